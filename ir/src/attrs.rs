@@ -1,0 +1,124 @@
+//! Attribute values of operators, functions, blocks and modules.
+
+use crate::constant::Constant;
+use crate::dtype::DType;
+use crate::prim::{PrimExpr, Var};
+use crate::relax::StructInfo;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum AttrValue {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Str(String),
+    DType(DType),
+    List(Vec<AttrValue>),
+    /// In the order written.
+    Dict(Vec<(String, AttrValue)>),
+    /// A symbolic or typed scalar, e.g. `T.int64(3)` or `n`.
+    Prim(PrimExpr),
+    /// `T.index_map(lambda i, j: (..))`
+    IndexMap(IndexMap),
+    StructInfo(Box<StructInfo>),
+    Const(Constant),
+    /// `I.vdevice(..)`, kept as text.
+    VDevice(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexMap {
+    pub params: Vec<Var>,
+    pub results: Vec<PrimExpr>,
+}
+
+impl AttrValue {
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            AttrValue::Int(v) => Some(*v),
+            AttrValue::Bool(b) => Some(*b as i64),
+            AttrValue::Prim(p) => p.as_int(),
+            _ => None,
+        }
+    }
+    pub fn as_float(&self) -> Option<f64> {
+        match self {
+            AttrValue::Float(v) => Some(*v),
+            AttrValue::Prim(p) => p.as_float().or_else(|| p.as_int().map(|v| v as f64)),
+            _ => self.as_int().map(|v| v as f64),
+        }
+    }
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            AttrValue::Bool(b) => Some(*b),
+            _ => self.as_int().map(|v| v != 0),
+        }
+    }
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            AttrValue::Str(s) => Some(s),
+            _ => None,
+        }
+    }
+    pub fn as_dtype(&self) -> Option<DType> {
+        match self {
+            AttrValue::DType(d) => Some(*d),
+            AttrValue::Str(s) => s.parse().ok(),
+            _ => None,
+        }
+    }
+    pub fn as_list(&self) -> Option<&[AttrValue]> {
+        match self {
+            AttrValue::List(v) => Some(v),
+            _ => None,
+        }
+    }
+    /// A list of integers; a lone integer counts as a list of one.
+    pub fn as_ints(&self) -> Option<Vec<i64>> {
+        match self {
+            AttrValue::List(v) => v.iter().map(AttrValue::as_int).collect(),
+            _ => self.as_int().map(|v| vec![v]),
+        }
+    }
+    pub fn is_none(&self) -> bool {
+        matches!(self, AttrValue::None)
+    }
+}
+
+/// Named attributes in the order written (operators: in the order declared).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attrs(pub Vec<(String, AttrValue)>);
+
+impl Attrs {
+    pub fn get(&self, name: &str) -> Option<&AttrValue> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| v)
+    }
+    /// Replaces or appends.
+    pub fn set(&mut self, name: &str, value: AttrValue) {
+        match self.0.iter_mut().find(|(n, _)| n == name) {
+            Some((_, v)) => *v = value,
+            None => self.0.push((name.to_string(), value)),
+        }
+    }
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    pub fn int(&self, name: &str) -> Option<i64> {
+        self.get(name)?.as_int()
+    }
+    pub fn float(&self, name: &str) -> Option<f64> {
+        self.get(name)?.as_float()
+    }
+    pub fn bool(&self, name: &str) -> Option<bool> {
+        self.get(name)?.as_bool()
+    }
+    pub fn str(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_str()
+    }
+    pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        self.get(name)?.as_ints()
+    }
+    pub fn dtype(&self, name: &str) -> Option<DType> {
+        self.get(name)?.as_dtype()
+    }
+}

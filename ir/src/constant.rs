@@ -1,0 +1,103 @@
+//! Tensor constants.
+
+use crate::dtype::DType;
+use std::sync::Arc;
+
+/// A dense row-major little-endian tensor. `shape` is empty for a scalar.
+#[derive(Clone, Debug)]
+pub struct Constant {
+    pub dtype: DType,
+    pub shape: Vec<i64>,
+    pub data: Arc<dyn ConstantData>,
+}
+
+/// The bytes of a constant: owned, or borrowed from a mapped weight file.
+pub trait ConstantData: Send + Sync + std::fmt::Debug {
+    fn bytes(&self) -> &[u8];
+}
+
+impl ConstantData for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Constant {
+    fn eq(&self, o: &Constant) -> bool {
+        self.dtype == o.dtype && self.shape == o.shape && self.bytes() == o.bytes()
+    }
+}
+
+impl Constant {
+    /// `bytes` must hold exactly `product(shape) * dtype.bytes()` bytes.
+    pub fn new(dtype: DType, shape: Vec<i64>, bytes: Vec<u8>) -> Constant {
+        let c = Constant { dtype, shape, data: Arc::new(bytes) };
+        debug_assert_eq!(c.bytes().len(), c.elements() * dtype.bytes());
+        c
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.data.bytes()
+    }
+
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product::<i64>() as usize
+    }
+
+    /// A scalar from a float, rounded once to `dtype` (integers truncate, bool is `!= 0`).
+    pub fn scalar_f64(dtype: DType, v: f64) -> Constant {
+        use crate::dtype::TypeCode::*;
+        let bytes = match (dtype.code, dtype.bits) {
+            (Float, 16) => half::f16::from_f64(v).to_le_bytes().to_vec(),
+            (BFloat, _) => half::bf16::from_f64(v).to_le_bytes().to_vec(),
+            (Float, 32) => (v as f32).to_le_bytes().to_vec(),
+            (Float, _) => v.to_le_bytes().to_vec(),
+            (Bool, _) => vec![(v != 0.0) as u8],
+            (UInt, 64) => (v as u64).to_le_bytes().to_vec(),
+            _ => return Constant::scalar_i64(dtype, v as i64),
+        };
+        Constant::new(dtype, vec![], bytes)
+    }
+
+    /// A scalar from an integer, wrapped to an integer `dtype` or converted to a float one.
+    pub fn scalar_i64(dtype: DType, v: i64) -> Constant {
+        if dtype.is_float() {
+            return Constant::scalar_f64(dtype, v as f64);
+        }
+        let v = if dtype.is_bool() { (v != 0) as i64 } else { v };
+        Constant::new(dtype, vec![], v.to_le_bytes()[..dtype.bytes()].to_vec())
+    }
+
+    /// Element `i` (row-major) as f64; exact for all but large 64-bit integers.
+    pub fn get_f64(&self, i: usize) -> f64 {
+        use crate::dtype::TypeCode::*;
+        let n = self.dtype.bytes();
+        let b = &self.bytes()[i * n..(i + 1) * n];
+        match (self.dtype.code, self.dtype.bits) {
+            (Float, 16) => half::f16::from_le_bytes([b[0], b[1]]).to_f64(),
+            (BFloat, _) => half::bf16::from_le_bytes([b[0], b[1]]).to_f64(),
+            (Float, 32) => f32::from_le_bytes([b[0], b[1], b[2], b[3]]) as f64,
+            (Float, _) => f64::from_le_bytes(b.try_into().unwrap_or_default()),
+            (UInt, 64) => self.get_i64(i) as u64 as f64,
+            _ => self.get_i64(i) as f64,
+        }
+    }
+
+    /// Element `i` (row-major) of an integer or bool tensor, sign- or zero-extended.
+    pub fn get_i64(&self, i: usize) -> i64 {
+        if self.dtype.is_float() {
+            return self.get_f64(i) as i64;
+        }
+        let n = self.dtype.bytes();
+        let b = &self.bytes()[i * n..(i + 1) * n];
+        let mut raw = [0u8; 8];
+        raw[..n].copy_from_slice(b);
+        let v = i64::from_le_bytes(raw);
+        if self.dtype.is_signed() && n < 8 {
+            let s = 64 - 8 * n as u32;
+            (v << s) >> s
+        } else {
+            v
+        }
+    }
+}

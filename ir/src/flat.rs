@@ -1,0 +1,149 @@
+//! TIR in flat form: what every backend translates. Kernels and host code are both written in it.
+//!
+//! Expressions are [`PrimExpr`] without `BufferLoad`: scalars and vectors, loads from flat pointers. By the time a
+//! backend sees a function, transcendental intrinsics are expanded into arithmetic; what remains is listed at
+//! [`FlatFunc`].
+
+use crate::constant::Constant;
+use crate::dtype::DType;
+use crate::prim::{PrimExpr, Var};
+use crate::span::Span;
+
+/// Who may call a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linkage {
+    /// Exported from the library.
+    Export,
+    /// Inside this object only.
+    Local,
+    /// Defined elsewhere (the runtime).
+    Import,
+}
+
+/// A callee with its signature; bool is passed as one byte, handles as pointers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Callee {
+    pub name: String,
+    pub params: Vec<DType>,
+    pub ret: Option<DType>,
+    pub linkage: Linkage,
+}
+
+/// Flat statements. Variables are single-assignment except those of [`FlatStmt::Local`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum FlatStmt {
+    /// An immutable value.
+    Let {
+        var: Var,
+        value: PrimExpr,
+    },
+    /// A mutable register; vectors allowed.
+    Local {
+        var: Var,
+        init: PrimExpr,
+    },
+    Assign {
+        var: Var,
+        value: PrimExpr,
+    },
+    /// `ptr[offset .. offset + lanes] = value`; offset (scalar int64) in elements of the value's type. bool is a byte.
+    Store {
+        ptr: PrimExpr,
+        offset: PrimExpr,
+        value: PrimExpr,
+    },
+    /// `for (var = begin; var < end; var += step)`, `step > 0`.
+    For {
+        var: Var,
+        begin: PrimExpr,
+        end: PrimExpr,
+        step: i64,
+        body: Vec<FlatStmt>,
+    },
+    While {
+        cond: PrimExpr,
+        body: Vec<FlatStmt>,
+    },
+    If {
+        cond: PrimExpr,
+        then: Vec<FlatStmt>,
+        otherwise: Vec<FlatStmt>,
+    },
+    /// `result` is bound to the value when the callee has one.
+    Call {
+        callee: Callee,
+        args: Vec<PrimExpr>,
+        result: Option<Var>,
+    },
+    /// Calls through a pointer with the signature of `callee` (its name is not used).
+    CallIndirect {
+        target: PrimExpr,
+        callee: Callee,
+        args: Vec<PrimExpr>,
+        result: Option<Var>,
+    },
+    /// A stack slot of constant size; `var` is its address.
+    Stack {
+        var: Var,
+        bytes: u32,
+        align: u32,
+    },
+    /// `var` is the address of the data object or function `symbol`.
+    Address {
+        var: Var,
+        symbol: String,
+    },
+    Return(Option<PrimExpr>),
+}
+
+/// A function in flat form.
+///
+/// Backends must translate: literals, `Var`, `Cast`, `Reinterpret`, `Binary`, `Not`, `Neg`, `Select`, `IfThenElse`,
+/// `Load`, `Let`, `Ramp`, `Broadcast`, `PtrAdd`, and the intrinsics `sqrt floor ceil trunc nearbyint abs fabs isnan
+/// popcount clz bitwise_not fma copysign likely vector_reduce_add/max/min extract_lane`. f16 and bf16 occur only as
+/// the type of loads, stores and casts (storage types: lowering computes in f32). Vectors have 128 bits of the
+/// widest element type in use, or several of them (`float32x8` is two registers): backends split.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlatFunc {
+    pub name: String,
+    pub params: Vec<Var>,
+    pub ret: Option<DType>,
+    pub linkage: Linkage,
+    pub body: Vec<FlatStmt>,
+    /// The model construct this came from, for error messages and the assembly listing.
+    pub span: Span,
+}
+
+/// Read-only data.
+#[derive(Clone, Debug)]
+pub struct FlatData {
+    pub symbol: String,
+    pub align: u32,
+    pub bytes: DataBytes,
+    /// Pointers inside the data: at byte offset, to symbol plus addend.
+    pub relocs: Vec<(u32, String, i64)>,
+    pub linkage: Linkage,
+}
+
+#[derive(Clone, Debug)]
+pub enum DataBytes {
+    Owned(Vec<u8>),
+    /// A tensor constant, not copied.
+    Constant(Constant),
+}
+
+impl DataBytes {
+    pub fn get(&self) -> &[u8] {
+        match self {
+            DataBytes::Owned(v) => v,
+            DataBytes::Constant(c) => c.bytes(),
+        }
+    }
+}
+
+/// A whole program for the backend.
+#[derive(Clone, Debug, Default)]
+pub struct FlatModule {
+    pub funcs: Vec<FlatFunc>,
+    pub data: Vec<FlatData>,
+}

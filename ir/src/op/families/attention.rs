@@ -1,0 +1,5 @@
+//! Scaled dot-product attention.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

@@ -1,0 +1,5 @@
+//! Elementwise arithmetic and bit operations of two tensors.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

@@ -1,0 +1,5 @@
+//! Comparisons and logical operators.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

@@ -1,0 +1,5 @@
+//! Convolutions.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

@@ -1,0 +1,5 @@
+//! Astype and friends.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

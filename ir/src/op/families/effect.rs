@@ -1,0 +1,5 @@
+//! Print, assert and other effects.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

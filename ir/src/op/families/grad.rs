@@ -1,0 +1,5 @@
+//! Gradients.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

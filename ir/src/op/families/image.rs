@@ -1,0 +1,5 @@
+//! Resize, grid sample, affine grid.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

@@ -1,0 +1,5 @@
+//! Losses.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

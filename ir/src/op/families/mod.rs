@@ -1,0 +1,66 @@
+//! The operator families, one file each.
+
+use super::OpDecl;
+
+mod activation;
+mod attention;
+mod binary;
+mod call;
+mod compare;
+mod conv;
+mod create;
+mod datadep;
+mod dtype;
+mod effect;
+mod grad;
+mod image;
+mod index;
+mod loss;
+mod manip;
+mod matmul;
+mod memory;
+mod norm;
+mod pool;
+mod quant;
+mod reduce;
+mod scan;
+mod search;
+mod shape;
+mod slice;
+mod softmax;
+mod sort;
+mod unary;
+mod vision;
+
+/// Every family's operators.
+pub static ALL: &[&[OpDecl]] = &[
+    unary::OPS,
+    binary::OPS,
+    compare::OPS,
+    dtype::OPS,
+    activation::OPS,
+    create::OPS,
+    reduce::OPS,
+    scan::OPS,
+    search::OPS,
+    sort::OPS,
+    manip::OPS,
+    index::OPS,
+    slice::OPS,
+    matmul::OPS,
+    conv::OPS,
+    pool::OPS,
+    norm::OPS,
+    softmax::OPS,
+    attention::OPS,
+    image::OPS,
+    quant::OPS,
+    loss::OPS,
+    datadep::OPS,
+    vision::OPS,
+    grad::OPS,
+    shape::OPS,
+    call::OPS,
+    effect::OPS,
+    memory::OPS,
+];

@@ -1,0 +1,5 @@
+//! Pooling.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

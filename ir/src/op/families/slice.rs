@@ -1,0 +1,5 @@
+//! Strided slices.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

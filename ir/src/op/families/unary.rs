@@ -1,0 +1,5 @@
+//! Elementwise functions of one tensor.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

@@ -1,0 +1,5 @@
+//! Boxes and regions.
+
+use crate::op::OpDecl;
+
+pub static OPS: &[OpDecl] = &[];

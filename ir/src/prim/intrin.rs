@@ -1,0 +1,55 @@
+//! Intrinsic functions of scalar expressions.
+
+macro_rules! intrins {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal),* $(,)?) => {
+        /// A pure intrinsic; the name is TVMScript's (`T.exp`).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Intrin { $($(#[$doc])* $variant),* }
+        impl Intrin {
+            pub const ALL: &'static [Intrin] = &[$(Intrin::$variant),*];
+            pub fn name(self) -> &'static str {
+                match self { $(Intrin::$variant => $name),* }
+            }
+            /// By TVMScript name, without `T.`.
+            pub fn from_name(name: &str) -> Option<Intrin> {
+                Intrin::ALL.iter().copied().find(|i| i.name() == name)
+            }
+        }
+    };
+}
+
+intrins! {
+    Exp = "exp", Exp2 = "exp2", Exp10 = "exp10",
+    Log = "log", Log2 = "log2", Log10 = "log10", Log1p = "log1p",
+    Sqrt = "sqrt", Rsqrt = "rsqrt",
+    Sin = "sin", Cos = "cos", Tan = "tan",
+    Asin = "asin", Acos = "acos", Atan = "atan", Atan2 = "atan2",
+    Sinh = "sinh", Cosh = "cosh", Tanh = "tanh",
+    Asinh = "asinh", Acosh = "acosh", Atanh = "atanh",
+    Sigmoid = "sigmoid", Erf = "erf",
+    Pow = "pow", Fmod = "fmod", Hypot = "hypot", CopySign = "copysign", NextAfter = "nextafter", LdExp = "ldexp",
+    Floor = "floor", Ceil = "ceil", Trunc = "trunc",
+    /// Half to even (TVM evaluates `T.round` so).
+    Round = "round",
+    /// Half to even.
+    NearbyInt = "nearbyint",
+    /// Absolute value of any numeric type.
+    Abs = "abs",
+    /// Absolute value of a float, TVM's other spelling.
+    Fabs = "fabs",
+    IsNan = "isnan", IsInf = "isinf", IsFinite = "isfinite",
+    PopCount = "popcount", Clz = "clz",
+    BitNot = "bitwise_not",
+    /// `fma(a, b, c) = a * b + c`; rounded once where the target has it, twice where not.
+    Fma = "fma",
+    /// A hint, returns its argument.
+    Likely = "likely",
+    /// Flat form: sum of the lanes of a vector.
+    ReduceAdd = "vector_reduce_add",
+    /// Flat form: maximum of the lanes.
+    ReduceMax = "vector_reduce_max",
+    /// Flat form: minimum of the lanes.
+    ReduceMin = "vector_reduce_min",
+    /// Flat form: lane number `args[1]` (a literal) of the vector `args[0]`.
+    ExtractLane = "extract_lane",
+}

@@ -1,0 +1,127 @@
+//! What lowering hands to the backend: the flat module and what a user of the library may know about it.
+
+use crate::dtype::DType;
+use crate::flat::FlatModule;
+use crate::prim::{PrimExpr, Var};
+use crate::span::Span;
+
+/// A whole compiled program.
+///
+/// Symbols, with prefix `P` and an exported function `f`:
+///
+/// | symbol | linkage | signature |
+/// |---|---|---|
+/// | `P_f__call` | local | `i32(const DLTensor *const *args, DLTensor *const *outs, P_call *call)`, the packed convention |
+/// | `P_f__infer` | local | the same; fills `ndim`, `dtype` and `shape[]` of the outputs (their upper bound where data decides) |
+/// | `P_f__workspace` | local | `i64(const DLTensor *const *args)`: workspace bytes for these arguments, -1 when they are malformed |
+/// | `P_f`, `P_f_infer`, `P_f_workspace_size` | export | the typed C entries, thin wrappers around the above |
+/// | `P__module` | local | the descriptor that the runtime's generic entry reads |
+/// | `P_metadata`, `P_run` | export (hosted) | |
+///
+/// In the packed convention every flattened parameter and result is a `DLTensor`: a scalar is 0-d, a shape is a 1-d
+/// int64 tensor.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    pub prefix: String,
+    pub module: FlatModule,
+    pub entries: Vec<Entry>,
+    /// Every check that may fail at run time, by number (index + 1).
+    pub checks: Vec<CheckInfo>,
+    /// Bytes of embedded weights.
+    pub weight_bytes: u64,
+}
+
+/// An exported function.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The global symbol, e.g. `main`.
+    pub name: String,
+    /// Flattened, in order.
+    pub params: Vec<EntryValue>,
+    pub results: Vec<EntryValue>,
+    /// Shape variables of the signature, in order of first occurrence, with their declared bounds.
+    pub dims: Vec<EntryDim>,
+    /// Bytes, over `dims`; `None` when it depends on data (then the allocator of the call serves).
+    pub workspace: Option<PrimExpr>,
+    /// Bytes, when every dim has an upper bound (or there is none).
+    pub workspace_max: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct EntryDim {
+    pub var: Var,
+    pub lower: Option<i64>,
+    pub upper: Option<i64>,
+    pub divisor: Option<i64>,
+}
+
+/// A flattened parameter or result.
+#[derive(Clone, Debug)]
+pub struct EntryValue {
+    pub name: String,
+    pub kind: EntryKind,
+    /// As printed Relax, e.g. `R.Tensor((n, 16), dtype="float32")`.
+    pub text: String,
+}
+
+#[derive(Clone, Debug)]
+pub enum EntryKind {
+    /// `dims` has one entry per axis when the rank is known; an axis that data decides is `None`.
+    Tensor {
+        dtype: Option<DType>,
+        dims: Option<Vec<Option<PrimExpr>>>,
+    },
+    Shape {
+        values: Option<Vec<PrimExpr>>,
+        ndim: Option<usize>,
+    },
+    Scalar {
+        dtype: DType,
+    },
+    Str,
+    /// A runtime value (Object, closure, packed function).
+    Boxed,
+}
+
+/// A check at run time.
+#[derive(Clone, Debug)]
+pub struct CheckInfo {
+    /// From 1.
+    pub number: u32,
+    /// The condition as text, e.g. `n == 4 * m`.
+    pub condition: String,
+    pub message: String,
+    pub span: Span,
+}
+
+/// Return codes of generated code (the C header lists them as `RELAX_OK`, `RELAX_E_NULL`...).
+pub mod code {
+    pub const OK: i64 = 0;
+    /// A required pointer is null.
+    pub const NULL: i64 = 1;
+    pub const DTYPE: i64 = 2;
+    /// Wrong number of dims.
+    pub const RANK: i64 = 3;
+    /// A dim differs from a constant or from an earlier dim.
+    pub const DIM: i64 = 4;
+    /// The tensor is not dense row-major.
+    pub const STRIDES: i64 = 5;
+    /// The data pointer is not aligned to the element.
+    pub const ALIGN: i64 = 6;
+    /// The workspace is too small.
+    pub const WORKSPACE: i64 = 7;
+    /// A MatchCast or operator requirement failed.
+    pub const CHECK: i64 = 8;
+    /// `R.assert_op` failed.
+    pub const ASSERT: i64 = 9;
+    /// The allocator returned null.
+    pub const MEMORY: i64 = 10;
+    /// Wrong number of arguments or results, or no such entry (`P_run`).
+    pub const CALL: i64 = 11;
+    /// A packed function is not registered.
+    pub const PACKED: i64 = 12;
+    /// A packed function returned an error.
+    pub const PACKED_FAILED: i64 = 13;
+    /// A value has another structure than expected (boxed values).
+    pub const TYPE: i64 = 14;
+}
