@@ -109,6 +109,24 @@ pub const fn positional(name: &'static str, default: Default) -> ParamDecl {
     ParamDecl { name, kind: ParamKind::Attr, keyword: false, default }
 }
 
+impl OpDecl {
+    /// A pure operator with exact results.
+    pub const fn pure(
+        name: &'static str,
+        doc: &'static str,
+        params: &'static [ParamDecl],
+        infer: InferFn,
+        compute: Compute,
+    ) -> OpDecl {
+        OpDecl { name, doc, params, purity: Purity::Pure, infer, compute, ulp: 0 }
+    }
+
+    /// The same operator with an error budget.
+    pub const fn ulp(self, ulp: u32) -> OpDecl {
+        OpDecl { ulp, ..self }
+    }
+}
+
 impl PartialEq for OpDecl {
     fn eq(&self, o: &OpDecl) -> bool {
         self.name == o.name

@@ -1,39 +1,45 @@
 //! Activations of neural networks.
 
+use crate::diag::Diagnostic;
 use crate::op::*;
-use crate::prim::{Intrin, PrimExpr};
 use crate::relax::StructInfo;
 
 pub static OPS: &[OpDecl] = &[
-    OpDecl {
-        name: "nn.relu",
-        doc: "`max(x, 0)`, elementwise; NaN gives 0. Any numeric dtype.",
-        params: &[operand("data")],
-        purity: Purity::Pure,
-        infer: same_as_input,
-        compute: Compute::Kernel(|cx| map(cx, |x| x.clone().max(PrimExpr::zero(x.dtype())))),
-        ulp: 0,
-    },
-    OpDecl {
-        name: "nn.silu",
-        doc: "`x * sigmoid(x)`, elementwise, float dtypes.",
-        params: &[operand("data")],
-        purity: Purity::Pure,
-        infer: same_as_input,
-        compute: Compute::Kernel(|cx| map(cx, |x| x.clone() * x.call1(Intrin::Sigmoid))),
-        ulp: 4,
-    },
+    OpDecl::pure("nn.relu", "nn.relu", &[operand("data")], later, Compute::Unsupported("no kernel yet")),
+    OpDecl::pure(
+        "nn.leakyrelu",
+        "nn.leakyrelu",
+        &[operand("data"), attr("alpha", Default::Float(0.01))],
+        later,
+        Compute::Unsupported("no kernel yet"),
+    ),
+    OpDecl::pure(
+        "nn.prelu",
+        "nn.prelu",
+        &[operand("data"), operand("alpha"), attr("axis", Default::Int(1))],
+        later,
+        Compute::Unsupported("no kernel yet"),
+    ),
+    OpDecl::pure("nn.gelu", "nn.gelu", &[operand("data")], later, Compute::Unsupported("no kernel yet")),
+    OpDecl::pure("nn.gelu_tanh", "nn.gelu_tanh", &[operand("data")], later, Compute::Unsupported("no kernel yet")),
+    OpDecl::pure("nn.selu", "nn.selu", &[operand("data")], later, Compute::Unsupported("no kernel yet")),
+    OpDecl::pure("nn.silu", "nn.silu", &[operand("data")], later, Compute::Unsupported("no kernel yet")),
+    OpDecl::pure(
+        "nn.softplus",
+        "nn.softplus",
+        &[operand("data"), attr("beta", Default::Float(1.0)), attr("threshold", Default::Float(20.0))],
+        later,
+        Compute::Unsupported("no kernel yet"),
+    ),
+    OpDecl::pure(
+        "nn.dropout",
+        "nn.dropout",
+        &[operand("data"), attr("rate", Default::Float(0.5))],
+        later,
+        Compute::Unsupported("no kernel yet"),
+    ),
 ];
 
-/// The result has the shape and dtype of the first operand.
-pub fn same_as_input(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    Ok(StructInfo::Tensor(cx.tensor(0)?.clone()))
-}
-
-/// A kernel that applies `f` to every element of the first operand.
-pub fn map(cx: &ComputeCx, f: impl FnOnce(PrimExpr) -> PrimExpr) -> Result<PrimFunc, Diagnostic> {
-    let (mut k, inputs) = cx.kernel()?;
-    let out = cx.result()?;
-    let y = k.compute("compute", out.dims, out.dtype, |i| f(inputs[0].at(i)));
-    Ok(k.finish(&[y]))
+fn later(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    Err(Diagnostic::unsupported("operator", cx.span, format!("R.{} has no shape rule", cx.op.name)))
 }
