@@ -1,5 +1,105 @@
-//! Gradients.
+//! Gradients and marks of the gradient pass.
 
-use crate::op::OpDecl;
+use crate::op::families::pending::pending;
+use crate::op::*;
 
-pub static OPS: &[OpDecl] = &[];
+pub static OPS: &[OpDecl] = &[
+    OpDecl {
+        name: "grad.no_grad",
+        doc: "Marks the operand as constant for the gradient; the identity.",
+        params: &[operand("input")],
+        purity: Purity::Pure,
+        infer: pending,
+        compute: Compute::Unsupported("no computation yet"),
+        ulp: 0,
+    },
+    OpDecl {
+        name: "grad.start_checkpoint",
+        doc: "Begins a checkpointed stage; the identity.",
+        params: &[operand("input")],
+        purity: Purity::Pure,
+        infer: pending,
+        compute: Compute::Unsupported("no computation yet"),
+        ulp: 0,
+    },
+    OpDecl {
+        name: "grad.end_checkpoint",
+        doc: "Ends a checkpointed stage; the identity.",
+        params: &[operand("input")],
+        purity: Purity::Pure,
+        infer: pending,
+        compute: Compute::Unsupported("no computation yet"),
+        ulp: 0,
+    },
+    OpDecl {
+        name: "grad.nll_loss_backward",
+        doc: "The gradient of `nn.nll_loss` with respect to the predictions.",
+        params: &[
+            operand("output_grad"),
+            operand("predictions"),
+            operand("targets"),
+            optional("weights"),
+            attr("reduction", Default::Str("mean")),
+            attr("ignore_index", Default::Int(-100)),
+        ],
+        purity: Purity::Pure,
+        infer: pending,
+        compute: Compute::Unsupported("no computation yet"),
+        ulp: 8,
+    },
+    OpDecl {
+        name: "grad.max_pool2d_backward",
+        doc: "The gradient of `nn.max_pool2d` with respect to the data.",
+        params: &[
+            operand("output_grad"),
+            operand("data"),
+            attr("pool_size", Default::Ints(&[1, 1])),
+            attr("strides", Default::Ints(&[1, 1])),
+            attr("padding", Default::Ints(&[0, 0, 0, 0])),
+            attr("dilation", Default::Ints(&[1, 1])),
+            attr("ceil_mode", Default::Bool(false)),
+            attr("count_include_pad", Default::Bool(false)),
+            attr("layout", Default::Str("NCHW")),
+            attr("out_layout", Default::None),
+        ],
+        purity: Purity::Pure,
+        infer: pending,
+        compute: Compute::Unsupported("no computation yet"),
+        ulp: 0,
+    },
+    OpDecl {
+        name: "grad.avg_pool2d_backward",
+        doc: "The gradient of `nn.avg_pool2d` with respect to the data.",
+        params: &[
+            operand("output_grad"),
+            operand("data"),
+            attr("pool_size", Default::Ints(&[1, 1])),
+            attr("strides", Default::Ints(&[1, 1])),
+            attr("padding", Default::Ints(&[0, 0, 0, 0])),
+            attr("dilation", Default::Ints(&[1, 1])),
+            attr("ceil_mode", Default::Bool(false)),
+            attr("count_include_pad", Default::Bool(false)),
+            attr("layout", Default::Str("NCHW")),
+            attr("out_layout", Default::None),
+        ],
+        purity: Purity::Pure,
+        infer: pending,
+        compute: Compute::Unsupported("no computation yet"),
+        ulp: 4,
+    },
+    OpDecl {
+        name: "grad.take_backward",
+        doc: "The gradient of `take` with respect to the data: adds the gradient where the indices point.",
+        params: &[
+            operand("output_grad"),
+            operand("x"),
+            operand("indices"),
+            attr("axis", Default::None),
+            attr("mode", Default::Str("fast")),
+        ],
+        purity: Purity::Pure,
+        infer: pending,
+        compute: Compute::Unsupported("no computation yet"),
+        ulp: 4,
+    },
+];

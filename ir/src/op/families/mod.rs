@@ -3,15 +3,18 @@
 use super::OpDecl;
 
 mod activation;
+mod adaptive_pool;
 mod attention;
 mod binary;
 mod call;
 mod compare;
 mod conv;
+mod conv_transpose;
 mod create;
 mod datadep;
 mod dtype;
 mod effect;
+mod einsum;
 mod grad;
 mod image;
 mod index;
@@ -19,10 +22,14 @@ mod loss;
 mod manip;
 mod matmul;
 mod memory;
+mod nms;
 mod norm;
+mod pad;
+mod pending;
 mod pool;
 mod quant;
 mod reduce;
+mod sampling;
 mod scan;
 mod search;
 mod shape;
@@ -48,16 +55,22 @@ pub static ALL: &[&[OpDecl]] = &[
     index::OPS,
     slice::OPS,
     matmul::OPS,
+    einsum::OPS,
     conv::OPS,
+    conv_transpose::OPS,
     pool::OPS,
+    adaptive_pool::OPS,
     norm::OPS,
     softmax::OPS,
     attention::OPS,
     image::OPS,
+    sampling::OPS,
     quant::OPS,
     loss::OPS,
+    pad::OPS,
     datadep::OPS,
     vision::OPS,
+    nms::OPS,
     grad::OPS,
     shape::OPS,
     call::OPS,
