@@ -1,25 +1,129 @@
 //! Matmul and outer product.
 
-use crate::op::families::pending::pending;
+use crate::diag::Diagnostic;
+use crate::op::families::rules;
 use crate::op::*;
+use crate::prim::PrimExpr;
+use crate::relax::StructInfo;
+use crate::tir::{Buffer, KernelBuilder, PrimFunc};
+use crate::DType;
 
 pub static OPS: &[OpDecl] = &[
-OpDecl {
-        name: "matmul",
-        doc: "Matrix product over the last two dims with NumPy broadcasting of the leading ones: `(.., n, k) x (.., k, m) -> (.., n, m)`; a 1-d operand counts as a row (lhs) or column (rhs) and its dim is dropped. Sums in `out_dtype`, which defaults to the dtype of the operands. Source: TVM `relax.matmul`.",
-        params: &[operand("x1"), operand("x2"), attr("out_dtype", Default::None)],
-        purity: Purity::Pure,
-        infer: pending,
-        compute: Compute::Unsupported("no computation yet"),
-        ulp: 4,
-    },
-OpDecl {
-        name: "outer",
-        doc: "Outer product of two vectors: `(n), (m) -> (n, m)`.",
-        params: &[operand("x1"), operand("x2")],
-        purity: Purity::Pure,
-        infer: pending,
-        compute: Compute::Unsupported("no computation yet"),
-        ulp: 0,
-    },
+    OpDecl::pure(
+        "matmul",
+        "Matrix product over the last two dims with NumPy broadcasting of the leading ones: `(.., n, k) x (.., k, m) -> (.., n, m)`; a 1-d operand counts as a row (lhs) or column (rhs) and its dim is dropped. Sums in `out_dtype` (float32 for the 16-bit floats), which defaults to the dtype of the operands. Source: TVM `relax.matmul`.",
+        &[operand("x1"), operand("x2"), attr("out_dtype", Default::None)],
+        infer_matmul,
+        Compute::Kernel(compute_matmul),
+    )
+    .ulp(4),
+    OpDecl::pure(
+        "outer",
+        "Outer product of two vectors: `(n), (m) -> (n, m)`.",
+        &[operand("x1"), operand("x2")],
+        infer_outer,
+        Compute::Kernel(compute_outer),
+    ),
 ];
+
+fn infer_matmul(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (a, b) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
+    let dtype = match rules::out_dtype(cx) {
+        Some(d) => Some(d),
+        None => rules::common_dtype(cx, &a, &b)?,
+    };
+    let (Some(an), Some(bn)) = (a.ndim, b.ndim) else {
+        return Ok(rules::unknown(None, dtype));
+    };
+    for (n, which) in [(an, "lhs"), (bn, "rhs")] {
+        if n == 0 {
+            return Err(cx.error(format!("{which} is a scalar; at least one dim is needed")));
+        }
+    }
+    let (Some(ad), Some(bd)) = (a.known_dims(), b.known_dims()) else {
+        let ndim = an.max(2).max(bn) - (an == 1) as usize - (bn == 1) as usize;
+        return Ok(rules::unknown(Some(ndim), dtype));
+    };
+    let (lk, rk) = (&ad[an - 1], if bn == 1 { &bd[0] } else { &bd[bn - 2] });
+    cx.require_eq(lk, rk, || {
+        format!("reduction dims differ: lhs k = {}, rhs k = {}", rules::show(lk), rules::show(rk))
+    })?;
+    let mut dims = rules::broadcast(cx, &ad[..an.saturating_sub(2)], &bd[..bn.saturating_sub(2)])?;
+    if an > 1 {
+        dims.push(ad[an - 2].clone());
+    }
+    if bn > 1 {
+        dims.push(bd[bn - 1].clone());
+    }
+    Ok(rules::known(dims, dtype))
+}
+
+fn compute_matmul(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (a, b, out) = (cx.tensor(0)?, cx.tensor(1)?, cx.result()?);
+    let (mut k, inputs) = cx.kernel()?;
+    let (x, y) = (&inputs[0], &inputs[1]);
+    let (an, bn) = (a.dims.len(), b.dims.len());
+    if an == 0 || bn == 0 {
+        return Err(cx.error("the operands must have at least one dim"));
+    }
+    let batch = out.dims.len() - (an > 1) as usize - (bn > 1) as usize;
+    let (abatch, bbatch) = (
+        TensorArg { dims: &a.dims[..an.saturating_sub(2)], dtype: a.dtype },
+        TensorArg { dims: &b.dims[..bn.saturating_sub(2)], dtype: b.dtype },
+    );
+    let reduce = [a.dims[an - 1].clone()];
+    let acc = accumulator(out.dtype);
+    let y = k.sum("matmul", out.dims, acc, &reduce, |s, r| {
+        let mut xi = rules::broadcast_index(&abatch, &out.dims[..batch], &s[..batch]);
+        let mut yi = rules::broadcast_index(&bbatch, &out.dims[..batch], &s[..batch]);
+        if an > 1 {
+            xi.push(s[batch].clone());
+        }
+        xi.push(r[0].clone());
+        yi.push(r[0].clone());
+        if bn > 1 {
+            yi.push(s[s.len() - 1].clone());
+        }
+        x.at(xi).cast(acc) * y.at(yi).cast(acc)
+    });
+    let y = narrow(&mut k, y, out.dtype);
+    Ok(k.finish(&[y]))
+}
+
+/// The dtype in which sums of products are formed: float32 for the 16-bit floats.
+pub fn accumulator(dtype: DType) -> DType {
+    if dtype.is_float() && dtype.bits == 16 {
+        DType::F32
+    } else {
+        dtype
+    }
+}
+
+/// A stage that converts `x` to `dtype`; none when it has it already.
+pub fn narrow(k: &mut KernelBuilder, x: Buffer, dtype: DType) -> Buffer {
+    if x.dtype() == dtype {
+        return x;
+    }
+    let shape = x.shape.clone();
+    k.compute("cast", &shape, dtype, |i| x.at(i))
+}
+
+fn infer_outer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (a, b) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
+    let dtype = rules::common_dtype(cx, &a, &b)?;
+    rules::require_ndim(cx, &a, 1, "lhs")?;
+    rules::require_ndim(cx, &b, 1, "rhs")?;
+    Ok(match (a.known_dims(), b.known_dims()) {
+        (Some(x), Some(y)) => rules::known(vec![x[0].clone(), y[0].clone()], dtype),
+        _ => rules::unknown(Some(2), dtype),
+    })
+}
+
+fn compute_outer(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let out = cx.result()?;
+    let (mut k, x) = cx.kernel()?;
+    let y = k.compute("outer", out.dims, out.dtype, |i| {
+        PrimExpr::load(&x[0], [i[0].clone()]) * PrimExpr::load(&x[1], [i[1].clone()])
+    });
+    Ok(k.finish(&[y]))
+}

@@ -24,11 +24,11 @@ mod matmul;
 mod memory;
 mod nms;
 mod norm;
-mod pad;
 mod pending;
 mod pool;
 mod quant;
 mod reduce;
+mod rules;
 mod sampling;
 mod scan;
 mod search;
@@ -67,7 +67,6 @@ pub static ALL: &[&[OpDecl]] = &[
     sampling::OPS,
     quant::OPS,
     loss::OPS,
-    pad::OPS,
     datadep::OPS,
     vision::OPS,
     nms::OPS,
