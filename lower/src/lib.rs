@@ -1,1 +1,5 @@
+//! Lowering: Relax to PrimFuncs to flat TIR, and the reference interpreter.
 
+#![forbid(unsafe_code)]
+
+pub mod interp;
