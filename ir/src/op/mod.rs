@@ -4,7 +4,9 @@
 //! purity, its shape rule and its computation. Parser, printer, analysis, interpreter and lowering all read it here.
 
 mod context;
+pub mod elem;
 pub mod families;
+pub mod rule;
 
 pub use context::{Answer, ComputeCx, InferCx, ShapeFacts, TensorArg};
 

@@ -66,6 +66,31 @@ impl KernelBuilder {
         out
     }
 
+    /// `out[to(axes)] = f(axes)` for axes over `extents`, all spatial: writes a region of `out`, a buffer made by
+    /// [`KernelBuilder::buffer`]. Several calls may fill disjoint regions. The value is cast to `out`'s dtype.
+    pub fn write(
+        &mut self,
+        name: &str,
+        out: &Buffer,
+        extents: &[PrimExpr],
+        to: impl FnOnce(&[PrimExpr]) -> Vec<PrimExpr>,
+        f: impl FnOnce(&[PrimExpr]) -> PrimExpr,
+    ) {
+        let (axes, loops) = axes(extents, IterKind::Spatial, "ax");
+        let idx: Vec<PrimExpr> = axes.iter().map(|a| a.var.expr()).collect();
+        let value = f(&idx).cast(out.dtype());
+        let body = Stmt::store(out, to(&idx), value);
+        self.stmts.push(nest(name, axes, loops, None, body));
+    }
+
+    /// A block with one spatial axis per extent and a hand-written body: algorithms that treat a row as a whole.
+    pub fn rows(&mut self, name: &str, extents: &[PrimExpr], body: impl FnOnce(&[PrimExpr]) -> Stmt) {
+        let (axes, loops) = axes(extents, IterKind::Spatial, "ax");
+        let idx: Vec<PrimExpr> = axes.iter().map(|a| a.var.expr()).collect();
+        let body = body(&idx);
+        self.stmts.push(nest(name, axes, loops, None, body));
+    }
+
     /// `out[axes] = reduce over raxes of f(axes, raxes)`.
     pub fn reduce(
         &mut self,

@@ -1,45 +1,99 @@
-//! Activations of neural networks.
+//! Activations of neural networks. Float16 and bfloat16 compute in float32.
 
-use crate::diag::Diagnostic;
+use super::unary::{any, float};
 use crate::op::*;
-use crate::relax::StructInfo;
+use crate::prim::{Intrin, PrimExpr};
+
+const DATA: &[ParamDecl] = &[operand("data")];
 
 pub static OPS: &[OpDecl] = &[
-    OpDecl::pure("nn.relu", "nn.relu", &[operand("data")], later, Compute::Unsupported("no kernel yet")),
+    OpDecl::pure(
+        "nn.relu",
+        "`max(x, 0)`, elementwise; NaN gives 0. Any numeric dtype.",
+        DATA,
+        any,
+        Compute::Kernel(|cx| cx.elementwise(|x| x[0].clone().max(PrimExpr::zero(x[0].dtype())))),
+    ),
     OpDecl::pure(
         "nn.leakyrelu",
-        "nn.leakyrelu",
+        "`x` where positive, `alpha * x` elsewhere, float dtypes.",
         &[operand("data"), attr("alpha", Default::Float(0.01))],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        float,
+        Compute::Kernel(|cx| {
+            let alpha = cx.attrs.float("alpha").ok_or_else(|| cx.error("alpha must be a number"))?;
+            cx.elementwise(|x| {
+                let (x, d) = (&x[0], x[0].dtype());
+                x.clone().gt(PrimExpr::zero(d)).select(x.clone(), x.clone() * PrimExpr::float(d, alpha))
+            })
+        }),
     ),
     OpDecl::pure(
-        "nn.prelu",
-        "nn.prelu",
-        &[operand("data"), operand("alpha"), attr("axis", Default::Int(1))],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure("nn.gelu", "nn.gelu", &[operand("data")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure("nn.gelu_tanh", "nn.gelu_tanh", &[operand("data")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure("nn.selu", "nn.selu", &[operand("data")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure("nn.silu", "nn.silu", &[operand("data")], later, Compute::Unsupported("no kernel yet")),
+        "nn.gelu",
+        "`x * (0.5 + 0.5 * erf(x / sqrt(2)))`, elementwise, float dtypes.",
+        DATA,
+        float,
+        Compute::Kernel(|cx| {
+            cx.elementwise(|x| {
+                let c = |v| PrimExpr::float(x[0].dtype(), v);
+                let erf = (x[0].clone() * c(std::f64::consts::FRAC_1_SQRT_2)).call1(Intrin::Erf);
+                x[0].clone() * (c(0.5) + erf * c(0.5))
+            })
+        }),
+    )
+    .ulp(8),
+    OpDecl::pure(
+        "nn.gelu_tanh",
+        "`0.5 * x * (1 + tanh(sqrt(2 / pi) * x * (1 + 0.044715 * x * x)))`, elementwise, float dtypes.",
+        DATA,
+        float,
+        Compute::Kernel(|cx| {
+            cx.elementwise(|x| {
+                let c = |v| PrimExpr::float(x[0].dtype(), v);
+                let x = || x[0].clone();
+                let inner = c(0.797_884_560_802_865_4) * x() * (c(1.0) + c(0.044715) * x() * x());
+                c(0.5) * x() * (c(1.0) + inner.call1(Intrin::Tanh))
+            })
+        }),
+    )
+    .ulp(8),
+    OpDecl::pure(
+        "nn.selu",
+        "`1.0507 * (max(x, 0) + min(0, 1.67326 * (exp(x) - 1)))`, elementwise, float dtypes.",
+        DATA,
+        float,
+        Compute::Kernel(|cx| {
+            cx.elementwise(|x| {
+                let c = |v| PrimExpr::float(x[0].dtype(), v);
+                let below = c(1.673_263_242_354_377_2) * (x[0].clone().call1(Intrin::Exp) - c(1.0));
+                c(1.050_700_987_355_480_5) * (x[0].clone().max(c(0.0)) + c(0.0).min(below))
+            })
+        }),
+    )
+    .ulp(8),
+    OpDecl::pure(
+        "nn.silu",
+        "`x * sigmoid(x)`, elementwise, float dtypes.",
+        DATA,
+        float,
+        Compute::Kernel(|cx| cx.elementwise(|x| x[0].clone() * x[0].clone().call1(Intrin::Sigmoid))),
+    )
+    .ulp(4),
     OpDecl::pure(
         "nn.softplus",
-        "nn.softplus",
+        "`log(1 + exp(beta * x)) / beta`, or `x` where `beta * x > threshold`, elementwise, float dtypes.",
         &[operand("data"), attr("beta", Default::Float(1.0)), attr("threshold", Default::Float(20.0))],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure(
-        "nn.dropout",
-        "nn.dropout",
-        &[operand("data"), attr("rate", Default::Float(0.5))],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
+        float,
+        Compute::Kernel(|cx| {
+            let beta = cx.attrs.float("beta").unwrap_or(1.0);
+            let threshold = cx.attrs.float("threshold").unwrap_or(20.0);
+            cx.elementwise(|x| {
+                let c = |v| PrimExpr::float(x[0].dtype(), v);
+                let scale = |e: PrimExpr, by: f64| if by == 1.0 { e } else { e * c(by) };
+                let bx = scale(x[0].clone(), beta);
+                let soft = scale(bx.clone().call1(Intrin::Exp).call1(Intrin::Log1p), 1.0 / beta);
+                bx.gt(c(threshold)).select(x[0].clone(), soft)
+            })
+        }),
+    )
+    .ulp(4),
 ];
-
-fn later(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    Err(Diagnostic::unsupported("operator", cx.span, format!("R.{} has no shape rule", cx.op.name)))
-}

@@ -1,105 +1,165 @@
-//! Elementwise arithmetic and bit operations of two tensors.
+//! Elementwise arithmetic, bit and logical operations of two tensors, with broadcasting.
+//!
+//! Shapes align at the right; dims are equal or 1. Both operands have the same dtype; either may be a scalar value.
 
 use crate::diag::Diagnostic;
+use crate::dtype::DType;
 use crate::op::*;
+use crate::prim::{BinOp, Intrin, PrimExpr};
 use crate::relax::StructInfo;
 
+const XY: &[ParamDecl] = &[operand("x1"), operand("x2")];
+
+macro_rules! binary {
+    ($name:literal, $doc:literal, $f:expr) => {
+        OpDecl::pure($name, $doc, XY, arith, Compute::Kernel(|cx| cx.elementwise(|x| $f(x[0].clone(), x[1].clone()))))
+    };
+}
+
 pub static OPS: &[OpDecl] = &[
-    OpDecl::pure("add", "add", &[operand("x1"), operand("x2")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure("subtract", "subtract", &[operand("x1"), operand("x2")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure("multiply", "multiply", &[operand("x1"), operand("x2")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure("divide", "divide", &[operand("x1"), operand("x2")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure(
-        "floor_divide",
-        "floor_divide",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
+    binary!("add", "`x1 + x2` with broadcasting.", |a, b| number(a) + number(b)),
+    binary!("subtract", "`x1 - x2` with broadcasting.", |a, b| number(a) - number(b)),
+    binary!("multiply", "`x1 * x2` with broadcasting.", |a, b| number(a) * number(b)),
+    binary!("divide", "`x1 / x2` with broadcasting; integers truncate.", |a: PrimExpr, b| {
+        if a.dtype().is_float() {
+            a / b
+        } else {
+            number(a).trunc_div(number(b))
+        }
+    }),
+    binary!("floor_divide", "`floor(x1 / x2)` with broadcasting.", |a: PrimExpr, b| {
+        if a.dtype().is_float() {
+            (a / b).call1(Intrin::Floor)
+        } else {
+            number(a).floor_div(number(b))
+        }
+    }),
+    binary!("floor_mod", "`x1 - floor(x1 / x2) * x2` with broadcasting.", |a: PrimExpr, b: PrimExpr| {
+        if a.dtype().is_float() {
+            let floor = (a.clone() / b.clone()).call1(Intrin::Floor);
+            a - floor * b
+        } else {
+            number(a).floor_mod(number(b))
+        }
+    }),
+    binary!(
+        "mod",
+        "The remainder of the truncated quotient (C's `%` and `fmod`), with broadcasting.",
+        |a: PrimExpr, b| {
+            if a.dtype().is_float() {
+                PrimExpr::call(Intrin::Fmod, [a, b])
+            } else {
+                number(a).trunc_mod(number(b))
+            }
+        }
     ),
+    binary!("power", "`x1 ** x2` with broadcasting.", |a: PrimExpr, b: PrimExpr| {
+        if a.dtype().is_float() {
+            PrimExpr::call(Intrin::Pow, [a, b])
+        } else {
+            PrimExpr::call(Intrin::Pow, [number(a).cast(DType::F64), number(b).cast(DType::F64)])
+        }
+    })
+    .ulp(4),
     OpDecl::pure(
-        "floor_mod",
-        "floor_mod",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure("mod", "mod", &[operand("x1"), operand("x2")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure("power", "power", &[operand("x1"), operand("x2")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure("atan2", "atan2", &[operand("x1"), operand("x2")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure("maximum", "maximum", &[operand("x1"), operand("x2")], later, Compute::Unsupported("no kernel yet")),
-    OpDecl::pure("minimum", "minimum", &[operand("x1"), operand("x2")], later, Compute::Unsupported("no kernel yet")),
+        "atan2",
+        "The angle of the point `(x2, x1)`, with broadcasting, float dtypes.",
+        XY,
+        float_arith,
+        Compute::Kernel(|cx| cx.elementwise(|x| PrimExpr::call(Intrin::Atan2, [x[0].clone(), x[1].clone()]))),
+    )
+    .ulp(4),
+    binary!("maximum", "The larger of both, with broadcasting; `x2` when `x1` is NaN.", |a: PrimExpr, b| {
+        if a.dtype().is_bool() {
+            a.or(b)
+        } else {
+            a.max(b)
+        }
+    }),
+    binary!("minimum", "The smaller of both, with broadcasting; `x2` when `x1` is NaN.", |a: PrimExpr, b| {
+        if a.dtype().is_bool() {
+            a.and(b)
+        } else {
+            a.min(b)
+        }
+    }),
     OpDecl::pure(
         "log_add_exp",
-        "log_add_exp",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure(
-        "bitwise_and",
-        "bitwise_and",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure(
-        "bitwise_or",
-        "bitwise_or",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure(
-        "bitwise_xor",
-        "bitwise_xor",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure(
-        "left_shift",
-        "left_shift",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure(
-        "right_shift",
-        "right_shift",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure(
-        "logical_and",
-        "logical_and",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure(
-        "logical_or",
-        "logical_or",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
-    OpDecl::pure(
-        "logical_xor",
-        "logical_xor",
-        &[operand("x1"), operand("x2")],
-        later,
-        Compute::Unsupported("no kernel yet"),
-    ),
+        "`log(exp(x1) + exp(x2))` with broadcasting, without overflow, float dtypes.",
+        XY,
+        float_arith,
+        Compute::Kernel(|cx| cx.elementwise(|x| log_add_exp(&x[0], &x[1]))),
+    )
+    .ulp(8),
+    binary!("bitwise_and", "Bitwise and of integers or bools, with broadcasting.", |a, b| bits(BinOp::BitAnd, a, b)),
+    binary!("bitwise_or", "Bitwise or of integers or bools, with broadcasting.", |a, b| bits(BinOp::BitOr, a, b)),
+    binary!("bitwise_xor", "Bitwise exclusive or of integers or bools, with broadcasting.", |a, b| bits(
+        BinOp::BitXor,
+        a,
+        b
+    )),
+    binary!("left_shift", "`x1 << x2` of integers, with broadcasting.", |a, b| PrimExpr::binary(BinOp::Shl, a, b)),
+    binary!("right_shift", "`x1 >> x2` of integers, with broadcasting; keeps the sign.", |a, b| PrimExpr::binary(
+        BinOp::Shr,
+        a,
+        b
+    )),
+    binary!("logical_and", "Logical and of bools, with broadcasting.", |a, b| truth(a).and(truth(b))),
+    binary!("logical_or", "Logical or of bools, with broadcasting.", |a, b| truth(a).or(truth(b))),
+    binary!("logical_xor", "Logical exclusive or of bools, with broadcasting.", |a, b| truth(a).ne(truth(b))),
     OpDecl::pure(
         "ewise_fma",
-        "`x1 * x2 + x3`.",
+        "`x1 * x2 + x3`, elementwise; the three operands have the same shape and dtype.",
         &[operand("x1"), operand("x2"), operand("x3")],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        arith3,
+        Compute::Kernel(|cx| cx.elementwise(|x| x[0].clone() * x[1].clone() + x[2].clone())),
     ),
 ];
 
-fn later(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    Err(Diagnostic::unsupported("operator", cx.span, format!("R.{} has no shape rule", cx.op.name)))
+fn arith(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (a, b) = (cx.elements(0)?, cx.elements(1)?);
+    let dtype = cx.same_dtype(&[("x1", a.dtype), ("x2", b.dtype)])?;
+    Ok(StructInfo::Tensor(cx.broadcast(&[a, b])?.with_dtype(dtype)))
+}
+
+fn float_arith(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let d = cx.elements(0)?.dtype;
+    cx.require_float(0, d)?;
+    arith(cx)
+}
+
+fn arith3(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (a, b, c) = (cx.elements(0)?, cx.elements(1)?, cx.elements(2)?);
+    let dtype = cx.same_dtype(&[("x1", a.dtype), ("x2", b.dtype), ("x3", c.dtype)])?;
+    Ok(StructInfo::Tensor(cx.broadcast(&[a, b, c])?.with_dtype(dtype)))
+}
+
+/// Bools count as 0 and 1 in arithmetic.
+fn number(e: PrimExpr) -> PrimExpr {
+    if e.dtype().is_bool() {
+        e.cast(DType::I32)
+    } else {
+        e
+    }
+}
+
+fn truth(e: PrimExpr) -> PrimExpr {
+    elem::convert(e, DType::BOOL)
+}
+
+fn bits(op: BinOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
+    match op {
+        _ if !a.dtype().is_bool() => PrimExpr::binary(op, a, b),
+        BinOp::BitAnd => a.and(b),
+        BinOp::BitOr => a.or(b),
+        _ => a.ne(b),
+    }
+}
+
+/// `max + log1p(exp(-|a - b|))`; equal operands, infinite ones included, give `a + log 2`.
+fn log_add_exp(a: &PrimExpr, b: &PrimExpr) -> PrimExpr {
+    let d = a.dtype();
+    let gap = (a.clone() - b.clone()).call1(Intrin::Abs).neg();
+    let sum = a.clone().max(b.clone()) + gap.call1(Intrin::Exp).call1(Intrin::Log1p);
+    a.clone().eq(b.clone()).select(a.clone() + PrimExpr::float(d, std::f64::consts::LN_2), sum)
 }

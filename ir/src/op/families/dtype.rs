@@ -7,20 +7,22 @@ use crate::relax::StructInfo;
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "astype",
-        "conversion",
+        "The elements converted to `dtype`: float to integer truncates, to bool is `!= 0`.",
         &[operand("x"), attr("dtype", Default::Required)],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        infer,
+        Compute::Kernel(|cx| cx.elementwise(|x| x[0].clone())),
     ),
     OpDecl::pure(
         "wrap_param",
-        "parameter wrap",
+        "A constant parameter converted to `dtype`.",
         &[operand("data"), attr("dtype", Default::Str("float32"))],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        infer,
+        Compute::Kernel(|cx| cx.elementwise(|x| x[0].clone())),
     ),
 ];
 
-fn later(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    Err(Diagnostic::unsupported("operator", cx.span, format!("R.{} has no shape rule", cx.op.name)))
+fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let dtype = cx.dtype("dtype")?;
+    let t = cx.tensor(0)?;
+    Ok(StructInfo::Tensor(t.with_dtype(dtype.or(t.dtype))))
 }
