@@ -3,3 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod interp;
+pub mod kernel;
+pub mod schedule;
+
+pub use kernel::{kernel_dims, kernel_workspace};

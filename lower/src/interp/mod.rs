@@ -32,9 +32,9 @@
 
 mod env;
 mod expr;
-mod scalar;
+pub(crate) mod scalar;
 mod stmt;
-mod tensor;
+pub(crate) mod tensor;
 
 pub use tensor::{Arg, Tensor};
 

@@ -18,7 +18,6 @@ mod einsum;
 mod grad;
 mod image;
 mod index;
-mod layout;
 mod loss;
 mod manip;
 mod matmul;

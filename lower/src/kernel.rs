@@ -1,0 +1,30 @@
+//! The calling convention of scheduled kernels: one pointer per buffer, the dims, the workspace.
+
+use crate::schedule;
+use relax_ir::tir::{PrimFunc, PrimParam};
+use relax_ir::{PrimExpr, Var};
+
+/// The integer parameters of the kernel of `f`, in order: shape variables by first occurrence over the parameters,
+/// scalar parameters among them. Each is passed as int64, except scalar parameters of another kind (floats, bool),
+/// which keep their type.
+pub fn kernel_dims(f: &PrimFunc) -> Vec<Var> {
+    let mut out: Vec<Var> = vec![];
+    let mut add = |v: &Var| {
+        if !out.contains(v) {
+            out.push(v.clone());
+        }
+    };
+    for p in &f.params {
+        match p {
+            PrimParam::Scalar(v) => add(v),
+            PrimParam::Buffer { buffer, .. } => buffer.shape.iter().flat_map(|d| d.vars()).for_each(|v| add(&v)),
+        }
+    }
+    out
+}
+
+/// Bytes of scratch memory that the kernel of `f` needs, over [`kernel_dims`]; the literal 0 when it takes no
+/// workspace pointer. The pointer must be aligned to 64 bytes.
+pub fn kernel_workspace(f: &PrimFunc) -> PrimExpr {
+    schedule::workspace(f)
+}

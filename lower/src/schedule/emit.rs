@@ -1,0 +1,671 @@
+//! Writing flat statements: nested scopes with common-subexpression tables, hoisting of invariant index arithmetic,
+//! and the translation of block-form expressions to flat scalars and vectors.
+//!
+//! float16 and bfloat16 values are held in float32 and rounded after every operation that may need it, as the
+//! reference interpreter does; only loads, stores and casts name the storage type.
+
+use super::poly::Poly;
+use super::Ranges;
+use relax_ir::flat::FlatStmt;
+use relax_ir::prim::{BinOp, Intrin, PrimKind};
+use relax_ir::tir::Buffer;
+use relax_ir::{DType, Diagnostic, PrimExpr, Span, TypeCode, Var};
+use std::collections::{HashMap, HashSet};
+
+pub type Res<T> = Result<T, Diagnostic>;
+
+/// Where a buffer lives: pointer, offset and strides in elements.
+#[derive(Clone)]
+pub struct Place {
+    pub ptr: Var,
+    pub offset: Poly,
+    pub strides: Vec<Poly>,
+}
+
+/// Which variable runs over vector lanes: `var` stands for `var, var + 1, .. var + lanes - 1`.
+#[derive(Clone, Default)]
+pub struct Lane {
+    pub var: Option<Var>,
+    pub lanes: u16,
+}
+
+impl Lane {
+    pub fn scalar() -> Lane {
+        Lane { var: None, lanes: 1 }
+    }
+    pub fn of(v: &Var, lanes: u16) -> Lane {
+        if lanes == 1 {
+            return Lane::scalar();
+        }
+        Lane { var: Some(v.clone()), lanes }
+    }
+    fn is(&self, v: &Var) -> bool {
+        self.var.as_ref() == Some(v)
+    }
+}
+
+#[derive(Default)]
+struct Scope {
+    stmts: Vec<FlatStmt>,
+    /// Pure expressions held in a variable.
+    exprs: HashMap<PrimExpr, Var>,
+    /// Loads held in a variable, until the next store.
+    loads: HashMap<PrimExpr, Var>,
+}
+
+pub struct Emit {
+    pub ranges: Ranges,
+    pub places: HashMap<Buffer, Place>,
+    pub span: Span,
+    scopes: Vec<Scope>,
+    level: HashMap<Var, usize>,
+    /// Variables of block form and what they stand for in flat form.
+    values: HashMap<Var, PrimExpr>,
+    locals: HashSet<Var>,
+    /// Above 0 inside an operand that may not be evaluated.
+    guarded: usize,
+    /// Whether `a * b + c` may become one fused operation.
+    pub contract: bool,
+}
+
+/// The type in which values of `d` are computed.
+pub fn compute_type(d: DType) -> DType {
+    match (d.code, d.bits) {
+        (TypeCode::Float, 16) | (TypeCode::BFloat, _) => DType::F32.with_lanes(d.lanes),
+        _ => d,
+    }
+}
+
+fn is_half(d: DType) -> bool {
+    d.is_float() && d.bits == 16
+}
+
+impl Emit {
+    pub fn new(span: Span) -> Emit {
+        Emit {
+            ranges: Ranges::default(),
+            places: HashMap::new(),
+            span,
+            scopes: vec![Scope::default()],
+            level: HashMap::new(),
+            values: HashMap::new(),
+            locals: HashSet::new(),
+            guarded: 0,
+            contract: false,
+        }
+    }
+
+    pub fn unsupported(&self, what: &str) -> Diagnostic {
+        Diagnostic::unsupported("kernel-unsupported", self.span, what)
+    }
+
+    pub fn internal(&self, what: &str) -> Diagnostic {
+        Diagnostic::internal(self.span, what)
+    }
+
+    pub fn finish(mut self) -> Vec<FlatStmt> {
+        self.scopes.pop().map(|s| s.stmts).unwrap_or_default()
+    }
+
+    fn top(&mut self) -> &mut Scope {
+        if self.scopes.is_empty() {
+            self.scopes.push(Scope::default());
+        }
+        let last = self.scopes.len() - 1;
+        &mut self.scopes[last]
+    }
+
+    pub fn push(&mut self, s: FlatStmt) {
+        self.top().stmts.push(s);
+    }
+
+    /// Puts a statement before everything else of the function: stack slots and base pointers.
+    pub fn push_top(&mut self, s: FlatStmt) {
+        match self.scopes.first_mut() {
+            Some(first) => first.stmts.push(s),
+            None => self.push(s),
+        }
+    }
+
+    fn define(&mut self, v: &Var) {
+        let level = self.scopes.len().saturating_sub(1);
+        self.level.insert(v.clone(), level);
+    }
+
+    /// A new immutable variable in the current scope.
+    pub fn bind(&mut self, name: &str, value: PrimExpr) -> PrimExpr {
+        if matches!(value.kind(), PrimKind::Var(v) if !self.locals.contains(v))
+            || matches!(value.kind(), PrimKind::Int(_) | PrimKind::Float(_))
+        {
+            return value;
+        }
+        let var = Var::new(name, value.dtype());
+        self.define(&var);
+        self.push(FlatStmt::Let { var: var.clone(), value });
+        var.expr()
+    }
+
+    pub fn local(&mut self, name: &str, init: PrimExpr) -> Var {
+        let var = Var::new(name, init.dtype());
+        self.define(&var);
+        self.locals.insert(var.clone());
+        self.push(FlatStmt::Local { var: var.clone(), init });
+        var
+    }
+
+    pub fn assign(&mut self, var: &Var, value: PrimExpr) {
+        self.push(FlatStmt::Assign { var: var.clone(), value });
+    }
+
+    /// What the block-form variable `v` stands for.
+    pub fn set_value(&mut self, v: &Var, value: PrimExpr) {
+        self.values.insert(v.clone(), value);
+    }
+
+    fn clear_loads(&mut self) {
+        for s in &mut self.scopes {
+            s.loads.clear();
+        }
+    }
+
+    /// Runs `body` in a scope of its own and returns the statements.
+    pub fn scope(&mut self, body: impl FnOnce(&mut Self) -> Res<()>) -> Res<Vec<FlatStmt>> {
+        self.scopes.push(Scope::default());
+        let guarded = std::mem::take(&mut self.guarded);
+        let r = body(self);
+        self.guarded = guarded;
+        let scope = self.scopes.pop().unwrap_or_default();
+        r.map(|_| scope.stmts)
+    }
+
+    /// `for var in begin..end step`; nothing when it provably does not run, no loop when it runs once.
+    pub fn for_loop(
+        &mut self,
+        var: &Var,
+        begin: PrimExpr,
+        end: PrimExpr,
+        step: i64,
+        body: impl FnOnce(&mut Self) -> Res<()>,
+    ) -> Res<()> {
+        if let (Some(b), Some(e)) = (begin.as_int(), end.as_int()) {
+            if b >= e {
+                return Ok(());
+            }
+            if b + step >= e {
+                self.define(var);
+                let old = self.ranges.value(var).cloned();
+                self.push(FlatStmt::Let { var: var.clone(), value: PrimExpr::i64(b) });
+                // Not for larger steps: such a variable may run over vector lanes.
+                if step == 1 {
+                    self.ranges.set_value(var, Poly::constant(b));
+                }
+                let r = body(self);
+                self.ranges.restore(var, old);
+                return r;
+            }
+        }
+        // Loads of before may be stale in the second round.
+        self.clear_loads();
+        let v = var.clone();
+        let stmts = self.scope(|e| {
+            e.define(&v);
+            body(e)
+        })?;
+        self.clear_loads();
+        if !stmts.is_empty() {
+            self.push(FlatStmt::For { var: var.clone(), begin, end, step, body: stmts });
+        }
+        Ok(())
+    }
+
+    pub fn if_then(
+        &mut self,
+        cond: PrimExpr,
+        then: impl FnOnce(&mut Self) -> Res<()>,
+        otherwise: impl FnOnce(&mut Self) -> Res<()>,
+    ) -> Res<()> {
+        match cond.as_int() {
+            Some(0) => return otherwise(self),
+            Some(_) => return then(self),
+            None => {}
+        }
+        let then = self.scope(then)?;
+        self.clear_loads();
+        let otherwise = self.scope(otherwise)?;
+        self.clear_loads();
+        if !(then.is_empty() && otherwise.is_empty()) {
+            self.push(FlatStmt::If { cond, then, otherwise });
+        }
+        Ok(())
+    }
+
+    /// The deepest scope that defines a variable of `e`; `None` when `e` may change or fault.
+    fn level_of(&self, e: &PrimExpr) -> Option<usize> {
+        let mut level = Some(0);
+        e.walk(&mut |n| match n.kind() {
+            PrimKind::Var(v) if self.locals.contains(v) => level = None,
+            PrimKind::Var(v) => level = level.map(|l| l.max(self.level.get(v).copied().unwrap_or(0))),
+            PrimKind::Load { .. } | PrimKind::BufferLoad(..) | PrimKind::IfThenElse(..) | PrimKind::Let(..) => {
+                level = None
+            }
+            PrimKind::Binary(BinOp::FloorDiv | BinOp::FloorMod | BinOp::TruncDiv | BinOp::TruncMod, _, d)
+                if d.as_int().is_none_or(|d| d == 0) =>
+            {
+                level = None
+            }
+            _ => {}
+        });
+        level
+    }
+
+    /// Holds a pure expression in a variable of the outermost scope that can; expressions that may change or fault
+    /// stay as they are.
+    pub fn hoist(&mut self, e: PrimExpr) -> PrimExpr {
+        if matches!(e.kind(), PrimKind::Var(_) | PrimKind::Int(_) | PrimKind::Float(_)) {
+            return e;
+        }
+        let Some(level) = self.level_of(&e) else { return e };
+        if let Some(v) = self.scopes[level..].iter().find_map(|s| s.exprs.get(&e)) {
+            return v.expr();
+        }
+        let var = Var::new(if e.dtype().is_handle() { "p" } else { "t" }, e.dtype());
+        self.level.insert(var.clone(), level);
+        self.scopes[level].exprs.insert(e.clone(), var.clone());
+        self.scopes[level].stmts.push(FlatStmt::Let { var: var.clone(), value: e });
+        var.expr()
+    }
+
+    /// An index as a flat int64 expression, products of invariants hoisted.
+    pub fn index(&mut self, p: &Poly) -> Res<PrimExpr> {
+        let depth = self.scopes.len() - 1;
+        let mut sum: Option<PrimExpr> = None;
+        let (constant, rest) = p.split_const();
+        // Outer terms first, so that partial sums are invariant too.
+        let mut terms = vec![];
+        for (atoms, c) in &rest.terms {
+            let mut flat = vec![];
+            for a in atoms {
+                let a = self.scalar(a)?;
+                let l = self.level_of(&a).unwrap_or(depth);
+                flat.push((l, a));
+            }
+            flat.sort_by_key(|(l, _)| *l);
+            let level = flat.last().map_or(0, |(l, _)| *l);
+            terms.push((level, flat, *c));
+        }
+        terms.sort_by_key(|(l, ..)| *l);
+        for (level, flat, c) in terms {
+            let mut prod = PrimExpr::i64(c);
+            for (l, a) in flat {
+                prod = a * prod;
+                if l < depth {
+                    prod = self.hoist(prod);
+                }
+            }
+            let s = match sum {
+                None => prod,
+                Some(s) => s + prod,
+            };
+            sum = Some(if level < depth { self.hoist(s) } else { s });
+        }
+        Ok(match sum {
+            None => PrimExpr::i64(constant),
+            Some(s) => s + PrimExpr::i64(constant),
+        })
+    }
+
+    /// Translates an expression that will be evaluated again and again (the condition of a loop): nothing but
+    /// invariants leaves it.
+    pub fn inline(&mut self, e: &PrimExpr) -> Res<PrimExpr> {
+        self.guarded += 1;
+        let r = self.scalar(e);
+        self.guarded -= 1;
+        r
+    }
+
+    /// Statements of a `while` loop.
+    pub fn while_loop(&mut self, cond: &PrimExpr, body: impl FnOnce(&mut Self) -> Res<()>) -> Res<()> {
+        self.clear_loads();
+        let cond = self.inline(cond)?;
+        let body = self.scope(body)?;
+        self.clear_loads();
+        self.push(FlatStmt::While { cond, body });
+        Ok(())
+    }
+
+    /// Splits an element offset into a hoisted pointer and what remains in the current scope.
+    fn address(&mut self, ptr: &Var, offset: &Poly, bytes: i64) -> Res<(PrimExpr, PrimExpr)> {
+        let depth = self.scopes.len() - 1;
+        let (constant, rest) = offset.split_const();
+        let mut outer: Vec<(usize, Poly)> = vec![];
+        let mut here = Poly::default();
+        for (atoms, c) in &rest.terms {
+            let term = Poly { terms: vec![(atoms.clone(), *c)] };
+            let mut level = Some(0);
+            for a in atoms {
+                let a = self.scalar(a)?;
+                level = level.zip(self.level_of(&a)).map(|(x, y)| x.max(y));
+            }
+            match level {
+                Some(l) if l < depth => outer.push((l, term)),
+                _ => here = here.add(&term),
+            }
+        }
+        outer.sort_by_key(|(l, _)| *l);
+        let mut p = ptr.expr();
+        let mut i = 0;
+        while i < outer.len() {
+            let level = outer[i].0;
+            let mut sum = Poly::default();
+            while i < outer.len() && outer[i].0 == level {
+                sum = sum.add(&outer[i].1);
+                i += 1;
+            }
+            let bytes = self.index(&sum.scale(bytes))?;
+            p = self.hoist(p.ptr_add(bytes));
+        }
+        let offset = self.index(&here)? + PrimExpr::i64(constant);
+        Ok((p, offset))
+    }
+
+    /// The element offset of `indices` in `buffer`.
+    pub fn offset(&self, buffer: &Buffer, indices: &[PrimExpr]) -> Res<(Var, Poly)> {
+        let Some(place) = self.places.get(buffer) else {
+            return Err(self.internal(&format!("buffer `{}` is used outside of its scope", buffer.name)));
+        };
+        if indices.len() != place.strides.len() {
+            return Err(self.internal(&format!("wrong number of indices for buffer `{}`", buffer.name)));
+        }
+        let mut sum = place.offset.clone();
+        for (i, s) in indices.iter().zip(&place.strides) {
+            sum = sum.add(&Poly::of(i, &self.ranges).mul(s));
+        }
+        Ok((place.ptr.clone(), sum.simplified(&self.ranges)))
+    }
+
+    /// Replaces buffer accesses by loads from flat pointers (scalar, storage types kept).
+    pub fn flatten(&self, e: &PrimExpr) -> Res<PrimExpr> {
+        let mut error = None;
+        let r = self.flatten_inner(e, &mut error);
+        match error {
+            Some(d) => Err(d),
+            None => Ok(r),
+        }
+    }
+
+    fn flatten_inner(&self, e: &PrimExpr, error: &mut Option<Diagnostic>) -> PrimExpr {
+        let e = e.map_children(&mut |c| self.flatten_inner(c, error));
+        let PrimKind::BufferLoad(b, idx) = e.kind() else { return e };
+        match self.offset(b, idx) {
+            Ok((ptr, off)) => PrimExpr::load_ptr(ptr.expr(), off.expr(), b.dtype()),
+            Err(d) => {
+                *error = Some(d);
+                e
+            }
+        }
+    }
+
+    /// Stores `value` (in compute type) as `dtype` at `offset`.
+    pub fn store(&mut self, ptr: &Var, offset: &Poly, dtype: DType, value: PrimExpr) -> Res<()> {
+        let lanes = value.dtype().lanes;
+        let value = if is_half(dtype) { value.cast(dtype.with_lanes(lanes)) } else { value };
+        let (ptr, offset) = self.address(ptr, offset, dtype.bytes() as i64)?;
+        self.push(FlatStmt::Store { ptr, offset, value });
+        self.clear_loads();
+        Ok(())
+    }
+
+    /// A block-form scalar (flattened or not) as flat expression.
+    pub fn scalar(&mut self, e: &PrimExpr) -> Res<PrimExpr> {
+        self.value(e, &Lane::scalar())
+    }
+
+    /// Reads `dtype` elements at `offset`: `lanes` consecutive ones.
+    fn load(&mut self, ptr: &Var, offset: &Poly, dtype: DType) -> Res<PrimExpr> {
+        let (p, off) = self.address(ptr, offset, dtype.bytes() as i64)?;
+        let load = PrimExpr::load_ptr(p, off, dtype);
+        let value = if is_half(dtype) { load.cast(compute_type(dtype)) } else { load };
+        Ok(self.keep(value))
+    }
+
+    /// Binds the result of a load so that the next equal one is free.
+    fn keep(&mut self, value: PrimExpr) -> PrimExpr {
+        if self.guarded > 0 {
+            return value;
+        }
+        if let Some(v) = self.scopes.iter().find_map(|s| s.loads.get(&value)) {
+            return v.expr();
+        }
+        let var = Var::new("x", value.dtype());
+        self.define(&var);
+        self.push(FlatStmt::Let { var: var.clone(), value: value.clone() });
+        self.top().loads.insert(value, var.clone());
+        var.expr()
+    }
+
+    /// Rounds a compute-type value to the precision of `d`.
+    fn round(value: PrimExpr, d: DType) -> PrimExpr {
+        if !is_half(d) {
+            return value;
+        }
+        let t = value.dtype();
+        value.cast(d.with_lanes(t.lanes)).cast(t)
+    }
+
+    /// Translates a flattened expression; the result is in compute type, with one lane or `lane.lanes`.
+    pub fn value(&mut self, e: &PrimExpr, lane: &Lane) -> Res<PrimExpr> {
+        let d = e.dtype();
+        let ct = compute_type(d);
+        if d.lanes != 1 {
+            return Err(self.unsupported("vector expressions in a PrimFunc are not supported"));
+        }
+        Ok(match e.kind() {
+            PrimKind::Int(v) => PrimExpr::int(ct, *v),
+            PrimKind::Float(v) => PrimExpr::float(ct, v.0),
+            PrimKind::Str(_) => return Err(self.unsupported("strings in a PrimFunc are not supported")),
+            PrimKind::Var(v) if lane.is(v) => v.expr().ramp(PrimExpr::int(d, 1), lane.lanes),
+            PrimKind::Var(v) => match self.ranges.value(v).and_then(Poly::as_const) {
+                Some(c) => PrimExpr::int(d, c),
+                None => self.values.get(v).cloned().unwrap_or_else(|| e.clone()),
+            },
+            PrimKind::Cast(a) => {
+                let x = self.value(a, lane)?;
+                convert(x, d)
+            }
+            PrimKind::Reinterpret(a) => {
+                let x = self.value(a, lane)?;
+                let lanes = x.dtype().lanes;
+                let x = if is_half(a.dtype()) { x.cast(a.dtype().with_lanes(lanes)) } else { x };
+                x.reinterpret(d.with_lanes(lanes)).cast(ct.with_lanes(lanes))
+            }
+            PrimKind::Not(a) => self.value(a, lane)?.not(),
+            PrimKind::Neg(a) => self.value(a, lane)?.neg(),
+            PrimKind::Binary(BinOp::Add, a, b)
+                if self.contract && d.is_float() && !is_half(d) && product(a, b).is_some() =>
+            {
+                // A product feeding a sum: one fused operation.
+                let (x, y, acc) = product(a, b).ok_or_else(|| self.internal("no product"))?;
+                let args = [self.value(&x, lane)?, self.value(&y, lane)?, self.value(&acc, lane)?];
+                PrimExpr::call(Intrin::Fma, widen(args.to_vec()))
+            }
+            PrimKind::Binary(op @ (BinOp::And | BinOp::Or), a, b) => {
+                let x = self.value(a, lane)?;
+                // The right side may rely on the left one (a bounds test before a load).
+                self.guarded += 1;
+                let y = self.value(b, lane);
+                self.guarded -= 1;
+                let y = y?;
+                let v = widen(vec![x, y]);
+                if v[0].dtype().lanes == 1 && has_load(&v[1]) {
+                    match op {
+                        BinOp::And => v[0].clone().if_then_else(v[1].clone(), PrimExpr::bool(false)),
+                        _ => v[0].clone().if_then_else(PrimExpr::bool(true), v[1].clone()),
+                    }
+                } else {
+                    PrimExpr::binary(*op, v[0].clone(), v[1].clone())
+                }
+            }
+            PrimKind::Binary(op, a, b) => {
+                let v = [self.value(a, lane)?, self.value(b, lane)?];
+                let v = widen(v.to_vec());
+                let r = PrimExpr::binary(*op, v[0].clone(), v[1].clone());
+                let exact = op.is_predicate() || matches!(op, BinOp::Min | BinOp::Max);
+                if exact {
+                    r
+                } else {
+                    Emit::round(r, d)
+                }
+            }
+            PrimKind::Select(c, t, f) => {
+                let c = self.value(c, lane)?;
+                match c.as_int() {
+                    Some(0) => self.value(f, lane)?,
+                    Some(_) => self.value(t, lane)?,
+                    None => {
+                        let v = [c, self.value(t, lane)?, self.value(f, lane)?];
+                        let v = widen(v.to_vec());
+                        v[0].clone().select(v[1].clone(), v[2].clone())
+                    }
+                }
+            }
+            PrimKind::IfThenElse(c, t, f) => {
+                let c = self.value(c, lane)?;
+                match c.as_int() {
+                    Some(0) => return self.value(f, lane),
+                    Some(_) => return self.value(t, lane),
+                    None => {}
+                }
+                let safe = !has_load(t) && !has_load(f) && !faults(t) && !faults(f);
+                if !safe {
+                    self.guarded += 1;
+                }
+                let branches = self.value(t, lane).and_then(|t| Ok([t, self.value(f, lane)?]));
+                if !safe {
+                    self.guarded -= 1;
+                }
+                let [t, f] = branches?;
+                if safe {
+                    let v = widen(vec![c, t, f]);
+                    v[0].clone().select(v[1].clone(), v[2].clone())
+                } else if c.dtype().lanes == 1 {
+                    let v = widen(vec![t, f]);
+                    c.if_then_else(v[0].clone(), v[1].clone())
+                } else {
+                    return Err(self.internal("a guarded load under a vector condition"));
+                }
+            }
+            PrimKind::Let(v, value, body) => {
+                let value = self.value(value, lane)?;
+                if v.dtype().is_int() && value.dtype().lanes == 1 {
+                    // Index arithmetic sees through it.
+                    if let PrimKind::Int(c) = value.kind() {
+                        self.ranges.set_value(v, Poly::constant(*c));
+                    }
+                }
+                if self.guarded == 0 {
+                    let x = self.bind(v.name(), value);
+                    self.values.insert(v.clone(), x);
+                    self.value(body, lane)?
+                } else {
+                    let nv = Var::new(v.name(), value.dtype());
+                    self.define(&nv);
+                    self.locals.insert(nv.clone());
+                    self.values.insert(v.clone(), nv.expr());
+                    let body = self.value(body, lane)?;
+                    PrimExpr::let_in(nv, value, body)
+                }
+            }
+            PrimKind::BufferLoad(b, idx) => {
+                let (ptr, off) = self.offset(b, idx)?;
+                self.value(&PrimExpr::load_ptr(ptr.expr(), off.expr(), d), lane)?
+            }
+            PrimKind::Load { ptr, offset } => {
+                let Some(ptr) = ptr.as_var().cloned() else { return Err(self.internal("a computed pointer")) };
+                let off = Poly::of(offset, &self.ranges);
+                let Some(v) = lane.var.as_ref().filter(|v| off.uses(v) || self.lanes_in(&off, lane)) else {
+                    return self.load(&ptr, &off, d);
+                };
+                match off.split(v) {
+                    Some((stride, _)) if stride.as_const() == Some(1) && !self.lanes_in(&off.without(v), lane) => {
+                        self.load(&ptr, &off, d.with_lanes(lane.lanes))?
+                    }
+                    _ => return Err(self.internal("a gather in vector code")),
+                }
+            }
+            PrimKind::Call(Intrin::Likely, args) => match args.first() {
+                Some(a) => self.value(a, lane)?,
+                None => return Err(self.internal("likely without an argument")),
+            },
+            PrimKind::Call(f, args) => {
+                let v = args.iter().map(|a| self.value(a, lane)).collect::<Res<Vec<_>>>()?;
+                let v = widen(v);
+                let lanes = v.first().map_or(1, |a| a.dtype().lanes);
+                let r = PrimExpr::raw(PrimKind::Call(*f, v.into()), ct.with_lanes(lanes));
+                if matches!(f, Intrin::Abs | Intrin::Fabs) {
+                    r
+                } else {
+                    Emit::round(r, d)
+                }
+            }
+            PrimKind::Ramp(..) | PrimKind::Broadcast(_) | PrimKind::PtrAdd(..) => {
+                return Err(self.unsupported("vector expressions in a PrimFunc are not supported"))
+            }
+        })
+    }
+
+    /// Whether an offset uses a let-bound variable that has become a vector.
+    fn lanes_in(&self, off: &Poly, lane: &Lane) -> bool {
+        lane.lanes > 1
+            && off
+                .terms
+                .iter()
+                .flat_map(|(a, _)| a)
+                .any(|a| a.vars().iter().any(|v| self.values.get(v).is_some_and(|x| x.dtype().lanes > 1)))
+    }
+}
+
+/// `a + b` where one of them is a product: its factors and the other operand.
+fn product(a: &PrimExpr, b: &PrimExpr) -> Option<(PrimExpr, PrimExpr, PrimExpr)> {
+    for (p, acc) in [(b, a), (a, b)] {
+        if let PrimKind::Binary(BinOp::Mul, x, y) = p.kind() {
+            return Some((x.clone(), y.clone(), acc.clone()));
+        }
+    }
+    None
+}
+
+/// Conversion between compute types, by way of the storage type where that rounds.
+pub fn convert(x: PrimExpr, to: DType) -> PrimExpr {
+    let lanes = x.dtype().lanes;
+    let ct = compute_type(to).with_lanes(lanes);
+    if !is_half(to) {
+        return x.cast(ct);
+    }
+    let x = if x.dtype().is_float() { x } else { x.cast(DType::F32.with_lanes(lanes)) };
+    x.cast(to.with_lanes(lanes)).cast(ct)
+}
+
+/// Broadcasts scalars when some operand is a vector.
+pub fn widen(v: Vec<PrimExpr>) -> Vec<PrimExpr> {
+    let lanes = v.iter().map(|e| e.dtype().lanes).max().unwrap_or(1);
+    v.into_iter().map(|e| if e.dtype().lanes == 1 { e.broadcast(lanes) } else { e }).collect()
+}
+
+pub fn has_load(e: &PrimExpr) -> bool {
+    let mut found = false;
+    e.walk(&mut |n| found |= matches!(n.kind(), PrimKind::Load { .. } | PrimKind::BufferLoad(..)));
+    found
+}
+
+/// Whether evaluating `e` may trap: integer division by something that is not a nonzero literal.
+pub fn faults(e: &PrimExpr) -> bool {
+    let mut found = false;
+    e.walk(&mut |n| {
+        if let PrimKind::Binary(op, _, b) = n.kind() {
+            let divides =
+                matches!(op, BinOp::Div | BinOp::FloorDiv | BinOp::FloorMod | BinOp::TruncDiv | BinOp::TruncMod);
+            found |= divides && !n.dtype().is_float() && b.as_int().is_none_or(|v| v == 0);
+        }
+    });
+    found
+}

@@ -1,0 +1,301 @@
+//! A bounds-checked interpreter of flat TIR, for tests: what a backend must do with a scheduled kernel.
+
+use crate::interp::scalar::{self, PBf16, Precision, Wrap, P16, P32, P64};
+use crate::interp::tensor::{read_float, read_int, write_float, write_int};
+use relax_ir::flat::{FlatFunc, FlatStmt};
+use relax_ir::prim::{BinOp, Intrin, PrimKind};
+use relax_ir::{DType, PrimExpr, TypeCode, Var};
+use std::collections::HashMap;
+
+#[derive(Clone, Debug)]
+pub enum Value {
+    Int(Vec<i64>),
+    Float(Vec<f64>),
+}
+use Value::*;
+
+/// Memory is a list of objects; a pointer is `(object + 1) << 40 | byte`.
+#[derive(Default)]
+pub struct Machine {
+    pub memory: Vec<Vec<u8>>,
+    vars: HashMap<Var, Value>,
+}
+
+pub fn pointer(object: usize) -> i64 {
+    ((object as i64) + 1) << 40
+}
+
+fn round(d: DType, v: f64) -> f64 {
+    match (d.code, d.bits) {
+        (TypeCode::BFloat, _) => PBf16::round(v),
+        (_, 16) => P16::round(v),
+        (_, 32) => P32::round(v),
+        _ => v,
+    }
+}
+
+impl Machine {
+    pub fn call(&mut self, f: &FlatFunc, args: Vec<Value>) -> Result<(), String> {
+        if args.len() != f.params.len() {
+            return Err(format!("{} arguments for {} parameters", args.len(), f.params.len()));
+        }
+        for (p, a) in f.params.iter().zip(args) {
+            self.vars.insert(p.clone(), a);
+        }
+        self.run(&f.body)
+    }
+
+    fn run(&mut self, body: &[FlatStmt]) -> Result<(), String> {
+        for s in body {
+            match s {
+                FlatStmt::Let { var, value }
+                | FlatStmt::Local { var, init: value }
+                | FlatStmt::Assign { var, value } => {
+                    if var.dtype() != value.dtype() {
+                        return Err(format!("{var:?} of {} bound to {}", var.dtype(), value.dtype()));
+                    }
+                    if matches!(s, FlatStmt::Assign { .. }) && !self.vars.contains_key(var) {
+                        return Err(format!("{var:?} assigned before its definition"));
+                    }
+                    let v = self.eval(value)?;
+                    self.vars.insert(var.clone(), v);
+                }
+                FlatStmt::Store { ptr, offset, value } => {
+                    let d = value.dtype();
+                    let (obj, at) = self.locate(ptr, offset, d)?;
+                    let v = self.eval(value)?;
+                    for l in 0..d.lanes as usize {
+                        match &v {
+                            Int(x) => write_int(d.element(), &mut self.memory[obj], at + l, x[l]),
+                            Float(x) => write_float(d.element(), &mut self.memory[obj], at + l, x[l]),
+                        }
+                    }
+                }
+                FlatStmt::For { var, begin, end, step, body } => {
+                    let (mut i, end) = (self.int(begin)?, self.int(end)?);
+                    while i < end {
+                        self.vars.insert(var.clone(), Int(vec![i]));
+                        self.run(body)?;
+                        i += step;
+                    }
+                }
+                FlatStmt::While { cond, body } => {
+                    while self.int(cond)? != 0 {
+                        self.run(body)?;
+                    }
+                }
+                FlatStmt::If { cond, then, otherwise } => {
+                    let branch = if self.int(cond)? != 0 { then } else { otherwise };
+                    self.run(branch)?;
+                }
+                FlatStmt::Stack { var, bytes, .. } => {
+                    self.memory.push(vec![0xA5; *bytes as usize]);
+                    let p = pointer(self.memory.len() - 1);
+                    self.vars.insert(var.clone(), Int(vec![p]));
+                }
+                other => return Err(format!("not a kernel statement: {other:?}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn locate(&mut self, ptr: &PrimExpr, offset: &PrimExpr, d: DType) -> Result<(usize, usize), String> {
+        let p = self.int(ptr)?;
+        let offset = self.int(offset)?;
+        let obj = (p >> 40) - 1;
+        let byte = (p & ((1 << 40) - 1)) + offset * d.bytes() as i64;
+        let len = match usize::try_from(obj).ok().and_then(|o| self.memory.get(o)) {
+            Some(m) => m.len() as i64,
+            None => return Err(format!("wild pointer {p:x} + {offset} in {ptr:?}")),
+        };
+        if byte < 0 || byte + (d.bytes() * d.lanes as usize) as i64 > len {
+            return Err(format!("access of {} bytes at {byte} of {len}: {ptr:?} [{offset:?}] {d}", d.bytes()));
+        }
+        if byte % d.bytes() as i64 != 0 {
+            return Err("misaligned access".into());
+        }
+        Ok((obj as usize, byte as usize / d.bytes()))
+    }
+
+    fn int(&mut self, e: &PrimExpr) -> Result<i64, String> {
+        match self.eval(e)? {
+            Int(v) if v.len() == 1 => Ok(v[0]),
+            other => Err(format!("expected an integer, got {other:?} from {e:?}")),
+        }
+    }
+
+    fn eval(&mut self, e: &PrimExpr) -> Result<Value, String> {
+        let v = self.eval_inner(e)?;
+        let lanes = match &v {
+            Int(v) => v.len(),
+            Float(v) => v.len(),
+        };
+        if lanes != e.dtype().lanes as usize || matches!(v, Float(_)) != e.dtype().is_float() {
+            return Err(format!("{e:?} gave {v:?}"));
+        }
+        Ok(v)
+    }
+
+    fn eval_inner(&mut self, e: &PrimExpr) -> Result<Value, String> {
+        let d = e.dtype();
+        let el = d.element();
+        let wrap = Wrap::new(el);
+        Ok(match e.kind() {
+            PrimKind::Int(v) => Int(vec![*v]),
+            PrimKind::Float(v) => Float(vec![v.0]),
+            PrimKind::Var(v) => self.vars.get(v).cloned().ok_or_else(|| format!("undefined {v:?}"))?,
+            PrimKind::Cast(a) => {
+                let from = a.dtype().element();
+                match self.eval(a)? {
+                    Int(v) if d.is_float() => {
+                        Float(v.iter().map(|x| scalar::int_to_float(el, from.is_uint(), *x)).collect())
+                    }
+                    Int(v) => Int(v.iter().map(|x| wrap.apply(*x)).collect()),
+                    Float(v) if d.is_float() => Float(v.iter().map(|x| round(el, *x)).collect()),
+                    Float(v) if d.is_bool() => Int(v.iter().map(|x| (*x != 0.0) as i64).collect()),
+                    Float(v) => Int(v.iter().map(|x| scalar::float_to_int(el, *x)).collect()),
+                }
+            }
+            PrimKind::Reinterpret(a) => {
+                let from = a.dtype().element();
+                let bits: Vec<u64> = match self.eval(a)? {
+                    Int(v) => v.iter().map(|x| *x as u64).collect(),
+                    Float(v) => v.iter().map(|x| scalar::float_bits(from, *x)).collect(),
+                };
+                if d.is_float() {
+                    Float(bits.iter().map(|b| scalar::float_from_bits(el, *b)).collect())
+                } else {
+                    Int(bits.iter().map(|b| wrap.apply(*b as i64)).collect())
+                }
+            }
+            PrimKind::Not(a) => match self.eval(a)? {
+                Int(v) => Int(v.iter().map(|x| (*x == 0) as i64).collect()),
+                _ => return Err("not of a float".into()),
+            },
+            PrimKind::Neg(a) => match self.eval(a)? {
+                Int(v) => Int(v.iter().map(|x| wrap.apply(x.wrapping_neg())).collect()),
+                Float(v) => Float(v.iter().map(|x| -x).collect()),
+            },
+            PrimKind::Binary(op, a, b) => {
+                let from = a.dtype().element();
+                if a.dtype() != b.dtype() {
+                    return Err(format!("operands differ: {} and {} in {e:?}", a.dtype(), b.dtype()));
+                }
+                if from.is_float() && from.bits == 16 {
+                    return Err(format!("arithmetic on {from}"));
+                }
+                match (self.eval(a)?, self.eval(b)?) {
+                    (Int(x), Int(y)) => {
+                        let f = |(x, y): (&i64, &i64)| {
+                            let r = scalar::int_binary(*op, from.is_uint(), from.bits as u32, *x, *y);
+                            r.map(|r| wrap.apply(r)).ok_or_else(|| format!("division by zero in {e:?}"))
+                        };
+                        Int(x.iter().zip(&y).map(f).collect::<Result<_, _>>()?)
+                    }
+                    (Float(x), Float(y)) if op.is_compare() => {
+                        Int(x.iter().zip(&y).map(|(x, y)| scalar::float_compare(*op, *x, *y) as i64).collect())
+                    }
+                    (Float(x), Float(y)) => Float(
+                        x.iter()
+                            .zip(&y)
+                            .map(|(x, y)| match from.bits {
+                                32 => scalar::float_binary::<P32>(*op, *x, *y),
+                                _ => scalar::float_binary::<P64>(*op, *x, *y),
+                            })
+                            .collect(),
+                    ),
+                    _ => return Err("mixed operands".into()),
+                }
+            }
+            PrimKind::Select(c, t, f) => {
+                let Int(c) = self.eval(c)? else { return Err("condition".into()) };
+                match (self.eval(t)?, self.eval(f)?) {
+                    (Int(t), Int(f)) => Int((0..c.len()).map(|i| if c[i] != 0 { t[i] } else { f[i] }).collect()),
+                    (Float(t), Float(f)) => Float((0..c.len()).map(|i| if c[i] != 0 { t[i] } else { f[i] }).collect()),
+                    _ => return Err("mixed select".into()),
+                }
+            }
+            PrimKind::IfThenElse(c, t, f) => {
+                let side = if self.int(c)? != 0 { t } else { f };
+                self.eval(side)?
+            }
+            PrimKind::Load { ptr, offset } => {
+                let (obj, at) = self.locate(ptr, offset, d)?;
+                let m = &self.memory[obj];
+                let lanes = 0..d.lanes as usize;
+                if d.is_float() {
+                    Float(lanes.map(|l| read_float(el, m, at + l)).collect())
+                } else {
+                    Int(lanes.map(|l| read_int(el, m, at + l)).collect())
+                }
+            }
+            PrimKind::Let(v, value, body) => {
+                let x = self.eval(value)?;
+                self.vars.insert(v.clone(), x);
+                self.eval(body)?
+            }
+            PrimKind::Ramp(a, s) => {
+                let (a, s) = (self.int(a)?, self.int(s)?);
+                Int((0..d.lanes as i64).map(|l| wrap.apply(a + l * s)).collect())
+            }
+            PrimKind::Broadcast(a) => match self.eval(a)? {
+                Int(v) => Int(vec![v[0]; d.lanes as usize]),
+                Float(v) => Float(vec![v[0]; d.lanes as usize]),
+            },
+            PrimKind::PtrAdd(p, b) => Int(vec![self.int(p)? + self.int(b)?]),
+            PrimKind::Call(f, args) => self.intrin(*f, d, args)?,
+            PrimKind::Str(_) | PrimKind::BufferLoad(..) => return Err(format!("not flat: {e:?}")),
+        })
+    }
+
+    fn intrin(&mut self, f: Intrin, d: DType, args: &[PrimExpr]) -> Result<Value, String> {
+        let from = args[0].dtype().element();
+        let vals = args.iter().map(|a| self.eval(a)).collect::<Result<Vec<_>, _>>()?;
+        if let Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin = f {
+            let op = match f {
+                Intrin::ReduceAdd => BinOp::Add,
+                Intrin::ReduceMax => BinOp::Max,
+                _ => BinOp::Min,
+            };
+            return Ok(match &vals[0] {
+                Int(v) => Int(vec![v[1..].iter().fold(v[0], |a, b| {
+                    let r = scalar::int_binary(op, from.is_uint(), from.bits as u32, a, *b).unwrap_or(0);
+                    Wrap::new(from).apply(r)
+                })]),
+                Float(v) => Float(vec![v[1..].iter().fold(v[0], |a, b| scalar::float_binary::<P32>(op, a, *b))]),
+            });
+        }
+        let lanes = d.lanes as usize;
+        let float = |v: &Value, l: usize| match v {
+            Float(x) => x[l],
+            Int(x) => x[l] as f64,
+        };
+        if !from.is_float() {
+            let ints = |l: usize| -> Vec<i64> { vals.iter().map(|v| if let Int(x) = v { x[l] } else { 0 }).collect() };
+            let r = (0..lanes).map(|l| scalar::int_intrin(f, from, &ints(l)).ok_or(format!("{f:?} of integers")));
+            return Ok(Int(r.collect::<Result<_, _>>()?));
+        }
+        if let Intrin::IsNan | Intrin::IsInf | Intrin::IsFinite = f {
+            let test = |x: f64| match f {
+                Intrin::IsNan => x.is_nan(),
+                Intrin::IsInf => x.is_infinite(),
+                _ => x.is_finite(),
+            };
+            return Ok(Int((0..lanes).map(|l| test(float(&vals[0], l)) as i64).collect()));
+        }
+        let one = |l: usize| -> Result<f64, String> {
+            let a = float(&vals[0], l);
+            Ok(round(
+                from,
+                match vals.len() {
+                    1 => scalar::float_unary(f).ok_or(format!("{f:?}"))?(a),
+                    2 if f == Intrin::NextAfter && from.bits == 32 => scalar::next_after::<P32>(a, float(&vals[1], l)),
+                    2 => scalar::float_of_two(f).ok_or(format!("{f:?}"))?(a, float(&vals[1], l)),
+                    _ if from.bits == 32 => P32::fma(a, float(&vals[1], l), float(&vals[2], l)),
+                    _ => P64::fma(a, float(&vals[1], l), float(&vals[2], l)),
+                },
+            ))
+        };
+        Ok(Float((0..lanes).map(one).collect::<Result<_, _>>()?))
+    }
+}

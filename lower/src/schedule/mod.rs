@@ -1,0 +1,178 @@
+//! Scheduling: a PrimFunc in block form becomes a kernel in flat TIR.
+//!
+//! The kernel takes a pointer per buffer parameter (dense, row-major), the dims of [`crate::kernel_dims`], and a
+//! workspace pointer when [`crate::kernel_workspace`] is not 0; it returns nothing.
+
+mod emit;
+mod poly;
+mod ranges;
+mod stmt;
+
+pub use ranges::Ranges;
+
+use crate::kernel::kernel_dims;
+use emit::{Emit, Place};
+use poly::Poly;
+use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
+use relax_ir::prim::PrimKind;
+use relax_ir::tir::{Buffer, PrimFunc, Stmt};
+use relax_ir::{DType, Diagnostic, PrimExpr, Var};
+use stmt::{nested_allocs, StmtEmit};
+
+/// Choices of the target that shape the loops.
+#[derive(Clone, Debug)]
+pub struct SchedOptions {
+    /// Bytes of a vector register; 0 for scalar code.
+    pub vector_bytes: u32,
+}
+
+impl Default for SchedOptions {
+    fn default() -> SchedOptions {
+        SchedOptions { vector_bytes: 16 }
+    }
+}
+
+/// Allocations of constant size up to this many bytes live on the stack.
+const STACK_BYTES: i64 = 1024;
+
+/// What a kernel computes, after the decisions that do not depend on the target.
+struct Plan {
+    items: Vec<Stmt>,
+    allocs: Vec<Buffer>,
+}
+
+fn plan(f: &PrimFunc) -> Plan {
+    let mut allocs = f.alloc_buffers.clone();
+    allocs.extend(nested_allocs(&f.body));
+    Plan { items: vec![f.body.clone()], allocs }
+}
+
+/// Schedules `f`. Errors: a construct that has no scalar form (packed int4, explicit vectors, strings).
+pub fn schedule(f: &PrimFunc, _options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
+    let plan = plan(f);
+    let mut e = Emit::new(f.span);
+    let mut params = vec![];
+    let dims = kernel_dims(f);
+    let mut dim_params = vec![];
+    for v in &dims {
+        e.ranges.add_dim(v);
+        let d = v.dtype();
+        if d == DType::I64 || !d.is_int() {
+            dim_params.push(v.clone());
+            continue;
+        }
+        let p = Var::new(v.name(), DType::I64);
+        e.ranges.add_dim(&p);
+        e.ranges.set_value(v, Poly::var(&p));
+        e.set_value(v, p.expr().cast(d));
+        dim_params.push(p);
+    }
+    for b in f.buffers() {
+        let ptr = Var::new(&b.name, DType::HANDLE);
+        params.push(ptr.clone());
+        place(&mut e, b, ptr, &dims)?;
+    }
+    params.extend(dim_params);
+    let (slots, total) = layout(&plan.allocs);
+    if !total.is_int(0) {
+        let workspace = Var::new("workspace", DType::HANDLE);
+        params.push(workspace.clone());
+        for (b, slot) in plan.allocs.iter().zip(&slots) {
+            if let Slot::Workspace(offset) = slot {
+                let offset = e.index(&Poly::of(offset, &e.ranges))?;
+                let ptr = Var::new(&b.name, DType::HANDLE);
+                e.push(FlatStmt::Let { var: ptr.clone(), value: workspace.expr().ptr_add(offset) });
+                place(&mut e, b, ptr, &dims)?;
+            }
+        }
+    }
+    for (b, slot) in plan.allocs.iter().zip(&slots) {
+        if let Slot::Stack(bytes) = slot {
+            let ptr = Var::new(&b.name, DType::HANDLE);
+            e.push(FlatStmt::Stack { var: ptr.clone(), bytes: *bytes, align: 16 });
+            place(&mut e, b, ptr, &dims)?;
+        }
+    }
+    for s in &plan.items {
+        StmtEmit { e: &mut e, env: Default::default() }.stmt(s)?;
+    }
+    Ok(FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body: e.finish(), span: f.span })
+}
+
+/// Bytes of workspace, see [`crate::kernel_workspace`].
+pub(crate) fn workspace(f: &PrimFunc) -> PrimExpr {
+    layout(&plan(f).allocs).1
+}
+
+/// Where an allocation goes.
+enum Slot {
+    Stack(u32),
+    /// At this byte offset.
+    Workspace(PrimExpr),
+}
+
+/// Slots of all allocations and the bytes of workspace in total.
+fn layout(allocs: &[Buffer]) -> (Vec<Slot>, PrimExpr) {
+    let mut total = PrimExpr::i64(0);
+    let mut slots = vec![];
+    for b in allocs {
+        let elements = b.shape.iter().fold(PrimExpr::i64(1), |n, d| n * d.clone().cast(DType::I64));
+        let bytes = elements * b.dtype().bytes() as i64;
+        match bytes.as_int() {
+            Some(n) if n <= STACK_BYTES => slots.push(Slot::Stack(n.max(1) as u32)),
+            _ => {
+                slots.push(Slot::Workspace(total.clone()));
+                let aligned = match bytes.as_int() {
+                    Some(n) => PrimExpr::i64((n + 63) / 64 * 64),
+                    None => (bytes + 63i64).floor_div(64i64) * 64i64,
+                };
+                total = total + aligned;
+            }
+        }
+    }
+    (slots, total)
+}
+
+/// Records where `b` lives. Strides and offsets that are variables of their own (as `T.match_buffer` declares them)
+/// take the values of a dense row-major tensor.
+fn place(e: &mut Emit, b: &Buffer, ptr: Var, dims: &[Var]) -> Result<(), Diagnostic> {
+    if b.dtype().bits < 8 || b.dtype().lanes != 1 {
+        return Err(e.unsupported(&format!(
+            "buffer `{}` has dtype {}, which kernels do not support",
+            b.name,
+            b.dtype()
+        )));
+    }
+    let free = |p: &PrimExpr| match p.kind() {
+        PrimKind::Var(v) if !dims.contains(v) => Some(v.clone()),
+        _ => None,
+    };
+    let mut dense = vec![];
+    let mut size = Poly::constant(1);
+    for d in b.shape.iter().rev() {
+        dense.push(size.clone());
+        size = size.mul(&Poly::of(d, &e.ranges));
+    }
+    dense.reverse();
+    let mut strides = dense.clone();
+    for (i, s) in b.strides.iter().enumerate().take(dense.len()) {
+        match free(s) {
+            Some(v) => e.ranges.set_value(&v, dense[i].clone()),
+            None => strides[i] = Poly::of(s, &e.ranges),
+        }
+    }
+    let mut offset = Poly::default();
+    if let Some(o) = &b.elem_offset {
+        match free(o) {
+            Some(v) => e.ranges.set_value(&v, Poly::default()),
+            None => offset = Poly::of(o, &e.ranges),
+        }
+    }
+    e.places.insert(b.clone(), Place { ptr, offset, strides });
+    Ok(())
+}
+
+#[cfg(test)]
+mod machine;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Statements as written, in scalar code: the form for everything that is no plain computation of a buffer.
+//!
+//! Blocks are realised by substituting axis bindings; predicates become guards. A block's init runs in a loop nest of
+//! its own before the reduction where the loops allow it (so that an empty reduction gives the init value), else in
+//! the first reduction step. Thread, vector and parallel annotations are plain loops. Asserts are dropped: a kernel
+//! has no way to report.
+
+use super::emit::{Emit, Place, Res};
+use super::poly::Poly;
+use relax_ir::tir::{Block, Buffer, IterKind, MatchBufferRegion, Stmt, StmtKind};
+use relax_ir::{DType, PrimExpr, Var};
+use std::collections::HashMap;
+
+/// Emits statements; `env` maps loop variables and block axes to expressions over int64 loop variables.
+pub struct StmtEmit<'a> {
+    pub e: &'a mut Emit,
+    pub env: HashMap<Var, PrimExpr>,
+}
+
+/// Which part of blocks with an init to emit.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Whole,
+    Init,
+    Update,
+}
+
+impl StmtEmit<'_> {
+    pub fn stmt(&mut self, s: &Stmt) -> Res<()> {
+        self.part(s, Part::Whole)
+    }
+
+    fn sub(&self, e: &PrimExpr) -> PrimExpr {
+        e.substitute(&self.env)
+    }
+
+    fn poly(&self, e: &PrimExpr) -> Poly {
+        Poly::of(&self.sub(e), &self.e.ranges)
+    }
+
+    fn scalar(&mut self, e: &PrimExpr) -> Res<PrimExpr> {
+        let e = self.sub(e);
+        self.e.scalar(&e)
+    }
+
+    fn part(&mut self, s: &Stmt, part: Part) -> Res<()> {
+        if !s.span().is_none() {
+            self.e.span = s.span();
+        }
+        match s.kind() {
+            StmtKind::Seq(v) => v.iter().try_for_each(|s| self.part(s, part)),
+            StmtKind::For { var, min, extent, body, .. } => {
+                if part == Part::Whole && self.splits(s) {
+                    self.part(s, Part::Init)?;
+                    return self.part(s, Part::Update);
+                }
+                if part == Part::Init && !init_loops(s).contains(var) {
+                    return self.part(body, part);
+                }
+                let (begin, count) = (self.poly(min), self.poly(extent));
+                let lv = Var::new(var.name(), DType::I64);
+                self.env.insert(var.clone(), lv.expr().cast(var.dtype()));
+                let end = begin.add(&count);
+                self.e.ranges.add_loop(&lv, begin.clone(), count);
+                let (b, n) = (self.e.index(&begin)?, self.e.index(&end)?);
+                let mut env = std::mem::take(&mut self.env);
+                let r = self.e.for_loop(&lv, b, n, 1, |e| {
+                    let mut inner = StmtEmit { e, env: std::mem::take(&mut env) };
+                    let r = inner.part(body, part);
+                    env = inner.env;
+                    r
+                });
+                self.env = env;
+                r
+            }
+            StmtKind::While { cond, body } => {
+                let cond = self.sub(cond);
+                let mut env = std::mem::take(&mut self.env);
+                let r = self.e.while_loop(&cond, |e| {
+                    let mut inner = StmtEmit { e, env: std::mem::take(&mut env) };
+                    let r = inner.part(body, part);
+                    env = inner.env;
+                    r
+                });
+                self.env = env;
+                r
+            }
+            StmtKind::If { cond, then, otherwise } => {
+                let cond = self.scalar(cond)?;
+                let env = std::cell::RefCell::new(std::mem::take(&mut self.env));
+                let branch = |e: &mut Emit, s: &Stmt| {
+                    let mut inner = StmtEmit { e, env: env.take() };
+                    let r = inner.part(s, part);
+                    env.replace(inner.env);
+                    r
+                };
+                let r =
+                    self.e.if_then(cond, |e| branch(e, then), |e| otherwise.as_ref().map_or(Ok(()), |s| branch(e, s)));
+                self.env = env.into_inner();
+                r
+            }
+            StmtKind::Block(b) => self.block(b, part),
+            StmtKind::Store { buffer, indices, value } => {
+                let value = self.scalar(value)?;
+                let indices: Vec<PrimExpr> = indices.iter().map(|i| self.sub(i)).collect();
+                let (ptr, offset) = self.e.offset(buffer, &indices)?;
+                self.e.store(&ptr, &offset, buffer.dtype(), value)
+            }
+            StmtKind::Let { var, value, body } => {
+                let value = self.scalar(value)?;
+                let x = self.e.bind(var.name(), value);
+                self.e.set_value(var, x);
+                self.part(body, part)
+            }
+            StmtKind::Attr { body, .. } | StmtKind::Alloc { body, .. } => self.part(body, part),
+            StmtKind::Assert { .. } | StmtKind::Evaluate(_) => Ok(()),
+        }
+    }
+
+    fn block(&mut self, b: &Block, part: Part) -> Res<()> {
+        for a in &b.axes {
+            let binding = self.sub(&a.binding);
+            self.env.insert(a.var.clone(), binding.cast(a.var.dtype()));
+        }
+        for m in &b.match_buffers {
+            self.match_buffer(m)?;
+        }
+        let Some(p) = &b.predicate else { return self.block_body(b, part) };
+        let cond = self.scalar(p)?;
+        let mut env = std::mem::take(&mut self.env);
+        let r = self.e.if_then(
+            cond,
+            |e| {
+                let mut inner = StmtEmit { e, env: std::mem::take(&mut env) };
+                let r = inner.block_body(b, part);
+                env = inner.env;
+                r
+            },
+            |_| Ok(()),
+        );
+        self.env = env;
+        r
+    }
+
+    fn block_body(&mut self, b: &Block, part: Part) -> Res<()> {
+        if let (Some(init), true) = (&b.init, part != Part::Update) {
+            if part == Part::Init {
+                return self.part(init, Part::Whole);
+            }
+            let first = b.axes.iter().filter(|a| a.kind == IterKind::Reduce);
+            let cond =
+                first.fold(PrimExpr::bool(true), |c, a| c.and(a.var.expr().eq(a.min.clone().cast(a.var.dtype()))));
+            let cond = self.scalar(&cond)?;
+            let env = std::mem::take(&mut self.env);
+            let copy = env.clone();
+            let r = self.e.if_then(cond, |e| StmtEmit { e, env: copy }.part(init, Part::Whole), |_| Ok(()));
+            self.env = env;
+            r?;
+        }
+        self.part(&b.body, Part::Whole)
+    }
+
+    /// A buffer that is a region of another one: its strides are the source's where it has none of its own.
+    fn match_buffer(&mut self, m: &MatchBufferRegion) -> Res<()> {
+        let mins: Vec<PrimExpr> = m.source.region.iter().map(|(min, _)| self.sub(min)).collect();
+        let (ptr, offset) = self.e.offset(&m.source.buffer, &mins)?;
+        let source = match self.e.places.get(&m.source.buffer) {
+            Some(p) => p.strides.clone(),
+            None => return Err(self.e.internal("a region of an unknown buffer")),
+        };
+        let skip = source.len().saturating_sub(m.buffer.ndim());
+        for (d, (_, extent)) in m.buffer.shape.iter().zip(m.source.region.iter().skip(skip)) {
+            self.bind_var(d, extent)?;
+        }
+        let mut strides = vec![];
+        for i in 0..m.buffer.ndim() {
+            let own = m.buffer.strides.get(i).filter(|s| s.as_int().is_some());
+            strides.push(match own {
+                Some(s) => self.poly(s),
+                None => source.get(skip + i).cloned().unwrap_or_else(|| Poly::constant(1)),
+            });
+        }
+        for (s, p) in m.buffer.strides.iter().zip(&strides) {
+            self.bind_var(s, &p.expr())?;
+        }
+        if let Some(o) = &m.buffer.elem_offset {
+            self.bind_var(o, &offset.expr())?;
+        }
+        self.e.places.insert(m.buffer.clone(), Place { ptr, offset, strides });
+        Ok(())
+    }
+
+    /// Binds `var`, if it is an unbound variable, to `value`.
+    fn bind_var(&mut self, var: &PrimExpr, value: &PrimExpr) -> Res<()> {
+        if let Some(v) = var.as_var() {
+            let value = self.sub(value);
+            self.env.insert(v.clone(), value.cast(v.dtype()));
+        }
+        Ok(())
+    }
+
+    /// Whether a nest ends in one block with an init whose reduction loops can be told from the spatial ones.
+    fn splits(&self, s: &Stmt) -> bool {
+        let Some(b) = nest_block(s) else { return false };
+        if b.init.is_none() || !b.match_buffers.is_empty() {
+            return false;
+        }
+        let spatial = init_loops(s);
+        let reduce = b.axes.iter().filter(|a| a.kind == IterKind::Reduce);
+        // A loop variable that drives both kinds of axes cannot be split.
+        reduce.flat_map(|a| a.binding.vars()).all(|v| !spatial.contains(&v))
+            && b.predicate.as_ref().is_none_or(|p| {
+                let axes: Vec<&Var> = b.axes.iter().filter(|a| a.kind != IterKind::Reduce).map(|a| &a.var).collect();
+                p.vars().iter().all(|v| axes.contains(&v) || spatial.contains(v))
+            })
+    }
+}
+
+/// The block at the end of a perfect loop nest.
+fn nest_block(s: &Stmt) -> Option<&Block> {
+    match s.kind() {
+        StmtKind::For { body, .. } => nest_block(body),
+        StmtKind::Block(b) => Some(b),
+        _ => None,
+    }
+}
+
+/// The loop variables that the spatial axes of a nest's block are bound to.
+fn init_loops(s: &Stmt) -> Vec<Var> {
+    let Some(b) = nest_block(s) else { return vec![] };
+    b.axes.iter().filter(|a| a.kind != IterKind::Reduce).flat_map(|a| a.binding.vars()).collect()
+}
+
+/// Buffers allocated anywhere inside a statement.
+pub fn nested_allocs(s: &Stmt) -> Vec<Buffer> {
+    let mut out = vec![];
+    s.walk(&mut |s| match s.kind() {
+        StmtKind::Block(b) => out.extend(b.alloc_buffers.iter().cloned()),
+        StmtKind::Alloc { buffer, .. } => out.push(buffer.clone()),
+        _ => {}
+    });
+    out
+}

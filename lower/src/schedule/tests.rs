@@ -1,0 +1,177 @@
+//! Scheduled kernels against the reference interpreter.
+
+use super::machine::{pointer, Machine, Value};
+use super::{schedule, SchedOptions};
+use crate::interp::{run, Arg, Tensor};
+use crate::{kernel_dims, kernel_workspace};
+use relax_ir::prim::Intrin;
+use relax_ir::tir::{KernelBuilder, PrimFunc, PrimParam, Reducer};
+use relax_ir::{DType, PrimExpr, Var};
+use std::collections::HashMap;
+
+/// A cheap deterministic generator.
+pub struct Random(u64);
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 >> 33
+    }
+    fn tensor(&mut self, d: DType, shape: &[i64]) -> Tensor {
+        let n = shape.iter().product::<i64>().max(0) as usize;
+        if d.is_float() {
+            let v: Vec<f64> = (0..n).map(|_| (self.next() % 2001) as f64 / 500.0 - 2.0).collect();
+            Tensor::from_f64(d, shape, &v)
+        } else {
+            let v: Vec<i64> = (0..n).map(|_| (self.next() % 4) as i64).collect();
+            Tensor::from_i64(d, shape, &v)
+        }
+    }
+}
+
+fn eval(e: &PrimExpr, env: &HashMap<Var, PrimExpr>) -> Result<i64, String> {
+    let r = e.substitute(env);
+    let r = relax_ir::prim::PrimExpr::binary(relax_ir::prim::BinOp::Add, r, PrimExpr::zero(e.dtype()));
+    r.as_int().ok_or_else(|| format!("{r:?} is not constant"))
+}
+
+/// Runs `f` both ways on random inputs with the given dims and compares every parameter afterwards.
+pub fn compare(f: &PrimFunc, dims: &dyn Fn(&Var) -> i64, seed: u64) -> Result<(), String> {
+    let mut random = Random(seed);
+    let vars = kernel_dims(f);
+    let env: HashMap<Var, PrimExpr> = vars.iter().map(|v| (v.clone(), PrimExpr::int(v.dtype(), dims(v)))).collect();
+    let mut args = vec![];
+    for p in &f.params {
+        args.push(match p {
+            PrimParam::Buffer { buffer, .. } => {
+                let shape = buffer.shape.iter().map(|d| eval(d, &env)).collect::<Result<Vec<_>, _>>()?;
+                Arg::Tensor(random.tensor(buffer.dtype(), &shape))
+            }
+            PrimParam::Scalar(v) if v.dtype().is_float() => Arg::Float(dims(v) as f64),
+            PrimParam::Scalar(v) => Arg::Scalar(dims(v)),
+        });
+    }
+    let mut machine = Machine::default();
+    let mut values = vec![];
+    for a in &args {
+        if let Arg::Tensor(t) = a {
+            machine.memory.push(t.data.clone());
+            values.push(Value::Int(vec![pointer(machine.memory.len() - 1)]));
+        }
+    }
+    for v in &vars {
+        values.push(if v.dtype().is_float() { Value::Float(vec![dims(v) as f64]) } else { Value::Int(vec![dims(v)]) });
+    }
+    let workspace = eval(&kernel_workspace(f), &env)?;
+    if !kernel_workspace(f).is_int(0) {
+        machine.memory.push(vec![0x5A; workspace as usize]);
+        values.push(Value::Int(vec![pointer(machine.memory.len() - 1)]));
+    }
+    run(f, &mut args).map_err(|d| format!("reference: {}", d.message))?;
+    let flat = schedule(f, &SchedOptions::default()).map_err(|d| format!("schedule: {}", d.message))?;
+    machine.call(&flat, values).map_err(|e| format!("{e}\n{:#?}", flat.body))?;
+    let mut object = 0;
+    for (p, a) in f.params.iter().zip(&args) {
+        let (PrimParam::Buffer { buffer, .. }, Arg::Tensor(want)) = (p, a) else { continue };
+        let got = Tensor { data: machine.memory[object].clone(), ..want.clone() };
+        object += 1;
+        if want.dtype.is_float() {
+            let tol = if want.dtype.bits == 16 { 2e-2 } else { 2e-5 };
+            for (i, (w, g)) in want.to_f64().iter().zip(got.to_f64()).enumerate() {
+                let close = w == &g || (w.is_nan() && g.is_nan()) || (w - g).abs() <= tol * (1.0 + w.abs());
+                if !close {
+                    return Err(format!("`{}`[{i}]: wanted {w}, got {g}\n{:#?}", buffer.name, flat.body));
+                }
+            }
+        } else if want.data != got.data {
+            return Err(format!(
+                "`{}`: wanted {:?}, got {:?}\n{:#?}",
+                buffer.name,
+                want.to_i64(),
+                got.to_i64(),
+                flat.body
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check(f: &PrimFunc, sizes: &[&[(&Var, i64)]]) {
+    for s in sizes {
+        let dims = |v: &Var| s.iter().find(|(w, _)| *w == v).map_or(3, |(_, n)| *n);
+        if let Err(e) = compare(f, &dims, 7) {
+            panic!("{} at {s:?}: {e}", f.name);
+        }
+    }
+}
+
+fn n() -> Var {
+    Var::dim("n")
+}
+
+#[test]
+fn elementwise_with_symbolic_dims() {
+    let n = n();
+    let mut k = KernelBuilder::new("silu");
+    let shape = [n.expr(), PrimExpr::i64(5)];
+    let x = k.input("x", &shape, DType::F32);
+    let s = k.compute("s", &shape, DType::F32, |i| x.at(i).call1(Intrin::Sigmoid));
+    let y = k.compute("y", &shape, DType::F32, |i| x.at(i) * s.at(i));
+    let f = k.finish(&[y]);
+    check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 7)], &[(&n, 40)]]);
+}
+
+#[test]
+fn matmul_of_every_size() {
+    let (m, n, p) = (Var::dim("m"), Var::dim("n"), Var::dim("p"));
+    let mut k = KernelBuilder::new("matmul");
+    let a = k.input("a", &[m.expr(), p.expr()], DType::F32);
+    let b = k.input("b", &[p.expr(), n.expr()], DType::F32);
+    let bias = k.input("bias", &[n.expr()], DType::F32);
+    let c = k.sum("c", &[m.expr(), n.expr()], DType::F32, &[p.expr()], |i, r| {
+        a.at([i[0].clone(), r[0].clone()]) * b.at([r[0].clone(), i[1].clone()])
+    });
+    let d = k.compute("d", &[m.expr(), n.expr()], DType::F32, |i| {
+        (c.at(i) + bias.at([i[1].clone()])).max(PrimExpr::f32(0.0))
+    });
+    let f = k.finish(&[d]);
+    check(&f, &[&[(&m, 1), (&n, 1), (&p, 0)], &[(&m, 7), (&n, 29), (&p, 9)], &[(&m, 13), (&n, 24), (&p, 5)]]);
+}
+
+#[test]
+fn row_softmax_and_padding() {
+    let n = n();
+    let cols = PrimExpr::i64(19);
+    let mut k = KernelBuilder::new("softmax");
+    let x = k.input("x", &[n.expr(), cols.clone()], DType::F32);
+    let init = PrimExpr::min_value(DType::F32);
+    let r = Reducer { init, combine: &|a, b| a.max(b) };
+    let at = |b: &relax_ir::tir::Buffer, i: &[PrimExpr], r: &[PrimExpr]| b.at([i[0].clone(), r[0].clone()]);
+    let m = k.reduce("m", &[n.expr()], DType::F32, &[cols.clone()], r, |i, r| at(&x, i, r));
+    let e =
+        k.compute("e", &[n.expr(), cols.clone()], DType::F32, |i| (x.at(i) - m.at([i[0].clone()])).call1(Intrin::Exp));
+    let s = k.sum("s", &[n.expr()], DType::F32, &[cols.clone()], |i, r| at(&e, i, r));
+    let y = k.compute("y", &[n.expr(), cols.clone()], DType::F32, |i| e.at(i) / s.at([i[0].clone()]));
+    let z = k.compute("z", &[n.expr(), cols.clone() + 6i64], DType::F32, |i| {
+        let j = i[1].clone();
+        let inside = PrimExpr::i64(2).le(j.clone()).and(j.clone().lt(cols.clone() + 2i64));
+        inside.if_then_else(y.at([i[0].clone(), j - 2i64]), PrimExpr::f32(-1.0))
+    });
+    let f = k.finish(&[z]);
+    check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 5)]]);
+}
+
+#[test]
+fn half_precision_and_small_integers() {
+    let n = n();
+    for (d, name) in
+        [(DType::F16, "f16"), (DType::BF16, "bf16"), (DType::I8, "i8"), (DType::U8, "u8"), (DType::F64, "f64")]
+    {
+        let mut k = KernelBuilder::new(name);
+        let x = k.input("x", &[n.expr()], d);
+        let y = k.compute("y", &[n.expr()], d, |i| x.at(i) * x.at(i) - PrimExpr::int(d, 5));
+        let w = k.compute("w", &[n.expr()], DType::I32, |i| y.at(i).cast(DType::I32) + PrimExpr::i32(1));
+        let b = k.compute("b", &[n.expr()], DType::BOOL, |i| y.at(i).gt(PrimExpr::zero(d)));
+        let f = k.finish(&[y, w, b]);
+        check(&f, &[&[(&n, 1)], &[(&n, 37)]]);
+    }
+}
