@@ -18,6 +18,7 @@ mod einsum;
 mod grad;
 mod image;
 mod index;
+mod layout;
 mod loss;
 mod manip;
 mod matmul;

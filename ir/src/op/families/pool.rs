@@ -1,61 +1,268 @@
 //! Pooling over windows.
 
-use crate::op::families::pending::pending;
+use crate::attrs::Attrs;
+use crate::diag::Diagnostic;
+use crate::op::families::conv::{layout_over, window_count};
+use crate::op::families::layout::{self, Layout};
+use crate::op::families::matmul::{accumulator, narrow};
+use crate::op::families::rules;
 use crate::op::*;
+use crate::prim::PrimExpr;
+use crate::relax::StructInfo;
+use crate::tir::{PrimFunc, Reducer};
+
+const MAX: &str = "Maximum over windows of `pool_size` with `strides`, `padding` and `dilation`; padding never wins. `ceil_mode` rounds the output dims up.";
+const AVG: &str = "Mean over windows of `pool_size` with `strides`, `padding` and `dilation`; `ceil_mode` rounds the output dims up. `count_include_pad` divides by the elements of the window within the padded input, else by those within the input.";
 
 pub static OPS: &[OpDecl] = &[
-OpDecl {
-        name: "nn.max_pool1d",
-        doc: "1-d maximum over windows of `pool_size`; padding never wins. `ceil_mode` rounds the output dims up.",
-        params: &[operand("data"), attr("pool_size", Default::Ints(&[1])), attr("strides", Default::Ints(&[1])), attr("padding", Default::Ints(&[0, 0])), attr("dilation", Default::Ints(&[1])), attr("ceil_mode", Default::Bool(false)), attr("count_include_pad", Default::Bool(false)), attr("layout", Default::Str("NCW")), attr("out_layout", Default::None)],
-        purity: Purity::Pure,
-        infer: pending,
-        compute: Compute::Unsupported("no computation yet"),
-        ulp: 0,
-    },
-OpDecl {
-        name: "nn.max_pool2d",
-        doc: "2-d maximum over windows of `pool_size`; padding never wins. `ceil_mode` rounds the output dims up.",
-        params: &[operand("data"), attr("pool_size", Default::Ints(&[1, 1])), attr("strides", Default::Ints(&[1, 1])), attr("padding", Default::Ints(&[0, 0, 0, 0])), attr("dilation", Default::Ints(&[1, 1])), attr("ceil_mode", Default::Bool(false)), attr("count_include_pad", Default::Bool(false)), attr("layout", Default::Str("NCHW")), attr("out_layout", Default::None)],
-        purity: Purity::Pure,
-        infer: pending,
-        compute: Compute::Unsupported("no computation yet"),
-        ulp: 0,
-    },
-OpDecl {
-        name: "nn.max_pool3d",
-        doc: "3-d maximum over windows of `pool_size`; padding never wins. `ceil_mode` rounds the output dims up.",
-        params: &[operand("data"), attr("pool_size", Default::Ints(&[1, 1, 1])), attr("strides", Default::Ints(&[1, 1, 1])), attr("padding", Default::Ints(&[0, 0, 0, 0, 0, 0])), attr("dilation", Default::Ints(&[1, 1, 1])), attr("ceil_mode", Default::Bool(false)), attr("count_include_pad", Default::Bool(false)), attr("layout", Default::Str("NCDHW")), attr("out_layout", Default::None)],
-        purity: Purity::Pure,
-        infer: pending,
-        compute: Compute::Unsupported("no computation yet"),
-        ulp: 0,
-    },
-OpDecl {
-        name: "nn.avg_pool1d",
-        doc: "1-d mean over windows of `pool_size`; `count_include_pad` divides by the size of the window with its padding, else by the number of elements inside the input.",
-        params: &[operand("data"), attr("pool_size", Default::Ints(&[1])), attr("strides", Default::Ints(&[1])), attr("padding", Default::Ints(&[0, 0])), attr("dilation", Default::Ints(&[1])), attr("ceil_mode", Default::Bool(false)), attr("count_include_pad", Default::Bool(true)), attr("layout", Default::Str("NCW")), attr("out_layout", Default::None)],
-        purity: Purity::Pure,
-        infer: pending,
-        compute: Compute::Unsupported("no computation yet"),
-        ulp: 2,
-    },
-OpDecl {
-        name: "nn.avg_pool2d",
-        doc: "2-d mean over windows of `pool_size`; `count_include_pad` divides by the size of the window with its padding, else by the number of elements inside the input.",
-        params: &[operand("data"), attr("pool_size", Default::Ints(&[1, 1])), attr("strides", Default::Ints(&[1, 1])), attr("padding", Default::Ints(&[0, 0, 0, 0])), attr("dilation", Default::Ints(&[1, 1])), attr("ceil_mode", Default::Bool(false)), attr("count_include_pad", Default::Bool(false)), attr("layout", Default::Str("NCHW")), attr("out_layout", Default::None)],
-        purity: Purity::Pure,
-        infer: pending,
-        compute: Compute::Unsupported("no computation yet"),
-        ulp: 2,
-    },
-OpDecl {
-        name: "nn.avg_pool3d",
-        doc: "3-d mean over windows of `pool_size`; `count_include_pad` divides by the size of the window with its padding, else by the number of elements inside the input.",
-        params: &[operand("data"), attr("pool_size", Default::Ints(&[1, 1, 1])), attr("strides", Default::Ints(&[1, 1, 1])), attr("padding", Default::Ints(&[0, 0, 0, 0, 0, 0])), attr("dilation", Default::Ints(&[1, 1, 1])), attr("ceil_mode", Default::Bool(false)), attr("count_include_pad", Default::Bool(true)), attr("layout", Default::Str("NCDHW")), attr("out_layout", Default::None)],
-        purity: Purity::Pure,
-        infer: pending,
-        compute: Compute::Unsupported("no computation yet"),
-        ulp: 2,
-    },
+    OpDecl::pure(
+        "nn.max_pool1d",
+        MAX,
+        &[
+            operand("data"),
+            attr("pool_size", Default::Ints(&[1])),
+            attr("strides", Default::Ints(&[1])),
+            attr("padding", Default::Ints(&[0, 0])),
+            attr("dilation", Default::Ints(&[1])),
+            attr("ceil_mode", Default::Bool(false)),
+            attr("count_include_pad", Default::Bool(false)),
+            attr("layout", Default::Str("NCW")),
+            attr("out_layout", Default::None),
+        ],
+        infer,
+        Compute::Kernel(max_pool),
+    ),
+    OpDecl::pure(
+        "nn.max_pool2d",
+        MAX,
+        &[
+            operand("data"),
+            attr("pool_size", Default::Ints(&[1, 1])),
+            attr("strides", Default::Ints(&[1, 1])),
+            attr("padding", Default::Ints(&[0, 0, 0, 0])),
+            attr("dilation", Default::Ints(&[1, 1])),
+            attr("ceil_mode", Default::Bool(false)),
+            attr("count_include_pad", Default::Bool(false)),
+            attr("layout", Default::Str("NCHW")),
+            attr("out_layout", Default::None),
+        ],
+        infer,
+        Compute::Kernel(max_pool),
+    ),
+    OpDecl::pure(
+        "nn.max_pool3d",
+        MAX,
+        &[
+            operand("data"),
+            attr("pool_size", Default::Ints(&[1, 1, 1])),
+            attr("strides", Default::Ints(&[1, 1, 1])),
+            attr("padding", Default::Ints(&[0, 0, 0, 0, 0, 0])),
+            attr("dilation", Default::Ints(&[1, 1, 1])),
+            attr("ceil_mode", Default::Bool(false)),
+            attr("count_include_pad", Default::Bool(false)),
+            attr("layout", Default::Str("NCDHW")),
+            attr("out_layout", Default::None),
+        ],
+        infer,
+        Compute::Kernel(max_pool),
+    ),
+    OpDecl::pure(
+        "nn.avg_pool1d",
+        AVG,
+        &[
+            operand("data"),
+            attr("pool_size", Default::Ints(&[1])),
+            attr("strides", Default::Ints(&[1])),
+            attr("padding", Default::Ints(&[0, 0])),
+            attr("dilation", Default::Ints(&[1])),
+            attr("ceil_mode", Default::Bool(false)),
+            attr("count_include_pad", Default::Bool(true)),
+            attr("layout", Default::Str("NCW")),
+            attr("out_layout", Default::None),
+        ],
+        infer,
+        Compute::Kernel(avg_pool),
+    )
+    .ulp(4),
+    OpDecl::pure(
+        "nn.avg_pool2d",
+        AVG,
+        &[
+            operand("data"),
+            attr("pool_size", Default::Ints(&[1, 1])),
+            attr("strides", Default::Ints(&[1, 1])),
+            attr("padding", Default::Ints(&[0, 0, 0, 0])),
+            attr("dilation", Default::Ints(&[1, 1])),
+            attr("ceil_mode", Default::Bool(false)),
+            attr("count_include_pad", Default::Bool(false)),
+            attr("layout", Default::Str("NCHW")),
+            attr("out_layout", Default::None),
+        ],
+        infer,
+        Compute::Kernel(avg_pool),
+    )
+    .ulp(4),
+    OpDecl::pure(
+        "nn.avg_pool3d",
+        AVG,
+        &[
+            operand("data"),
+            attr("pool_size", Default::Ints(&[1, 1, 1])),
+            attr("strides", Default::Ints(&[1, 1, 1])),
+            attr("padding", Default::Ints(&[0, 0, 0, 0, 0, 0])),
+            attr("dilation", Default::Ints(&[1, 1, 1])),
+            attr("ceil_mode", Default::Bool(false)),
+            attr("count_include_pad", Default::Bool(true)),
+            attr("layout", Default::Str("NCDHW")),
+            attr("out_layout", Default::None),
+        ],
+        infer,
+        Compute::Kernel(avg_pool),
+    )
+    .ulp(4),
 ];
+
+/// The attributes of a pooling operator.
+pub struct Window {
+    /// The letters of the spatial axes.
+    pub axes: &'static str,
+    pub size: Vec<i64>,
+    pub strides: Vec<i64>,
+    pub before: Vec<i64>,
+    pub after: Vec<i64>,
+    pub dilation: Vec<i64>,
+    pub ceil: bool,
+    pub count_include_pad: bool,
+    pub data: Layout,
+    pub out: Layout,
+}
+
+impl Window {
+    /// Reads the attributes; the error says which one is wrong.
+    pub fn read(name: &str, attrs: &Attrs) -> Result<Window, String> {
+        let rank = layout::rank_of(name);
+        let axes = layout::spatial(rank);
+        let list = |name: &str| {
+            let v = layout::per_dim(attrs, name, rank).filter(|v| v.iter().all(|x| *x > 0));
+            v.ok_or_else(|| format!("`{name}` must be {rank} positive integers"))
+        };
+        let (before, after) = layout::padding(attrs, rank)
+            .filter(|(b, a)| b.iter().chain(a).all(|p| *p >= 0))
+            .ok_or_else(|| format!("`padding` must be 1, {rank} or {} integers of at least 0", 2 * rank))?;
+        let (data, out) = layouts(attrs, axes)?;
+        Ok(Window {
+            axes,
+            size: list("pool_size")?,
+            strides: list("strides")?,
+            before,
+            after,
+            dilation: list("dilation")?,
+            ceil: attrs.bool("ceil_mode").unwrap_or(false),
+            count_include_pad: attrs.bool("count_include_pad").unwrap_or(false),
+            data,
+            out,
+        })
+    }
+
+    fn axis(&self, letter: char) -> usize {
+        self.axes.find(letter).unwrap_or(0)
+    }
+
+    /// Padding behind, with what the last windows of `ceil_mode` need beyond it.
+    pub fn reach_after(&self) -> Vec<i64> {
+        let more = |i: usize| if self.ceil { self.strides[i] - 1 } else { 0 };
+        self.after.iter().enumerate().map(|(i, a)| a + more(i)).collect()
+    }
+
+    fn extents(&self) -> Vec<PrimExpr> {
+        self.size.iter().map(|s| PrimExpr::i64(*s)).collect()
+    }
+
+    /// The element of the padded input that tap `r` of the window at `s` reads.
+    fn source(&self, s: &[PrimExpr], r: &[PrimExpr]) -> Vec<PrimExpr> {
+        self.data.index(|a| match a {
+            'N' | 'C' => self.out.along(s, a),
+            _ => {
+                let i = self.axis(a);
+                self.out.along(s, a) * self.strides[i] + r[i].clone() * self.dilation[i]
+            }
+        })
+    }
+
+    /// How many elements the mean at `s` divides by.
+    pub fn count(&self, s: &[PrimExpr], dims: &[PrimExpr]) -> PrimExpr {
+        let mut count = PrimExpr::i64(1);
+        for (i, a) in self.axes.chars().enumerate() {
+            let size = self.data.size(dims, a);
+            let d = self.dilation[i];
+            if self.before[i] == 0 && self.after[i] == 0 && !self.ceil {
+                count = count * self.size[i];
+                continue;
+            }
+            let start = self.out.along(s, a) * self.strides[i] - self.before[i];
+            let end = start.clone() + (self.size[i] - 1) * d;
+            let in_axis = if self.count_include_pad {
+                let end = end.min(size + (self.after[i] - 1));
+                (end - start).floor_div(d) + 1
+            } else {
+                let skip = (PrimExpr::i64(d - 1) - start.clone()).floor_div(d).max(0);
+                let end = end.min(size - 1);
+                (end - (start + skip * d)).floor_div(d) + 1
+            };
+            count = count * in_axis.max(0);
+        }
+        count.max(1)
+    }
+}
+
+/// `layout` and `out_layout` of a pooling operator.
+pub fn layouts(attrs: &Attrs, axes: &str) -> Result<(Layout, Layout), String> {
+    let text = attrs.str("layout").unwrap_or("");
+    let out = attrs.str("out_layout").filter(|s| !s.is_empty()).unwrap_or(text);
+    Ok((layout_over("layout", text, "NC", axes)?, layout_over("out_layout", out, "NC", axes)?))
+}
+
+fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let win = Window::read(cx.op.name, cx.attrs).map_err(|e| cx.error(e))?;
+    let x = rules::tensor(cx, 0)?;
+    rules::require_ndim(cx, &x, win.data.rank(), "data")?;
+    let Some(dims) = x.known_dims() else {
+        return Ok(rules::unknown(Some(win.out.rank()), x.dtype));
+    };
+    let mut spatial = vec![];
+    for (i, a) in win.axes.chars().enumerate() {
+        let reach = PrimExpr::i64((win.size[i] - 1) * win.dilation[i] + 1);
+        let size = win.data.size(dims, a);
+        spatial.push(window_count(cx, a, size, win.before[i] + win.after[i], reach, win.strides[i], win.ceil)?);
+    }
+    let out = win.out.dims(|a| match a {
+        'N' | 'C' => win.data.size(dims, a),
+        _ => spatial[win.axis(a)].clone(),
+    });
+    let out = out.into_iter().map(|d| cx.simplify(d)).collect();
+    Ok(rules::known(out, x.dtype))
+}
+
+fn max_pool(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let win = Window::read(cx.op.name, cx.attrs).map_err(|e| cx.error(e))?;
+    let out = cx.result()?;
+    let (mut k, x) = cx.kernel()?;
+    let lowest = PrimExpr::min_value(x[0].dtype());
+    let x = layout::pad_stage(&mut k, &x[0], &win.data, win.axes, &win.before, &win.reach_after(), lowest.clone());
+    let reducer = Reducer { init: lowest, combine: &|a, b| a.max(b) };
+    let y = k.reduce("pool_max", out.dims, out.dtype, &win.extents(), reducer, |s, r| x.at(win.source(s, r)));
+    Ok(k.finish(&[y]))
+}
+
+fn avg_pool(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let win = Window::read(cx.op.name, cx.attrs).map_err(|e| cx.error(e))?;
+    let (data, out) = (cx.tensor(0)?, cx.result()?);
+    let (mut k, x) = cx.kernel()?;
+    let zero = PrimExpr::zero(x[0].dtype());
+    let x = layout::pad_stage(&mut k, &x[0], &win.data, win.axes, &win.before, &win.reach_after(), zero);
+    let acc = accumulator(out.dtype);
+    let sum = k.sum("pool_sum", out.dims, acc, &win.extents(), |s, r| x.at(win.source(s, r)).cast(acc));
+    let y = k.compute("pool_avg", out.dims, acc, |s| sum.at(s) / win.count(s, data.dims).cast(acc));
+    let y = narrow(&mut k, y, out.dtype);
+    Ok(k.finish(&[y]))
+}

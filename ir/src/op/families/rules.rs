@@ -129,3 +129,11 @@ pub fn broadcast_index(t: &TensorArg, out: &[PrimExpr], index: &[PrimExpr]) -> V
     }
     result
 }
+
+/// Requires that `dim` is a multiple of `by`.
+pub fn require_divisible(cx: &mut InferCx, dim: &PrimExpr, by: i64, what: &str) -> Result<(), Diagnostic> {
+    if by == 1 {
+        return Ok(());
+    }
+    cx.require(dim.clone().floor_mod(by).eq(0), || format!("{what} {} are not divisible by {by}", show(dim)))
+}
