@@ -1,0 +1,84 @@
+//! Compiles the runtime to one relocatable object, which the compiler embeds and puts into every hosted library.
+//!
+//! The object must need nothing but the C library: a reference to `core` (a reachable panic) fails the build.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// What the runtime may leave undefined. The compiler itself emits the first five.
+const ALLOWED: [&str; 8] = ["memcpy", "memmove", "memset", "memcmp", "strlen", "malloc", "free", "aligned_alloc"];
+
+fn main() {
+    if let Err(message) = build() {
+        eprintln!("error: the runtime object: {message}");
+        std::process::exit(1);
+    }
+}
+
+fn var(name: &str) -> Result<String, String> {
+    env::var(name).map_err(|_| format!("cargo did not set {name}"))
+}
+
+fn build() -> Result<(), String> {
+    let rt = Path::new(&var("CARGO_MANIFEST_DIR")?).join("../rt/src");
+    println!("cargo::rerun-if-changed={}", rt.display());
+    println!("cargo::rerun-if-changed=build.rs");
+    let target = var("TARGET")?;
+    let object = PathBuf::from(var("OUT_DIR")?).join("relax_rt.o");
+    let out = Command::new(var("RUSTC")?)
+        .args(["--edition=2021", "--crate-name=relax_rt", "--crate-type=lib", "--emit=obj"])
+        .args(["--target", &target, "--cfg", "feature=\"hosted\""])
+        .args(["-Cpanic=abort", "-Copt-level=s", "-Ccodegen-units=1", "-Crelocation-model=pic"])
+        .args(["-Coverflow-checks=off", "-Cdebug-assertions=off", "-Cforce-unwind-tables=no"])
+        .arg("-o")
+        .arg(&object)
+        .arg(rt.join("lib.rs"))
+        .output()
+        .map_err(|e| format!("cannot run rustc: {e}"))?;
+    if !out.status.success() {
+        return Err(String::from_utf8_lossy(&out.stderr).into_owned());
+    }
+    let bytes = fs::read(&object).map_err(|e| format!("{}: {e}", object.display()))?;
+    let foreign: Vec<String> = undefined(&bytes)
+        .ok_or("rustc wrote no 64-bit little-endian ELF object")?
+        .into_iter()
+        .filter(|name| !ALLOWED.contains(&name.as_str()))
+        .collect();
+    if !foreign.is_empty() {
+        return Err(format!("it needs more than the C library: {}", foreign.join(", ")));
+    }
+    println!("cargo::rustc-env=RELAX_RT_OBJECT={}", object.display());
+    println!("cargo::rustc-env=RELAX_RT_TARGET={target}");
+    Ok(())
+}
+
+/// The undefined symbols of an ELF64 little-endian object.
+fn undefined(bytes: &[u8]) -> Option<Vec<String>> {
+    let u16_at = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+    let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let u64_at = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?) as usize);
+    if bytes.get(..6)? != b"\x7fELF\x02\x01" {
+        return None;
+    }
+    let table = u64_at(0x28)?;
+    let (entry, count) = (u16_at(0x3a)? as usize, u16_at(0x3c)? as usize);
+    let mut names = vec![];
+    for i in 0..count {
+        let header = table + i * entry;
+        // SHT_SYMTAB
+        if u32_at(header + 4)? != 2 {
+            continue;
+        }
+        let (symbols, size) = (u64_at(header + 0x18)?, u64_at(header + 0x20)?);
+        let strings = u64_at(table + u32_at(header + 0x28)? as usize * entry + 0x18)?;
+        for symbol in (symbols..symbols + size).step_by(24).skip(1) {
+            if u16_at(symbol + 6)? == 0 {
+                let start = strings + u32_at(symbol)? as usize;
+                let name = bytes.get(start..)?.split(|b| *b == 0).next()?;
+                names.push(String::from_utf8_lossy(name).into_owned());
+            }
+        }
+    }
+    Some(names)
+}

@@ -1,0 +1,70 @@
+//! Shared objects without a linker.
+//!
+//! [`link_shared`] reads at most two relocatable objects (the model's and the runtime's), keeps the sections that
+//! the exports reach, and writes a dynamic library for x86-64, AArch64 or RISC-V:
+//!
+//! | segment | sections |
+//! |---|---|
+//! | R | headers, `.note.gnu.build-id`, `.gnu.hash`, `.hash`, `.dynsym`, `.dynstr`, `.rela.dyn`, `.rodata` |
+//! | R X | `.plt`, `.text` |
+//! | R W, read-only after relocation | `.data.rel.ro`, `.dynamic`, `.got` |
+//!
+//! Nothing stays writable: live writable data is an error. All symbols are bound when the library is loaded, so a
+//! procedure linkage stub is one jump through the global offset table. Only the C library may stay undefined; it is
+//! named as needed when something is.
+//!
+//! The steps, in order: [`input`] reads, [`resolve`] binds symbols and collects garbage, [`layout`] places,
+//! [`write`](mod@write) emits, with the architectures' relocations in [`arch`].
+//!
+//! [`link_system`] does the same through the system's C compiler, as a cross-check.
+
+mod arch;
+mod dynamic;
+mod input;
+mod layout;
+mod resolve;
+mod system;
+mod write;
+
+pub use system::link_system;
+
+use relax_ir::{Diagnostic, Span};
+
+/// The hosted runtime as one relocatable object, for the platform that the compiler runs on. `None` for others.
+pub fn runtime_object(triple: &str) -> Option<&'static [u8]> {
+    #[repr(align(16))]
+    struct Aligned<T: ?Sized>(T);
+    static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(env!("RELAX_RT_OBJECT")));
+    let same = |a: &str, b: &str| {
+        let arch = |t: &str| t.split('-').next().map(str::to_owned);
+        arch(a) == arch(b) && a.contains("linux") && b.contains("linux")
+    };
+    same(triple, env!("RELAX_RT_TARGET")).then_some(&OBJECT.0)
+}
+
+/// A shared library from the model's object and the runtime.
+///
+/// `exports` become the dynamic symbols; each must be defined. Same input, same bytes.
+///
+/// # Errors
+/// Malformed or foreign objects, symbols that nothing defines, writable data, thread-local data and constructors are
+/// internal faults; a library that outgrows the reach of its code (2 GiB on x86-64) is the user's: weights of that
+/// size belong in a file of their own.
+pub fn link_shared(
+    object: &[u8],
+    runtime: Option<&[u8]>,
+    soname: &str,
+    exports: &[String],
+) -> Result<Vec<u8>, Diagnostic> {
+    let mut files = vec![input::aligned(object)];
+    files.extend(runtime.map(input::aligned));
+    let input = input::read(&files)?;
+    let linked = resolve::resolve(&input, exports)?;
+    let layout = layout::layout(&input, &linked, soname)?;
+    write::write(&input, &linked, &layout)
+}
+
+/// A fault of the compiler itself.
+fn fault(message: impl Into<String>) -> Diagnostic {
+    Diagnostic::internal(Span::NONE, format!("linking: {}", message.into()))
+}

@@ -1,0 +1,184 @@
+//! Binds symbols by name, keeps what the exports reach, and finds out what the kept relocations need: offset table
+//! slots, linkage stubs, relocations when the library is loaded.
+
+use super::arch::Need;
+use super::fault;
+use super::input::{Input, Place, SectionId, SymbolId};
+use object::elf;
+use relax_ir::Diagnostic;
+use std::collections::BTreeMap;
+
+/// The C library's functions that a library may leave undefined.
+const LIBC: [&str; 18] = [
+    "aligned_alloc",
+    "calloc",
+    "close",
+    "free",
+    "malloc",
+    "memcmp",
+    "memcpy",
+    "memmove",
+    "memset",
+    "mmap",
+    "munmap",
+    "open",
+    "pthread_cond_broadcast",
+    "pthread_cond_wait",
+    "pthread_create",
+    "pthread_join",
+    "sched_yield",
+    "strlen",
+];
+
+/// Where a kept section goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    ReadOnly,
+    Code,
+    /// Holds pointers: written once when the library is loaded.
+    Relocated,
+}
+
+pub struct Linked {
+    /// Per symbol: the symbol that defines it (itself unless another file does).
+    pub target: Vec<SymbolId>,
+    /// Kept sections in input order.
+    pub live: Vec<(SectionId, Kind)>,
+    /// Dynamic symbols: exports in the caller's order.
+    pub exports: Vec<SymbolId>,
+    /// Undefined symbols in use, by name.
+    pub imports: Vec<SymbolId>,
+    /// Symbols with a slot in the global offset table, in order of first use.
+    pub got: Vec<SymbolId>,
+    /// Imports that are called through a stub; each has a slot, too.
+    pub plt: Vec<SymbolId>,
+    /// Absolute pointers in kept sections: section, index of the relocation.
+    pub pointers: Vec<(SectionId, usize)>,
+}
+
+impl Linked {
+    pub fn is_import(&self, input: &Input, symbol: SymbolId) -> bool {
+        input.symbols[symbol].place == Place::Undefined
+    }
+}
+
+pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> {
+    // Name -> definition, strong before weak, else the first undefined reference.
+    let mut by_name: BTreeMap<&str, SymbolId> = BTreeMap::new();
+    for (id, s) in input.symbols.iter().enumerate() {
+        if !s.global || s.name.is_empty() {
+            continue;
+        }
+        let Some(&old) = by_name.get(s.name) else {
+            by_name.insert(s.name, id);
+            continue;
+        };
+        let o = &input.symbols[old];
+        if s.place == Place::Undefined {
+            continue;
+        }
+        if o.place == Place::Undefined || (o.weak && !s.weak) {
+            by_name.insert(s.name, id);
+        } else if !s.weak && !o.weak {
+            return Err(fault(format!("`{}` is defined twice", s.name)));
+        }
+    }
+    let target: Vec<SymbolId> = (input.symbols.iter().enumerate())
+        .map(|(id, s)| if s.global { by_name.get(s.name).copied().unwrap_or(id) } else { id })
+        .collect();
+
+    let mut roots = vec![];
+    for name in exports {
+        match by_name.get(name.as_str()) {
+            Some(&id) if input.symbols[id].place != Place::Undefined => roots.push(id),
+            _ => return Err(fault(format!("the exported symbol `{name}` is not defined"))),
+        }
+    }
+
+    let mut kept = vec![false; input.sections.len()];
+    let mut work: Vec<SectionId> = vec![];
+    let reach = |symbol: SymbolId, kept: &mut Vec<bool>, work: &mut Vec<SectionId>| {
+        if let Place::Section(section, _) = input.symbols[symbol].place {
+            if !std::mem::replace(&mut kept[section], true) {
+                work.push(section);
+            }
+        }
+    };
+    for &root in &roots {
+        reach(root, &mut kept, &mut work);
+    }
+    while let Some(section) = work.pop() {
+        for r in &input.sections[section].relocs {
+            if input.arch.need(r, input.sections[section].data) != Need::Nothing {
+                reach(target[r.symbol], &mut kept, &mut work);
+            }
+        }
+    }
+
+    let mut linked =
+        Linked { target, live: vec![], exports: roots, imports: vec![], got: vec![], plt: vec![], pointers: vec![] };
+    let mut slot = vec![false; input.symbols.len()];
+    let mut stub = vec![false; input.symbols.len()];
+    let mut imported: BTreeMap<&str, SymbolId> = BTreeMap::new();
+    for (id, section) in input.sections.iter().enumerate().filter(|(id, _)| kept[*id]) {
+        let mut kind = kind_of(section.name, section.flags)?;
+        for (index, r) in section.relocs.iter().enumerate() {
+            let symbol = linked.target[r.symbol];
+            let import = linked.is_import(input, symbol);
+            let name = input.symbols[symbol].name;
+            let need = input.arch.need(r, section.data);
+            if import && need != Need::Nothing {
+                if !LIBC.contains(&name) {
+                    return Err(fault(format!("`{name}` is used in {} but not defined", section.name)));
+                }
+                imported.entry(name).or_insert(symbol);
+            }
+            let (mut wants_slot, mut wants_stub) = (false, false);
+            match need {
+                Need::Nothing => {}
+                Need::Value | Need::Call if !import => {}
+                Need::Call => (wants_slot, wants_stub) = (true, true),
+                Need::Value => {
+                    return Err(fault(format!("`{name}` of the C library is reached without an indirection")))
+                }
+                Need::SlotUnlessLocal if !import => {}
+                Need::Slot | Need::SlotUnlessLocal => wants_slot = true,
+                Need::Pointer => {
+                    if kind == Kind::Code {
+                        return Err(fault(format!("{} needs a relocation in code", section.name)));
+                    }
+                    kind = Kind::Relocated;
+                    linked.pointers.push((id, index));
+                }
+                Need::Unsupported => {
+                    let (kind, name) = (r.kind, section.name);
+                    return Err(fault(format!(
+                        "relocation type {kind} in {name} is not position-independent or unknown"
+                    )));
+                }
+            }
+            if wants_slot && !std::mem::replace(&mut slot[symbol], true) {
+                linked.got.push(symbol);
+            }
+            if wants_stub && !std::mem::replace(&mut stub[symbol], true) {
+                linked.plt.push(symbol);
+            }
+        }
+        linked.live.push((id, kind));
+    }
+    linked.imports = imported.into_values().collect();
+    Ok(linked)
+}
+
+fn kind_of(name: &str, flags: u64) -> Result<Kind, Diagnostic> {
+    if flags & elf::SHF_EXECINSTR as u64 != 0 {
+        return Ok(Kind::Code);
+    }
+    if flags & elf::SHF_WRITE as u64 == 0 {
+        return Ok(Kind::ReadOnly);
+    }
+    if name.starts_with(".data.rel.ro") {
+        return Ok(Kind::Relocated);
+    }
+    Err(fault(format!("section {name} is writable: a library has no writable data")))
+}

@@ -1,0 +1,59 @@
+//! The same library through the system's C compiler and linker: `--linker system`, and the cross-check in tests.
+
+use super::fault;
+use relax_ir::{Diagnostic, Span};
+use std::fmt::Write as _;
+use std::fs;
+
+/// As [`super::link_shared`], through `cc -shared`.
+///
+/// # Errors
+/// A missing C compiler or a failed link is the user's: they asked for their linker.
+pub fn link_system(
+    object: &[u8],
+    runtime: Option<&[u8]>,
+    soname: &str,
+    exports: &[String],
+    triple: &str,
+) -> Result<Vec<u8>, Diagnostic> {
+    let io = |e: std::io::Error| fault(format!("temporary files: {e}"));
+    let dir = tempfile::tempdir().map_err(io)?;
+    let (model, rt) = (dir.path().join("model.o"), dir.path().join("rt.o"));
+    let (script, out) = (dir.path().join("exports.map"), dir.path().join("out.so"));
+    let mut text = "{\n".to_string();
+    if !exports.is_empty() {
+        text += "  global:\n";
+    }
+    for name in exports {
+        let _ = writeln!(text, "    {name};");
+    }
+    text += "  local: *;\n};\n";
+    fs::write(&model, object).map_err(io)?;
+    fs::write(&script, text).map_err(io)?;
+
+    let user = |message: String| {
+        Diagnostic::error("system-linker", Span::NONE, message)
+            .help("leave out `--linker system`: the compiler links libraries itself")
+    };
+    let tool = cc::Build::new()
+        .cargo_metadata(false)
+        .cargo_warnings(false)
+        .host(triple)
+        .target(triple)
+        .opt_level(0)
+        .try_get_compiler()
+        .map_err(|e| user(format!("no C compiler to link with: {e}")))?;
+    let mut command = tool.to_command();
+    command.args(["-shared", "-nostartfiles", "-Wl,--gc-sections", "-Wl,-z,now,-z,relro", "-Wl,--build-id"]);
+    command.arg(format!("-Wl,-soname,{soname}")).arg(format!("-Wl,--version-script,{}", script.display()));
+    command.arg(&model);
+    if let Some(runtime) = runtime {
+        fs::write(&rt, runtime).map_err(io)?;
+        command.arg(&rt);
+    }
+    let result = command.arg("-o").arg(&out).output().map_err(|e| user(format!("the C compiler does not run: {e}")))?;
+    if !result.status.success() {
+        return Err(user(format!("the system's linker failed: {}", String::from_utf8_lossy(&result.stderr).trim())));
+    }
+    fs::read(&out).map_err(io)
+}

@@ -1,0 +1,155 @@
+//! Libraries written by our linker load, run, and look sound to binutils; the system's linker agrees.
+
+use libloading::Library;
+use relax_backend::elf::{link_shared, link_system, runtime_object};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+/// Compiles C to an object.
+fn compile(dir: &Path, name: &str, source: &str, flags: &[&str]) -> Vec<u8> {
+    let (c, o) = (dir.join(format!("{name}.c")), dir.join(format!("{name}.o")));
+    std::fs::write(&c, source).expect("write");
+    let status = Command::new("cc").args(["-c", "-O2", "-std=c11", "-o"]).arg(&o).arg(&c).args(flags).status();
+    assert!(status.expect("cc").success());
+    std::fs::read(o).expect("object")
+}
+
+fn save(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::write(&path, bytes).expect("write");
+    path
+}
+
+/// `readelf` must read everything without a warning.
+fn readelf(path: &Path) -> String {
+    let out = Command::new("readelf").args(["-aW", "--use-dynamic"]).arg(path).output().expect("readelf");
+    let plain = Command::new("readelf").arg("-aW").arg(path).output().expect("readelf");
+    for o in [&out, &plain] {
+        assert!(o.status.success() && o.stderr.is_empty(), "{}", String::from_utf8_lossy(&o.stderr));
+        assert!(!String::from_utf8_lossy(&o.stdout).contains("arning"), "{}", String::from_utf8_lossy(&o.stdout));
+    }
+    String::from_utf8(plain.stdout).expect("text")
+}
+
+fn dynamic_symbols(path: &Path) -> Vec<String> {
+    let out = Command::new("nm").args(["-D", "--defined-only"]).arg(path).output().expect("nm");
+    let text = String::from_utf8(out.stdout).expect("text");
+    let mut names: Vec<String> = text.lines().filter_map(|l| l.split_whitespace().nth(2)).map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+const PLAIN: &str = r#"
+#include <string.h>
+#include <stdlib.h>
+static int seven(void) { return 7; }
+int helper(int x);
+__attribute__((aligned(64))) static const float weights[1000] = {1, 2, 3, [999] = 9};
+static int (*const table[])(void) = {seven, seven};
+static const char *const names[] = {"a", "bc", "def"};
+int add(int a, int b) { return helper(a) + b; }
+int helper(int x) { return x; }
+float weight(int i) { return weights[i]; }
+int aligned(void) { return (size_t)weights % 64 == 0; }
+int indirect(int i) { return table[i]() + (int)strlen(names[i]); }
+void *copy(const void *p, size_t n) { void *q = malloc(n); if (q) memcpy(q, p, n); return q; }
+void give_back(void *p) { free(p); }
+void *(*which(void))(size_t) { return malloc; }
+int unused(void) { return undefined_if_kept(); }
+"#;
+
+#[test]
+fn plain_objects() {
+    let dir = tempfile::tempdir().expect("dir");
+    let exports: Vec<String> =
+        ["add", "weight", "aligned", "indirect", "copy", "give_back", "which"].map(String::from).to_vec();
+    for (name, flags) in [
+        ("sections", &["-fPIC", "-ffunction-sections", "-fdata-sections", "-Wno-implicit-function-declaration"][..]),
+        ("hidden", &["-fPIC", "-ffunction-sections", "-fno-plt", "-fvisibility=hidden"][..]),
+        ("unoptimised", &["-fPIC", "-ffunction-sections", "-fdata-sections", "-O0", "-g"][..]),
+    ] {
+        let mut flags = flags.to_vec();
+        flags.extend(["-Wno-implicit-function-declaration", "-fcf-protection=none"]);
+        let object = compile(dir.path(), name, PLAIN, &flags);
+        let bytes = link_shared(&object, None, "libplain.so", &exports).expect("link");
+        assert_eq!(bytes, link_shared(&object, None, "libplain.so", &exports).expect("link"));
+        let path = save(dir.path(), &format!("lib{name}.so"), &bytes);
+        let text = readelf(&path);
+        assert!(text.contains("Shared library: [libc.so.6]") && text.contains("soname: [libplain.so]"));
+
+        let system = link_system(&object.clone(), None, "libplain.so", &exports, TRIPLE);
+        if name == "hidden" {
+            // The system's linker refuses to export what the compiler hid.
+            let _ = system;
+        } else {
+            // It also refuses the undefined symbol only where it is kept: compare what is exported.
+            let other = save(dir.path(), &format!("lib{name}-system.so"), &system.expect("system link"));
+            assert_eq!(dynamic_symbols(&path), dynamic_symbols(&other));
+        }
+
+        // SAFETY: the signatures are those of the C source above.
+        unsafe {
+            let lib = Library::new(&path).expect("load");
+            let add = lib.get::<unsafe extern "C" fn(i32, i32) -> i32>(b"add").expect("add");
+            assert_eq!(add(2, 40), 42);
+            let weight = lib.get::<unsafe extern "C" fn(i32) -> f32>(b"weight").expect("weight");
+            assert_eq!((weight(1), weight(999)), (2.0, 9.0));
+            let aligned = lib.get::<unsafe extern "C" fn() -> i32>(b"aligned").expect("aligned");
+            assert_eq!(aligned(), 1);
+            let indirect = lib.get::<unsafe extern "C" fn(i32) -> i32>(b"indirect").expect("indirect");
+            assert_eq!((indirect(0), indirect(1)), (8, 9));
+            let copy = lib.get::<unsafe extern "C" fn(*const u8, usize) -> *mut u8>(b"copy").expect("copy");
+            let free = lib.get::<unsafe extern "C" fn(*mut u8)>(b"give_back").expect("give_back");
+            let data = [1u8, 2, 3];
+            let p = copy(data.as_ptr(), 3);
+            assert_eq!(std::slice::from_raw_parts(p, 3), &data);
+            free(p);
+            assert!(lib.get::<unsafe extern "C" fn()>(b"helper").is_err());
+        }
+    }
+}
+
+#[test]
+fn refusals() {
+    let dir = tempfile::tempdir().expect("dir");
+    let link = |source: &str| {
+        let object = compile(dir.path(), "bad", source, &["-fPIC", "-Wno-implicit-function-declaration"]);
+        link_shared(&object, None, "libbad.so", &["f".to_string()]).expect_err("refused").message
+    };
+    assert!(link("int g(void); int f(void) { return g(); }").contains("`g`"));
+    assert!(link("int state; int f(void) { return state++; }").contains("writable"));
+    assert!(link("int state = 3; int f(void) { return state++; }").contains("writable"));
+    assert!(link("int g(void) { return 1; }").contains("not defined"));
+    assert!(link_shared(b"not an object", None, "x", &[]).is_err());
+    assert!(link_shared(&[], None, "x", &[]).is_err());
+}
+
+#[test]
+fn runtime_links() {
+    let dir = tempfile::tempdir().expect("dir");
+    let runtime = runtime_object(TRIPLE).expect("a runtime for this host");
+    let object = compile(
+        dir.path(),
+        "rt",
+        "int relax_rt_fail(void *, int, int, long, long, const char *);
+         int f(void *call) { return relax_rt_fail(call, 4, 1, 16, 15, \"x.shape[0]\"); }",
+        &["-fPIC"],
+    );
+    let bytes = link_shared(&object, Some(runtime), "librt.so", &["f".to_string()]).expect("link");
+    let path = save(dir.path(), "librt.so", &bytes);
+    let text = readelf(&path);
+    assert!(!text.contains("libc.so.6"), "only the failure path is kept: {text}");
+    assert_eq!(dynamic_symbols(&path), ["f"]);
+    // SAFETY: a null call is tolerated.
+    unsafe {
+        let lib = Library::new(&path).expect("load");
+        let f = lib.get::<unsafe extern "C" fn(*mut u8) -> i32>(b"f").expect("f");
+        assert_eq!(f(std::ptr::null_mut()), 4);
+        let mut call = [0u8; 512];
+        assert_eq!(f(call.as_mut_ptr()), 4);
+        let text = b"x.shape[0]: wanted 16, got 15\0";
+        assert!(call.windows(text.len()).any(|w| w == text));
+    }
+}

@@ -1,0 +1,94 @@
+//! The error record of a call.
+
+use crate::abi::{Call, MESSAGE_BYTES};
+use crate::text::Text;
+use core::ffi::c_char;
+
+/// Return codes, as in `relax_ir::program::code`.
+pub mod code {
+    pub const OK: i32 = 0;
+    /// A required pointer is null.
+    pub const NULL: i32 = 1;
+    /// Wanted and got are the four bytes of a `DLDataType` as a little-endian integer.
+    pub const DTYPE: i32 = 2;
+    /// Wrong number of dims.
+    pub const RANK: i32 = 3;
+    /// A dim differs from a constant or from an earlier dim.
+    pub const DIM: i32 = 4;
+    /// The tensor is not dense row-major.
+    pub const STRIDES: i32 = 5;
+    /// The data pointer is not aligned to the element.
+    pub const ALIGN: i32 = 6;
+    /// The workspace is too small.
+    pub const WORKSPACE: i32 = 7;
+    /// A MatchCast or operator requirement failed.
+    pub const CHECK: i32 = 8;
+    /// `R.assert_op` failed.
+    pub const ASSERT: i32 = 9;
+    /// The allocator returned null.
+    pub const MEMORY: i32 = 10;
+    /// Wrong number of arguments or results, or no such entry.
+    pub const CALL: i32 = 11;
+    /// A packed function is not registered.
+    pub const PACKED: i32 = 12;
+    /// A packed function returned an error.
+    pub const PACKED_FAILED: i32 = 13;
+    /// A value has another structure than expected (boxed values).
+    pub const TYPE: i32 = 14;
+}
+
+/// Fills the error record and returns `code`. A null `call` is tolerated.
+///
+/// `constraint` is the number of the check in the header, or 0; `what` names the value (null: nothing). The message
+/// is `WHAT: wanted W, got G`, with type names for [`code::DTYPE`], without the values where they say nothing.
+///
+/// # Safety
+/// `call` is null or points to a `Call`; `what` is null or NUL-terminated.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_fail(
+    call: *mut Call,
+    code: i32,
+    constraint: i32,
+    wanted: i64,
+    got: i64,
+    what: *const c_char,
+) -> i32 {
+    if call.is_null() {
+        return code;
+    }
+    // SAFETY: the caller passes a `Call` that no other thread uses during the call.
+    let mut text = unsafe {
+        (*call).code = code;
+        (*call).constraint = constraint;
+        (*call).wanted = wanted;
+        (*call).got = got;
+        Text::new((&raw mut (*call).message).cast::<u8>(), MESSAGE_BYTES)
+    };
+    // SAFETY: `what` is null or NUL-terminated.
+    unsafe { text.c_str(what) };
+    match code {
+        code::NULL => text.str(": wanted a pointer, got null"),
+        code::DTYPE => {
+            text.str(": wanted ");
+            text.dtype(wanted);
+            text.str(", got ");
+            text.dtype(got);
+        }
+        code::PACKED => text.str(": no packed function of this name is registered"),
+        code::MEMORY => {
+            text.str(": no memory for ");
+            text.number(wanted);
+            text.str(" bytes");
+        }
+        // A check of something that has no two values, e.g. a condition.
+        code::CHECK | code::ASSERT | code::STRIDES | code::CALL | code::PACKED_FAILED | code::TYPE if wanted == got => {
+        }
+        _ => {
+            text.str(": wanted ");
+            text.number(wanted);
+            text.str(", got ");
+            text.number(got);
+        }
+    }
+    code
+}

@@ -1,0 +1,313 @@
+//! The generic entry: by name, with results allocated for the caller.
+
+use crate::abi::*;
+use crate::fail::{code, relax_rt_fail};
+use crate::hosted::libc;
+use core::ffi::{c_char, c_void};
+use core::ptr::null_mut;
+
+/// Result data and workspace start at multiples of this.
+const ALIGN: usize = 64;
+/// Room for the dims of a result whose rank is only known at run time.
+const MAX_RANK: usize = 32;
+
+/// Runs the entry named `entry` (null: the first one).
+///
+/// Writes `n_results` tensors to `results`; each one is freed by its own deleter. After an error all of them are
+/// null. Uses workspace and allocator of `call` when they suffice, else the C library for the time of the call.
+///
+/// # Safety
+/// `desc` points to a descriptor that the compiler wrote. `entry` is null or NUL-terminated. `args` points to
+/// `n_args` pointers, each null or to a valid tensor; `results` to `n_results` writable pointers; `call` is null or
+/// points to a `Call` that no other thread uses meanwhile.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_run(
+    desc: *const ModuleDesc,
+    entry: *const c_char,
+    args: *const *const DLTensor,
+    n_args: i32,
+    results: *mut *mut DLManagedTensor,
+    n_results: i32,
+    call: *mut Call,
+) -> i32 {
+    let mut own = Call::new();
+    let call = if call.is_null() { &raw mut own } else { call };
+    // SAFETY: `call` is the caller's or `own`; the caller grants `n_results` pointers, `desc` and `entry`.
+    let found = unsafe {
+        (*call).code = code::OK;
+        (*call).constraint = 0;
+        (*call).wanted = 0;
+        (*call).got = 0;
+        (*call).message[0] = 0;
+        if !results.is_null() {
+            let mut i = 0;
+            while i < n_results as isize {
+                results.offset(i).write(null_mut());
+                i += 1;
+            }
+        }
+        find(desc, entry)
+    };
+    // SAFETY: as above; every failure below leaves `results` null and nothing allocated.
+    unsafe {
+        if found.is_null() {
+            let what = if entry.is_null() { c"the library has no entry".as_ptr() } else { entry };
+            let rc = relax_rt_fail(call, code::CALL, 0, 0, 0, what);
+            if !entry.is_null() {
+                let mut text = crate::text::Text::new((&raw mut (*call).message).cast(), MESSAGE_BYTES);
+                text.str("no entry is named ");
+                text.c_str(entry);
+            }
+            return rc;
+        }
+        let e = &*found;
+        if n_args != e.n_params {
+            return relax_rt_fail(
+                call,
+                code::CALL,
+                0,
+                e.n_params as i64,
+                n_args as i64,
+                c"number of arguments".as_ptr(),
+            );
+        }
+        if n_results != e.n_results {
+            let what = c"number of results".as_ptr();
+            return relax_rt_fail(call, code::CALL, 0, e.n_results as i64, n_results as i64, what);
+        }
+        if args.is_null() && n_args > 0 {
+            return relax_rt_fail(call, code::NULL, 0, 0, 0, c"args".as_ptr());
+        }
+        if results.is_null() && n_results > 0 {
+            return relax_rt_fail(call, code::NULL, 0, 0, 0, c"results".as_ptr());
+        }
+        let mut i = 0;
+        while i < n_args as isize {
+            if (*args.offset(i)).is_null() {
+                return relax_rt_fail(call, code::NULL, 0, 0, 0, (*e.params.offset(i)).name);
+            }
+            i += 1;
+        }
+        let rc = call_entry(e, args, results, call);
+        if rc != code::OK {
+            let mut i = 0;
+            while i < n_results as isize {
+                drop_result(*results.offset(i));
+                results.offset(i).write(null_mut());
+                i += 1;
+            }
+            if (*call).code == code::OK {
+                (*call).code = rc;
+            }
+        }
+        rc
+    }
+}
+
+/// The entry of this name, or null.
+///
+/// # Safety
+/// As for [`relax_rt_run`].
+unsafe fn find(desc: *const ModuleDesc, name: *const c_char) -> *const EntryDesc {
+    // SAFETY: the descriptor holds `n_entries` entries with NUL-terminated names.
+    unsafe {
+        if desc.is_null() || (*desc).version != DESC_VERSION {
+            return core::ptr::null();
+        }
+        let mut i = 0;
+        while i < (*desc).n_entries as usize {
+            let e = (*desc).entries.add(i);
+            if name.is_null() || same(name, (*e).name) {
+                return e;
+            }
+            i += 1;
+        }
+    }
+    core::ptr::null()
+}
+
+/// Whether two NUL-terminated strings agree.
+///
+/// # Safety
+/// Both are NUL-terminated.
+pub(crate) unsafe fn same(a: *const c_char, b: *const c_char) -> bool {
+    let mut i = 0;
+    loop {
+        // SAFETY: all bytes before `i` were equal and not NUL, so `i` is inside both strings.
+        let (x, y) = unsafe { (*a.add(i), *b.add(i)) };
+        if x != y {
+            return false;
+        }
+        if x == 0 {
+            return true;
+        }
+        i += 1;
+    }
+}
+
+/// Allocates results and workspace and calls. On an error, results may be partly allocated.
+///
+/// # Safety
+/// Counts and pointers have been checked by [`relax_rt_run`].
+unsafe fn call_entry(
+    e: &EntryDesc,
+    args: *const *const DLTensor,
+    results: *mut *mut DLManagedTensor,
+    call: *mut Call,
+) -> i32 {
+    // SAFETY: `e` describes functions of the packed convention; a managed tensor begins with its tensor, so
+    // `results` serves as the array of result tensors.
+    unsafe {
+        let (Some(entry), Some(infer)) = (e.call, e.infer) else {
+            return relax_rt_fail(call, code::CALL, 0, 0, 0, c"the entry cannot be called generically".as_ptr());
+        };
+        let mut i = 0;
+        while i < e.n_results as isize {
+            let r = new_result(&*e.results.offset(i));
+            if r.is_null() {
+                return relax_rt_fail(call, code::MEMORY, 0, 0, 0, (*e.results.offset(i)).name);
+            }
+            results.offset(i).write(r);
+            i += 1;
+        }
+        let outs = results as *const *mut DLTensor;
+        let rc = infer(args, outs, call);
+        if rc != code::OK {
+            return rc;
+        }
+        let mut i = 0;
+        while i < e.n_results as isize {
+            let rc = allocate_data(*outs.offset(i), (*e.results.offset(i)).name, call);
+            if rc != code::OK {
+                return rc;
+            }
+            i += 1;
+        }
+
+        let workspace = (*call).workspace;
+        let workspace_size = (*call).workspace_size;
+        let (allocate, release, allocator) = ((*call).allocate, (*call).release, (*call).allocator);
+        if allocate.is_none() || release.is_none() {
+            (*call).allocate = Some(libc::allocate);
+            (*call).release = Some(libc::release);
+            (*call).allocator = null_mut();
+        }
+        let mut own = null_mut();
+        let need = match e.workspace {
+            Some(size) => size(args),
+            None => 0,
+        };
+        let rc = if need < 0 {
+            relax_rt_fail(call, code::WORKSPACE, 0, 0, need, c"workspace size".as_ptr())
+        } else if need as u64 > usize::MAX as u64 / 2 {
+            relax_rt_fail(call, code::MEMORY, 0, need, 0, c"workspace".as_ptr())
+        } else {
+            let need = need as usize;
+            let usable = !workspace.is_null() && workspace_size >= need && (workspace as usize).is_multiple_of(ALIGN);
+            if need > 0 && !usable {
+                own = libc::allocate(null_mut(), need, ALIGN);
+                (*call).workspace = own;
+                (*call).workspace_size = need;
+            }
+            if need > 0 && !usable && own.is_null() {
+                relax_rt_fail(call, code::MEMORY, 0, need as i64, 0, c"workspace".as_ptr())
+            } else {
+                entry(args, outs, call)
+            }
+        };
+        libc::release(null_mut(), own, 0);
+        (*call).workspace = workspace;
+        (*call).workspace_size = workspace_size;
+        (*call).allocate = allocate;
+        (*call).release = release;
+        (*call).allocator = allocator;
+        rc
+    }
+}
+
+/// A result without data: one block that holds the managed tensor and its dims. Null when out of memory.
+///
+/// # Safety
+/// `d` is a row of the descriptor.
+unsafe fn new_result(d: &ValueDesc) -> *mut DLManagedTensor {
+    let rank = if d.ndim < 0 { MAX_RANK } else { d.ndim as usize };
+    let header = core::mem::size_of::<DLManagedTensor>();
+    // SAFETY: the block has room for the header and `rank` (a signed 32-bit count) dims behind it; the header's
+    // size is a multiple of 8, so the dims are aligned.
+    unsafe {
+        let block = libc::malloc(header + rank * 8) as *mut DLManagedTensor;
+        if block.is_null() {
+            return block;
+        }
+        let shape = block.cast::<u8>().add(header).cast::<i64>();
+        let mut i = 0;
+        while i < rank {
+            shape.add(i).write(0);
+            i += 1;
+        }
+        block.write(DLManagedTensor {
+            dl_tensor: DLTensor {
+                data: null_mut(),
+                device: DLDevice { device_type: DEVICE_CPU, device_id: 0 },
+                ndim: rank as i32,
+                dtype: d.dtype,
+                shape,
+                strides: null_mut(),
+                byte_offset: 0,
+            },
+            manager_ctx: null_mut(),
+            deleter: Some(delete),
+        });
+        block
+    }
+}
+
+/// Gives a result whose shape is known the memory for its elements (at least one byte, so never null).
+///
+/// # Safety
+/// `t` came from [`new_result`] and was filled by the entry's infer function.
+unsafe fn allocate_data(t: *mut DLTensor, name: *const c_char, call: *mut Call) -> i32 {
+    // SAFETY: infer wrote `ndim` dims within the capacity of the block.
+    unsafe {
+        let mut count: Option<u64> = Some(1);
+        let mut i = 0;
+        while i < (*t).ndim as isize {
+            let dim = *(*t).shape.offset(i);
+            if dim < 0 {
+                return relax_rt_fail(call, code::DIM, 0, 0, dim, name);
+            }
+            count = count.and_then(|c| c.checked_mul(dim as u64));
+            i += 1;
+        }
+        let element = (*t).dtype.bits as u64 * (*t).dtype.lanes as u64;
+        let bits = count.and_then(|c| c.checked_mul(element));
+        let limit = usize::MAX as u64 / 2;
+        let bytes = match bits {
+            Some(b) if b / 8 < limit => b / 8 + (b % 8 != 0) as u64,
+            _ => return relax_rt_fail(call, code::MEMORY, 0, i64::MAX, 0, name),
+        };
+        (*t).data = libc::allocate(null_mut(), bytes as usize, ALIGN);
+        if (*t).data.is_null() {
+            return relax_rt_fail(call, code::MEMORY, 0, bytes as i64, 0, name);
+        }
+    }
+    code::OK
+}
+
+/// The deleter of every result.
+unsafe extern "C" fn delete(t: *mut DLManagedTensor) {
+    // SAFETY: DLPack calls the deleter once with the tensor it belongs to.
+    unsafe { drop_result(t) }
+}
+
+/// # Safety
+/// `t` is null or came from [`new_result`] and was not dropped before.
+unsafe fn drop_result(t: *mut DLManagedTensor) {
+    if !t.is_null() {
+        // SAFETY: data (or null) and block both came from the C library's allocator.
+        unsafe {
+            libc::free((*t).dl_tensor.data);
+            libc::free(t as *mut c_void);
+        }
+    }
+}
