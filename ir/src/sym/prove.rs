@@ -1,0 +1,293 @@
+//! The three answers.
+
+use super::canon::negate;
+use super::{Answer, Atom, Cond, Facts, Poly};
+
+/// Case distinctions nest at most this deep.
+const MAX_CASES: u32 = 3;
+
+impl Facts {
+    pub(super) fn prove_equal(&mut self, a: &Poly, b: &Poly) -> Answer {
+        match a.sub(b) {
+            Some(d) => self.prove_zero(&d),
+            None => Answer::Unknown,
+        }
+    }
+
+    /// Everything there is: what [`Facts::decide`] knows, then case distinctions.
+    pub(super) fn prove_condition(&mut self, c: &Cond) -> Answer {
+        match c {
+            Cond::Zero(p) => self.prove_zero(p),
+            Cond::NonNegative(p) => self.prove_non_negative(p),
+            Cond::Not(inner) => not(self.prove_condition(inner)),
+            Cond::And(v) | Cond::Or(v) => {
+                if let Some(known) = self.conditions.get(c) {
+                    return answer(*known);
+                }
+                let and = matches!(c, Cond::And(_));
+                let mut all = true;
+                for part in v {
+                    match self.prove_condition(part) {
+                        Answer::Unknown => all = false,
+                        Answer::Yes if !and => return Answer::Yes,
+                        Answer::No if and => return Answer::No,
+                        _ => {}
+                    }
+                }
+                if all {
+                    return answer(and);
+                }
+                // The first part decides which world the others live in.
+                if self.depth < MAX_CASES {
+                    let first = if and { v[0].clone() } else { negate(v[0].clone()) };
+                    let rest = if v.len() == 2 {
+                        v[1].clone()
+                    } else if and {
+                        Cond::And(v[1..].to_vec())
+                    } else {
+                        Cond::Or(v[1..].to_vec())
+                    };
+                    let inner = self.under(&first, |f| {
+                        let rest = f.resolve_condition(&rest);
+                        f.prove_condition(&rest)
+                    });
+                    // Under "the first holds": And is the rest. Under "the first fails": Or is the rest. In the
+                    // other world And is false and Or is true.
+                    return match (and, inner) {
+                        (true, Answer::No) => Answer::No,
+                        (false, Answer::Yes) => Answer::Yes,
+                        _ => Answer::Unknown,
+                    };
+                }
+                Answer::Unknown
+            }
+            _ => self.decide(c),
+        }
+    }
+
+    /// Without case distinctions.
+    pub(super) fn decide(&mut self, c: &Cond) -> Answer {
+        if let Some(known) = self.conditions.get(c) {
+            return answer(*known);
+        }
+        match c {
+            Cond::Const(v) => answer(*v),
+            Cond::Zero(p) => self.decide_zero(p),
+            Cond::NonNegative(p) => self.decide_non_negative(p),
+            Cond::Not(inner) => not(self.decide(inner)),
+            Cond::And(v) | Cond::Or(v) => {
+                let and = matches!(c, Cond::And(_));
+                let mut all = true;
+                for part in v {
+                    match self.decide(part) {
+                        Answer::Unknown => all = false,
+                        Answer::Yes if !and => return Answer::Yes,
+                        Answer::No if and => return Answer::No,
+                        _ => {}
+                    }
+                }
+                if all {
+                    answer(and)
+                } else {
+                    Answer::Unknown
+                }
+            }
+            Cond::Opaque(_) => Answer::Unknown,
+        }
+    }
+
+    fn decide_zero(&mut self, p: &Poly) -> Answer {
+        let p = self.meet_div_mod(p.clone());
+        if let Some(v) = p.as_const() {
+            return answer(v == 0);
+        }
+        let n = p.normalised();
+        if self.zeros.contains(&n) {
+            return Answer::Yes;
+        }
+        if self.non_zeros.contains(&n) {
+            return Answer::No;
+        }
+        let r = self.range(&n);
+        if r.lo == 0 && r.hi == 0 {
+            return Answer::Yes;
+        }
+        if !r.contains(0) || self.residue(&n).excludes_zero() {
+            return Answer::No;
+        }
+        if self.decide_non_negative_of(n.offset(-1)) == Answer::Yes
+            || self.decide_non_negative_of(n.scale(-1).and_then(|q| q.offset(-1))) == Answer::Yes
+        {
+            return Answer::No;
+        }
+        // A product is 0 where a factor is.
+        let common = n.common_mono();
+        if !common.is_empty() {
+            let factors_positive = common.iter().all(|a| !self.atom_range(*a).contains(0));
+            let quotient = Poly::from_terms(vec![(common, 1)]).and_then(|c| n.divide_poly(&c));
+            if let Some(q) = quotient.filter(|q| q != &n) {
+                return match self.decide_zero(&q) {
+                    Answer::Yes => Answer::Yes,
+                    Answer::No if factors_positive => Answer::No,
+                    _ => Answer::Unknown,
+                };
+            }
+        }
+        Answer::Unknown
+    }
+
+    fn decide_non_negative_of(&mut self, p: Option<Poly>) -> Answer {
+        p.map_or(Answer::Unknown, |p| self.decide_non_negative(&p))
+    }
+
+    fn decide_non_negative(&mut self, p: &Poly) -> Answer {
+        let r = self.range(p);
+        if r.lo >= 0 {
+            return Answer::Yes;
+        }
+        if r.hi < 0 {
+            return Answer::No;
+        }
+        let Some(minus) = p.scale(-1).and_then(|q| q.offset(-1)) else { return Answer::Unknown };
+        if self.relaxed_non_negative(p, 3) {
+            return Answer::Yes;
+        }
+        if self.relaxed_non_negative(&minus, 3) {
+            return Answer::No;
+        }
+        for i in 0..self.non_negative.len() {
+            let fact = self.non_negative[i].clone();
+            // p = k * fact + rest with fact >= 0 and k > 0: p >= rest.
+            for (q, result) in [(p, Answer::Yes), (&minus, Answer::No)] {
+                let Some(k) = multiple(q, &fact) else { continue };
+                let rest = fact.scale(k).and_then(|f| q.sub(&f));
+                if rest.is_some_and(|r| self.range(&r).lo >= 0) {
+                    return result;
+                }
+            }
+        }
+        Answer::Unknown
+    }
+
+    /// Is `p >= 0` after atoms gave way to linear bounds on the safe side?
+    fn relaxed_non_negative(&mut self, p: &Poly, steps: u32) -> bool {
+        if steps == 0 {
+            return false;
+        }
+        let terms = p.terms().iter().filter(|(m, _)| m.len() == 1);
+        for (id, c) in terms.map(|(m, c)| (m[0], *c)).collect::<Vec<_>>() {
+            let candidates: Vec<Option<Poly>> = match self.atom(id).clone() {
+                // x // k is at most x / k and at least (x - k + 1) / k.
+                Atom::FloorDiv(x, d) => match d.as_const() {
+                    Some(k) if k > 0 => {
+                        let end = if c > 0 { x.offset(1 - k) } else { Some(x) };
+                        let lost = Poly::atom(id).scale(c).and_then(|t| p.sub(&t));
+                        let scaled = lost.and_then(|l| l.scale(k)).zip(end.and_then(|e| e.scale(c)));
+                        vec![scaled.and_then(|(l, e)| l.add(&e))]
+                    }
+                    _ => continue,
+                },
+                Atom::Max(v) if c > 0 => v.iter().map(|x| replace(p, id, x)).collect(),
+                Atom::Min(v) if c < 0 => v.iter().map(|x| replace(p, id, x)).collect(),
+                _ => continue,
+            };
+            for q in candidates.into_iter().flatten() {
+                if self.range(&q).lo >= 0 || self.relaxed_non_negative(&q, steps - 1) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn prove_zero(&mut self, p: &Poly) -> Answer {
+        match self.decide_zero(p) {
+            Answer::Unknown => self.by_cases(p, Facts::prove_zero),
+            decided => decided,
+        }
+    }
+
+    fn prove_non_negative(&mut self, p: &Poly) -> Answer {
+        match self.decide_non_negative(p) {
+            Answer::Unknown => self.by_cases(p, Facts::prove_non_negative),
+            decided => decided,
+        }
+    }
+
+    /// Tries both sides of the first selection, minimum or maximum in `p`.
+    fn by_cases(&mut self, p: &Poly, prove: fn(&mut Facts, &Poly) -> Answer) -> Answer {
+        if self.depth >= MAX_CASES {
+            return Answer::Unknown;
+        }
+        let split = p.atoms().find_map(|id| match self.atom(id) {
+            Atom::Select(c, a, b) => Some((id, Split::Cond((**c).clone()), a.clone(), b.clone())),
+            Atom::Max(v) if v.len() == 2 => Some((id, Split::Order(true), v[0].clone(), v[1].clone())),
+            Atom::Min(v) if v.len() == 2 => Some((id, Split::Order(false), v[0].clone(), v[1].clone())),
+            _ => None,
+        });
+        let Some((id, split, a, b)) = split else { return Answer::Unknown };
+        let cond = match split {
+            Split::Cond(c) => Some(c),
+            Split::Order(max) => {
+                let d = if max { a.sub(&b) } else { b.sub(&a) };
+                d.map(Cond::NonNegative)
+            }
+        };
+        let Some(cond) = cond else { return Answer::Unknown };
+        let mut side = |c: Cond, value: Poly| {
+            let Some(q) = replace(p, id, &value) else { return Answer::Unknown };
+            self.under(&c, |f| {
+                let q = f.resolve(&q);
+                let q = f.meet_div_mod(q);
+                prove(f, &q)
+            })
+        };
+        match side(cond.clone(), a) {
+            Answer::Unknown => Answer::Unknown,
+            first if side(negate(cond), b) == first => first,
+            _ => Answer::Unknown,
+        }
+    }
+}
+
+enum Split {
+    Cond(Cond),
+    /// True: a maximum.
+    Order(bool),
+}
+
+/// A positive whole number `k` for which `p - k * fact` loses the last term of `fact`.
+fn multiple(p: &Poly, fact: &Poly) -> Option<i64> {
+    let (m, c) = fact.terms().last()?;
+    let (_, d) = p.terms().iter().find(|(n, _)| n == m)?;
+    (d % c == 0 && d / c > 0).then_some(d / c)
+}
+
+/// Replaces an atom where it stands as a factor.
+fn replace(p: &Poly, id: super::AtomId, value: &Poly) -> Option<Poly> {
+    let mut sum = Poly::default();
+    for (m, c) in p.terms() {
+        let mut term = Poly::constant(*c);
+        for a in m {
+            term = if *a == id { term.mul(value)? } else { term.mul(&Poly::atom(*a))? };
+        }
+        sum = sum.add(&term)?;
+    }
+    Some(sum)
+}
+
+fn answer(v: bool) -> Answer {
+    if v {
+        Answer::Yes
+    } else {
+        Answer::No
+    }
+}
+
+fn not(a: Answer) -> Answer {
+    match a {
+        Answer::Yes => Answer::No,
+        Answer::No => Answer::Yes,
+        Answer::Unknown => Answer::Unknown,
+    }
+}

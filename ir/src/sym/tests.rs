@@ -1,0 +1,262 @@
+//! The prover against brute force over small domains.
+
+use super::*;
+use crate::prim::{floor_div, floor_mod, BinOp, PrimKind};
+use crate::DType;
+use proptest::prelude::*;
+
+/// `None` where something divides by zero.
+fn eval(e: &PrimExpr, env: &HashMap<Var, i64>) -> Option<i64> {
+    Some(match e.kind() {
+        PrimKind::Int(v) => *v,
+        PrimKind::Var(v) => *env.get(v)?,
+        PrimKind::Cast(a) => eval(a, env)?,
+        PrimKind::Neg(a) => -eval(a, env)?,
+        PrimKind::Not(a) => (eval(a, env)? == 0) as i64,
+        PrimKind::Select(c, a, b) => {
+            let (c, a, b) = (eval(c, env)?, eval(a, env)?, eval(b, env)?);
+            if c != 0 {
+                a
+            } else {
+                b
+            }
+        }
+        PrimKind::Binary(op, a, b) => {
+            let (x, y) = (eval(a, env)?, eval(b, env)?);
+            match op {
+                BinOp::Add => x + y,
+                BinOp::Sub => x - y,
+                BinOp::Mul => x * y,
+                BinOp::FloorDiv => floor_div(x, y)?,
+                BinOp::FloorMod => floor_mod(x, y)?,
+                BinOp::TruncDiv => x.checked_div(y)?,
+                BinOp::TruncMod => x.checked_rem(y)?,
+                BinOp::Min => x.min(y),
+                BinOp::Max => x.max(y),
+                BinOp::Eq => (x == y) as i64,
+                BinOp::Ne => (x != y) as i64,
+                BinOp::Lt => (x < y) as i64,
+                BinOp::Le => (x <= y) as i64,
+                BinOp::Gt => (x > y) as i64,
+                BinOp::Ge => (x >= y) as i64,
+                BinOp::And => (x != 0 && y != 0) as i64,
+                BinOp::Or => (x != 0 || y != 0) as i64,
+                _ => return None,
+            }
+        }
+        _ => return None,
+    })
+}
+
+/// An expression as a tree of numbers: variables are chosen when it is built.
+#[derive(Clone, Debug)]
+enum Tree {
+    Int(i64),
+    Var(usize),
+    Bin(BinOp, Box<Tree>, Box<Tree>),
+    Select(Box<Tree>, Box<Tree>, Box<Tree>),
+    Not(Box<Tree>),
+}
+
+impl Tree {
+    fn build(&self, vars: &[Var]) -> PrimExpr {
+        match self {
+            Tree::Int(v) => PrimExpr::i64(*v),
+            Tree::Var(i) => vars[i % vars.len()].expr(),
+            Tree::Bin(op, a, b) => PrimExpr::raw_binary(*op, a.build(vars), b.build(vars)),
+            Tree::Select(c, a, b) => {
+                PrimExpr::raw(PrimKind::Select(c.build(vars), a.build(vars), b.build(vars)), DType::I64)
+            }
+            Tree::Not(a) => PrimExpr::raw(PrimKind::Not(a.build(vars)), DType::BOOL),
+        }
+    }
+}
+
+fn dim() -> impl Strategy<Value = Tree> {
+    let leaf =
+        prop_oneof![(-4i64..9).prop_map(Tree::Int), (0usize..3).prop_map(Tree::Var), (0usize..3).prop_map(Tree::Var)];
+    leaf.prop_recursive(4, 24, 3, |inner| {
+        let op = prop_oneof![
+            4 => Just(BinOp::Add),
+            3 => Just(BinOp::Sub),
+            3 => Just(BinOp::Mul),
+            2 => Just(BinOp::FloorDiv),
+            2 => Just(BinOp::FloorMod),
+            1 => Just(BinOp::TruncDiv),
+            1 => Just(BinOp::TruncMod),
+            1 => Just(BinOp::Min),
+            1 => Just(BinOp::Max),
+        ];
+        let compare = (compare_op(), inner.clone(), inner.clone());
+        let compare = compare.prop_map(|(op, a, b)| Tree::Bin(op, Box::new(a), Box::new(b)));
+        prop_oneof![
+            8 => (op, inner.clone(), inner.clone()).prop_map(|(op, a, b)| Tree::Bin(op, Box::new(a), Box::new(b))),
+            1 => (compare, inner.clone(), inner).prop_map(|(c, a, b)| Tree::Select(Box::new(c), Box::new(a), Box::new(b))),
+        ]
+    })
+}
+
+fn compare_op() -> impl Strategy<Value = BinOp> {
+    prop_oneof![
+        3 => Just(BinOp::Eq),
+        1 => Just(BinOp::Ne),
+        1 => Just(BinOp::Lt),
+        1 => Just(BinOp::Le),
+        1 => Just(BinOp::Gt),
+        1 => Just(BinOp::Ge)
+    ]
+}
+
+fn condition() -> impl Strategy<Value = Tree> {
+    let leaf = (compare_op(), dim(), dim()).prop_map(|(op, a, b)| Tree::Bin(op, Box::new(a), Box::new(b)));
+    leaf.prop_recursive(2, 4, 2, |inner| {
+        let op = prop_oneof![Just(BinOp::And), Just(BinOp::Or)];
+        prop_oneof![
+            3 => (op, inner.clone(), inner.clone()).prop_map(|(op, a, b)| Tree::Bin(op, Box::new(a), Box::new(b))),
+            1 => inner.prop_map(|a| Tree::Not(Box::new(a))),
+        ]
+    })
+}
+
+fn vars() -> Vec<Var> {
+    ["n", "m", "k"].into_iter().map(Var::dim).collect()
+}
+
+/// Every assignment of 0..=6 to the variables.
+fn assignments(vars: &[Var]) -> Vec<HashMap<Var, i64>> {
+    let mut all = vec![HashMap::new()];
+    for v in vars {
+        all = all
+            .into_iter()
+            .flat_map(|env: HashMap<Var, i64>| {
+                (0..=6).map(move |x| {
+                    let mut env = env.clone();
+                    env.insert(v.clone(), x);
+                    env
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn answers_hold_everywhere(c in condition(), facts in prop::collection::vec(condition(), 0..3)) {
+        let vars = vars();
+        let mut known = Facts::new();
+        let given: Vec<PrimExpr> = facts.iter().map(|f| f.build(&vars)).collect();
+        for g in &given {
+            known.assume(g);
+        }
+        let c = c.build(&vars);
+        let answer = known.prove(&c);
+        for env in assignments(&vars) {
+            if given.iter().any(|g| eval(g, &env).is_none_or(|v| v == 0)) {
+                continue;
+            }
+            if let Some(v) = eval(&c, &env) {
+                match answer {
+                    Answer::Yes => prop_assert!(v != 0, "{c:?} is false under {env:?}, given {given:?}"),
+                    Answer::No => prop_assert!(v == 0, "{c:?} is true under {env:?}, given {given:?}"),
+                    Answer::Unknown => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn canonical_form_keeps_the_value(e in dim(), facts in prop::collection::vec(condition(), 0..2)) {
+        let vars = vars();
+        let mut known = Facts::new();
+        let given: Vec<PrimExpr> = facts.iter().map(|f| f.build(&vars)).collect();
+        for g in &given {
+            known.assume(g);
+        }
+        let e = e.build(&vars);
+        let s = known.simplify(&e);
+        let (lo, hi) = known.interval(&e);
+        let divisor = known.divisor(&e);
+        for env in assignments(&vars) {
+            if given.iter().any(|g| eval(g, &env).is_none_or(|v| v == 0)) {
+                continue;
+            }
+            if let Some(v) = eval(&e, &env) {
+                prop_assert_eq!(Some(v), eval(&s, &env), "{:?} became {:?} under {:?}", e, s, env);
+                prop_assert!(lo.is_none_or(|lo| lo <= v) && hi.is_none_or(|hi| v <= hi), "{:?} not in {:?}", v, (lo, hi));
+                prop_assert!(if divisor == 0 { v == 0 } else { v % divisor == 0 }, "{:?} not divisible by {}", e, divisor);
+            }
+        }
+    }
+}
+
+fn check(known: &mut Facts, a: &PrimExpr, b: &PrimExpr) -> Answer {
+    known.equal(a, b)
+}
+
+#[test]
+fn products_of_dims_are_equal_in_any_order() {
+    let (n, m) = (Var::dim("n").expr(), Var::dim("m").expr());
+    let mut f = Facts::new();
+    let a = (n.clone() + 1) * m.clone() * 4;
+    let b = m.clone() * 4 + m.clone() * (n.clone() * 4);
+    assert_eq!(check(&mut f, &a, &b), Answer::Yes);
+    assert_eq!(check(&mut f, &a, &(b.clone() + 1)), Answer::No);
+    assert_eq!(check(&mut f, &n, &m), Answer::Unknown);
+    // 3n = 4n where n = 0: not a guaranteed failure.
+    assert_eq!(check(&mut f, &(n.clone() * 3), &(n.clone() * 4)), Answer::Unknown);
+    assert_eq!(check(&mut f, &(n.clone() * 2), &PrimExpr::i64(15)), Answer::No);
+}
+
+#[test]
+fn division_and_modulus_meet() {
+    let n = Var::dim("n").expr();
+    let mut f = Facts::new();
+    let padded = (n.clone() + 3).floor_div(4) * 4;
+    let c = padded.clone().ge(n.clone());
+    assert_eq!(f.prove(&c), Answer::Yes);
+    let c = padded.clone().lt(n.clone() + 4);
+    assert_eq!(f.prove(&c), Answer::Yes);
+    let split = n.clone().floor_div(2) + (n.clone() - n.clone().floor_div(2));
+    assert_eq!(check(&mut f, &split, &n), Answer::Yes);
+    let half = n.clone().floor_div(2);
+    assert_eq!(f.prove(&PrimExpr::raw_binary(BinOp::Le, half, n.clone())), Answer::Yes);
+    let conv = ((n.clone() - 1).floor_div(2) + 1 - 1).floor_div(2) + 1;
+    let direct = (n.clone() - 1).floor_div(4) + 1;
+    assert_eq!(check(&mut f, &conv, &direct), Answer::Yes);
+}
+
+#[test]
+fn facts_are_used() {
+    let (n, m, k) = (Var::dim("n"), Var::dim("m"), Var::dim("k"));
+    let mut f = Facts::new();
+    f.assume(&n.expr().eq(m.expr()));
+    assert_eq!(check(&mut f, &n.expr(), &m.expr()), Answer::Yes);
+    f.assume(&k.expr().floor_mod(8).eq(0));
+    assert_eq!(f.prove(&k.expr().floor_mod(4).eq(0)), Answer::Yes);
+    assert_eq!(check(&mut f, &(k.expr().floor_div(8) * 8), &k.expr()), Answer::Yes);
+    f.assume(&n.expr().ge(1));
+    assert_eq!(f.prove(&m.expr().eq(0)), Answer::No);
+    f.assume(&k.expr().le(m.expr()));
+    assert_eq!(f.prove(&(k.expr() * 2).le(n.expr() * 2 + 1)), Answer::Yes);
+    f.declare_bounds(&n, None, Some(16));
+    assert_eq!(f.prove(&m.expr().lt(17)), Answer::Yes);
+}
+
+#[test]
+fn selections_are_split() {
+    let (n, m) = (Var::dim("n").expr(), Var::dim("m").expr());
+    let mut f = Facts::new();
+    let b = n.clone().eq(1).select(m.clone(), n.clone());
+    let is_broadcast = n.clone().eq(m.clone()).or(n.clone().eq(1)).or(m.clone().eq(1));
+    let c = b.clone().eq(n.clone().eq(1).select(m.clone() * 2, n.clone() * 2).floor_div(2));
+    assert_eq!(f.prove(&c), Answer::Yes);
+    f.assume(&is_broadcast);
+    assert_eq!(f.prove(&is_broadcast), Answer::Yes);
+    f.assume(&m.clone().eq(7));
+    let _ = f.prove(&b.eq(7));
+    let c = n.clone().max(m.clone()).ge(n);
+    assert_eq!(f.prove(&c), Answer::Yes);
+}
