@@ -278,8 +278,6 @@ impl Facts {
             let p = self.resolve(&p);
             self.solved.insert(id, p.clone());
             p
-        } else if self.solved.is_empty() {
-            Poly::atom(id)
         } else {
             self.rebuild_atom(id).unwrap_or_else(|| Poly::atom(id))
         };
@@ -308,10 +306,12 @@ impl Facts {
             Atom::Max(v) => self.rebuild_extremum(true, v),
             Atom::Select(c, a, b) => {
                 let (d, x, y) = (self.resolve_condition(&c), self.resolve(&a), self.resolve(&b));
-                if d == *c && x == a && y == b {
-                    return None;
+                match self.decide(&d) {
+                    Answer::Yes => Some(x),
+                    Answer::No => Some(y),
+                    Answer::Unknown if d == *c && x == a && y == b => None,
+                    Answer::Unknown => Some(self.select(d, x, y)),
                 }
-                Some(self.select(d, x, y))
             }
         }
     }
