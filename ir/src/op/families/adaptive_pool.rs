@@ -1,8 +1,8 @@
 //! Pooling to a given output size.
 
 use crate::diag::Diagnostic;
+use crate::op::elem::wide_dtype;
 use crate::op::families::layout;
-use crate::op::families::matmul::{accumulator, narrow};
 use crate::op::families::pool::layouts;
 use crate::op::families::rules;
 use crate::op::*;
@@ -59,7 +59,7 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let axes = layout::spatial(rank);
     let (data, out) = layouts(cx.attrs, axes).map_err(|e| cx.error(e))?;
     let x = rules::tensor(cx, 0)?;
-    rules::require_ndim(cx, &x, data.rank(), "data")?;
+    rules::require_ndim(cx, 0, data.rank())?;
     let size = match cx.attrs.get("output_size").is_none_or(|v| v.is_none()) {
         true => None,
         false => Some(
@@ -127,7 +127,7 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let axis = |a: char| Axis::new(data.size(input.dims, a), out_layout.size(out.dims, a));
     let axes: Vec<Axis> = letters.chars().map(axis).collect();
     let extents: Vec<PrimExpr> = axes.iter().map(|a| a.extent.clone()).collect();
-    let acc = accumulator(out.dtype);
+    let acc = wide_dtype(out.dtype);
     let sum = k.sum("pool_sum", out.dims, acc, &extents, |s, r| {
         let mut inside = PrimExpr::bool(true);
         for (i, a) in letters.chars().enumerate() {
@@ -148,6 +148,6 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         }
         sum.at(s) / count.cast(acc)
     });
-    let y = narrow(&mut k, y, out.dtype);
+    let y = rules::narrow(&mut k, y, out.dtype);
     Ok(k.finish(&[y]))
 }

@@ -2,9 +2,10 @@
 
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
+use crate::op::elem::wide_dtype;
 use crate::op::families::layout::{self, Layout};
-use crate::op::families::matmul::{accumulator, narrow};
 use crate::op::families::rules;
+use crate::op::rule::dim_text;
 use crate::op::*;
 use crate::prim::PrimExpr;
 use crate::relax::StructInfo;
@@ -129,19 +130,16 @@ pub fn layout_over(name: &str, text: &str, pair: &str, axes: &str) -> Result<Lay
 fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (x, w) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
     let win = Window::read(cx.op.name, cx.attrs).map_err(|e| cx.error(e))?;
-    let dtype = match rules::out_dtype(cx) {
-        Some(d) => Some(d),
-        None => rules::common_dtype(cx, &x, &w)?,
-    };
-    rules::require_ndim(cx, &x, win.data.rank(), "data")?;
-    rules::require_ndim(cx, &w, win.kernel.rank(), "weight")?;
+    let dtype = rules::product_dtype(cx, &x, &w)?;
+    rules::require_ndim(cx, 0, win.data.rank())?;
+    rules::require_ndim(cx, 1, win.kernel.rank())?;
     let (Some(xd), Some(wd)) = (x.known_dims(), w.known_dims()) else {
         return Ok(rules::unknown(Some(win.out.rank()), dtype));
     };
     let channels = win.data.size(xd, 'C');
     let wanted = win.kernel.size(wd, 'I') * win.groups;
     cx.require_eq(&channels, &wanted, || {
-        let (c, w, g) = (rules::show(&channels), rules::show(&wanted), win.groups);
+        let (c, w, g) = (dim_text(&channels), dim_text(&wanted), win.groups);
         format!("input channels differ: data has {c}, weight with groups = {g} takes {w}")
     })?;
     let outputs = win.kernel.size(wd, 'O');
@@ -174,7 +172,7 @@ pub fn window_count(
     let slack = if ceil { stride - 1 } else { 0 };
     let span = cx.simplify(size.clone() + padding - reach.clone() + slack);
     let count = cx.simplify(span.floor_div(stride) + 1);
-    let (shown, wide) = (rules::show(&size), rules::show(&reach));
+    let (shown, wide) = (dim_text(&size), dim_text(&reach));
     cx.require(count.clone().ge(0), || {
         format!("a window of {wide} does not fit into {axis} = {shown} with padding {padding}")
     })?;
@@ -188,7 +186,7 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let zero = PrimExpr::zero(inputs[0].dtype());
     let x = layout::pad_stage(&mut k, &inputs[0], &win.data, win.axes, &win.before, &win.after, zero);
     let weight = &inputs[1];
-    let acc: DType = accumulator(out.dtype);
+    let acc: DType = wide_dtype(out.dtype);
     let per_group = win.kernel.size(w.dims, 'O').floor_div(win.groups);
     let taken = win.kernel.size(w.dims, 'I');
     // A lone input channel per group (depthwise) needs no axis; channels last are reduced innermost.
@@ -224,6 +222,6 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         });
         x.at(source).cast(acc) * weight.at(tap).cast(acc)
     });
-    let y = narrow(&mut k, y, out.dtype);
+    let y = rules::narrow(&mut k, y, out.dtype);
     Ok(k.finish(&[y]))
 }

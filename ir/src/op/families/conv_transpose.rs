@@ -1,10 +1,11 @@
 //! Transposed convolution.
 
 use crate::diag::Diagnostic;
+use crate::op::elem::wide_dtype;
 use crate::op::families::conv::Window;
 use crate::op::families::layout;
-use crate::op::families::matmul::{accumulator, narrow};
 use crate::op::families::rules;
+use crate::op::rule::dim_text;
 use crate::op::*;
 use crate::prim::PrimExpr;
 use crate::relax::StructInfo;
@@ -91,18 +92,15 @@ fn read(name: &str, attrs: &crate::attrs::Attrs) -> Result<(Window, Vec<i64>), S
 fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (x, w) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
     let (win, extra) = read(cx.op.name, cx.attrs).map_err(|e| cx.error(e))?;
-    let dtype = match rules::out_dtype(cx) {
-        Some(d) => Some(d),
-        None => rules::common_dtype(cx, &x, &w)?,
-    };
-    rules::require_ndim(cx, &x, win.data.rank(), "data")?;
-    rules::require_ndim(cx, &w, win.kernel.rank(), "weight")?;
+    let dtype = rules::product_dtype(cx, &x, &w)?;
+    rules::require_ndim(cx, 0, win.data.rank())?;
+    rules::require_ndim(cx, 1, win.kernel.rank())?;
     let (Some(xd), Some(wd)) = (x.known_dims(), w.known_dims()) else {
         return Ok(rules::unknown(Some(win.out.rank()), dtype));
     };
     let (channels, taken) = (win.data.size(xd, 'C'), win.kernel.size(wd, 'I'));
     cx.require_eq(&channels, &taken, || {
-        format!("input channels differ: data has {}, weight takes {}", rules::show(&channels), rules::show(&taken))
+        format!("input channels differ: data has {}, weight takes {}", dim_text(&channels), dim_text(&taken))
     })?;
     rules::require_divisible(cx, &channels, win.groups, "input channels")?;
     let mut spatial = vec![];
@@ -112,9 +110,7 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
             + (kernel - 1) * win.dilation[i]
             + (extra[i] + 1);
         let out = cx.simplify(out);
-        cx.require(out.clone().ge(0), || {
-            format!("padding takes more than the output of {a} = {}", rules::show(&size))
-        })?;
+        cx.require(out.clone().ge(0), || format!("padding takes more than the output of {a} = {}", dim_text(&size)))?;
         spatial.push(out);
     }
     let dims = win.out.dims(|a| match a {
@@ -155,7 +151,7 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         }
         inside.if_then_else(data.at(source), PrimExpr::zero(data.dtype()))
     });
-    let acc = accumulator(out.dtype);
+    let acc = wide_dtype(out.dtype);
     let taken = win.data.size(d.dims, 'C').floor_div(win.groups);
     let per_group = win.kernel.size(w.dims, 'O');
     let mut extents = vec![taken.clone()];
@@ -182,6 +178,6 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         });
         spread.at(source).cast(acc) * weight.at(tap).cast(acc)
     });
-    let y = narrow(&mut k, y, out.dtype);
+    let y = rules::narrow(&mut k, y, out.dtype);
     Ok(k.finish(&[y]))
 }

@@ -1,12 +1,13 @@
 //! Matmul and outer product.
 
 use crate::diag::Diagnostic;
+use crate::op::elem::wide_dtype;
 use crate::op::families::rules;
+use crate::op::rule::dim_text;
 use crate::op::*;
 use crate::prim::PrimExpr;
 use crate::relax::StructInfo;
-use crate::tir::{Buffer, KernelBuilder, PrimFunc};
-use crate::DType;
+use crate::tir::PrimFunc;
 
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
@@ -28,10 +29,7 @@ pub static OPS: &[OpDecl] = &[
 
 fn infer_matmul(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (a, b) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
-    let dtype = match rules::out_dtype(cx) {
-        Some(d) => Some(d),
-        None => rules::common_dtype(cx, &a, &b)?,
-    };
+    let dtype = rules::product_dtype(cx, &a, &b)?;
     let (Some(an), Some(bn)) = (a.ndim, b.ndim) else {
         return Ok(rules::unknown(None, dtype));
     };
@@ -45,10 +43,8 @@ fn infer_matmul(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         return Ok(rules::unknown(Some(ndim), dtype));
     };
     let (lk, rk) = (&ad[an - 1], if bn == 1 { &bd[0] } else { &bd[bn - 2] });
-    cx.require_eq(lk, rk, || {
-        format!("reduction dims differ: lhs k = {}, rhs k = {}", rules::show(lk), rules::show(rk))
-    })?;
-    let mut dims = rules::broadcast(cx, &ad[..an.saturating_sub(2)], &bd[..bn.saturating_sub(2)])?;
+    cx.require_eq(lk, rk, || format!("reduction dims differ: lhs k = {}, rhs k = {}", dim_text(lk), dim_text(rk)))?;
+    let mut dims = cx.broadcast_dims(&ad[..an.saturating_sub(2)], &bd[..bn.saturating_sub(2)])?;
     if an > 1 {
         dims.push(ad[an - 2].clone());
     }
@@ -67,15 +63,12 @@ fn compute_matmul(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         return Err(cx.error("the operands must have at least one dim"));
     }
     let batch = out.dims.len() - (an > 1) as usize - (bn > 1) as usize;
-    let (abatch, bbatch) = (
-        TensorArg { dims: &a.dims[..an.saturating_sub(2)], dtype: a.dtype },
-        TensorArg { dims: &b.dims[..bn.saturating_sub(2)], dtype: b.dtype },
-    );
+    let (abatch, bbatch) = (&a.dims[..an.saturating_sub(2)], &b.dims[..bn.saturating_sub(2)]);
     let reduce = [a.dims[an - 1].clone()];
-    let acc = accumulator(out.dtype);
+    let acc = wide_dtype(out.dtype);
     let y = k.sum("matmul", out.dims, acc, &reduce, |s, r| {
-        let mut xi = rules::broadcast_index(&abatch, &out.dims[..batch], &s[..batch]);
-        let mut yi = rules::broadcast_index(&bbatch, &out.dims[..batch], &s[..batch]);
+        let mut xi = rules::broadcast_index(abatch, &s[..batch]);
+        let mut yi = rules::broadcast_index(bbatch, &s[..batch]);
         if an > 1 {
             xi.push(s[batch].clone());
         }
@@ -86,33 +79,15 @@ fn compute_matmul(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         }
         x.at(xi).cast(acc) * y.at(yi).cast(acc)
     });
-    let y = narrow(&mut k, y, out.dtype);
+    let y = rules::narrow(&mut k, y, out.dtype);
     Ok(k.finish(&[y]))
-}
-
-/// The dtype in which sums of products are formed: float32 for the 16-bit floats.
-pub fn accumulator(dtype: DType) -> DType {
-    if dtype.is_float() && dtype.bits == 16 {
-        DType::F32
-    } else {
-        dtype
-    }
-}
-
-/// A stage that converts `x` to `dtype`; none when it has it already.
-pub fn narrow(k: &mut KernelBuilder, x: Buffer, dtype: DType) -> Buffer {
-    if x.dtype() == dtype {
-        return x;
-    }
-    let shape = x.shape.clone();
-    k.compute("cast", &shape, dtype, |i| x.at(i))
 }
 
 fn infer_outer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (a, b) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
-    let dtype = rules::common_dtype(cx, &a, &b)?;
-    rules::require_ndim(cx, &a, 1, "lhs")?;
-    rules::require_ndim(cx, &b, 1, "rhs")?;
+    let dtype = cx.same_dtype(&[("lhs", a.dtype), ("rhs", b.dtype)])?;
+    rules::require_ndim(cx, 0, 1)?;
+    rules::require_ndim(cx, 1, 1)?;
     Ok(match (a.known_dims(), b.known_dims()) {
         (Some(x), Some(y)) => rules::known(vec![x[0].clone(), y[0].clone()], dtype),
         _ => rules::unknown(Some(2), dtype),

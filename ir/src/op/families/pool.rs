@@ -2,9 +2,9 @@
 
 use crate::attrs::Attrs;
 use crate::diag::Diagnostic;
+use crate::op::elem::wide_dtype;
 use crate::op::families::conv::{layout_over, window_count};
 use crate::op::families::layout::{self, Layout};
-use crate::op::families::matmul::{accumulator, narrow};
 use crate::op::families::rules;
 use crate::op::*;
 use crate::prim::PrimExpr;
@@ -225,7 +225,7 @@ pub fn layouts(attrs: &Attrs, axes: &str) -> Result<(Layout, Layout), String> {
 fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let win = Window::read(cx.op.name, cx.attrs).map_err(|e| cx.error(e))?;
     let x = rules::tensor(cx, 0)?;
-    rules::require_ndim(cx, &x, win.data.rank(), "data")?;
+    rules::require_ndim(cx, 0, win.data.rank())?;
     let Some(dims) = x.known_dims() else {
         return Ok(rules::unknown(Some(win.out.rank()), x.dtype));
     };
@@ -233,7 +233,16 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     for (i, a) in win.axes.chars().enumerate() {
         let reach = PrimExpr::i64((win.size[i] - 1) * win.dilation[i] + 1);
         let size = win.data.size(dims, a);
-        spatial.push(window_count(cx, a, size, win.before[i] + win.after[i], reach, win.strides[i], win.ceil)?);
+        let padding = win.before[i] + win.after[i];
+        let count = window_count(cx, a, size.clone(), padding, reach.clone(), win.strides[i], win.ceil)?;
+        // A last window that would start behind the input is dropped.
+        spatial.push(match reach.as_int() {
+            Some(reach) if win.ceil && win.after[i] + win.strides[i] > reach => {
+                let start = (count.clone() - 1) * win.strides[i];
+                start.ge(size + win.before[i]).if_then_else(count.clone() - 1, count)
+            }
+            _ => count,
+        });
     }
     let out = win.out.dims(|a| match a {
         'N' | 'C' => win.data.size(dims, a),
@@ -260,9 +269,9 @@ fn avg_pool(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, x) = cx.kernel()?;
     let zero = PrimExpr::zero(x[0].dtype());
     let x = layout::pad_stage(&mut k, &x[0], &win.data, win.axes, &win.before, &win.reach_after(), zero);
-    let acc = accumulator(out.dtype);
+    let acc = wide_dtype(out.dtype);
     let sum = k.sum("pool_sum", out.dims, acc, &win.extents(), |s, r| x.at(win.source(s, r)).cast(acc));
     let y = k.compute("pool_avg", out.dims, acc, |s| sum.at(s) / win.count(s, data.dims).cast(acc));
-    let y = narrow(&mut k, y, out.dtype);
+    let y = rules::narrow(&mut k, y, out.dtype);
     Ok(k.finish(&[y]))
 }
