@@ -2,4 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clif;
 pub mod elf;
+pub mod target;
+
+pub use target::{Cpu, OptLevel, Target};

@@ -1,0 +1,195 @@
+//! Flat TIR to machine code through Cranelift: every target it has, 128-bit vectors.
+//!
+//! Each function is translated and compiled on its own, in parallel; the object is put together in the module's order,
+//! so the bytes do not depend on the number of threads. Code never calls anything but what the flat module calls: no
+//! compiler run time, no `memcpy`. Where the processor lacks an instruction (rounding and fused multiply-add on plain
+//! x86-64, vectors on plain riscv64) arithmetic stands in.
+
+mod arith;
+mod cast;
+mod func;
+mod intrin;
+mod memory;
+mod object;
+mod symbols;
+mod value;
+
+use crate::target::{isa_has, OptLevel, Target};
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::Function;
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::{Context, FinalizedMachReloc};
+use func::Machine;
+use rayon::prelude::*;
+use relax_ir::flat::{FlatFunc, FlatModule, FlatStmt};
+use relax_ir::{Diagnostic, Span};
+use std::fmt::Write;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use symbols::{stmt_bodies, Symbols};
+use target_lexicon::Architecture;
+
+/// A compiled function.
+struct Code {
+    bytes: Vec<u8>,
+    align: u32,
+    relocs: Vec<FinalizedMachReloc>,
+    /// Kept for the names its relocations refer to.
+    func: Function,
+    disassembly: Option<String>,
+}
+
+/// The target machines of a compilation.
+struct Isas {
+    kernel: OwnedTargetIsa,
+    host: OwnedTargetIsa,
+    /// For functions so large that optimising them would take minutes.
+    quick: OwnedTargetIsa,
+}
+
+impl Isas {
+    fn new(target: &Target) -> Result<Isas, Diagnostic> {
+        Ok(Isas {
+            kernel: target.isa(target.kernel_opt)?,
+            host: target.isa(target.host_opt)?,
+            quick: target.isa(OptLevel::None)?,
+        })
+    }
+
+    fn of(&self, f: &FlatFunc) -> &OwnedTargetIsa {
+        if has_loop(&f.body) {
+            &self.kernel
+        } else {
+            &self.host
+        }
+    }
+}
+
+/// Cranelift's optimiser is superlinear: beyond this many instructions it is left out.
+const LARGE: usize = 20_000;
+
+fn has_loop(body: &[FlatStmt]) -> bool {
+    body.iter()
+        .any(|s| matches!(s, FlatStmt::For { .. } | FlatStmt::While { .. }) || stmt_bodies(s).into_iter().any(has_loop))
+}
+
+fn machine<'a>(target: &Target, isa: &'a OwnedTargetIsa) -> Machine<'a> {
+    let x86 = target.triple.architecture == Architecture::X86_64;
+    let simd = match target.triple.architecture {
+        Architecture::Riscv64(_) => isa_has(&**isa, "v"),
+        Architecture::S390x => false,
+        _ => true,
+    };
+    Machine {
+        isa: &**isa,
+        simd,
+        has_fma: !x86 || (isa_has(&**isa, "fma") && isa_has(&**isa, "avx")),
+        has_round: !x86 || isa_has(&**isa, "sse41"),
+        has_mul8: !x86,
+        pic: target.pic,
+    }
+}
+
+/// Compiles a module to an ELF object file.
+///
+/// Exported functions and data are global symbols, the rest local; the only undefined symbols are those that the module
+/// itself imports.
+///
+/// # Errors
+/// [`relax_ir::Fault::Unsupported`] for a target without native code or a type without registers; internal when the
+/// module is not proper flat form.
+pub fn compile(module: &FlatModule, target: &Target) -> Result<Vec<u8>, Diagnostic> {
+    let symbols = Symbols::new(module)?;
+    let codes = compile_all(module, &symbols, target, false)?;
+    object::write(module, &symbols, &codes, target)
+}
+
+/// The Cranelift IR of every function, before optimisation.
+///
+/// # Errors
+/// As [`compile`].
+pub fn print(module: &FlatModule, target: &Target) -> Result<String, Diagnostic> {
+    let symbols = Symbols::new(module)?;
+    let isas = Isas::new(target)?;
+    let mut out = String::new();
+    for f in &module.funcs {
+        let func = guarded(f, || func::build(f, &symbols, machine(target, isas.of(f))))?;
+        let _ = writeln!(out, "; {}\n{}", f.name, func.display());
+    }
+    Ok(out)
+}
+
+/// The machine code of every function as text.
+///
+/// # Errors
+/// As [`compile`].
+pub fn asm(module: &FlatModule, target: &Target) -> Result<String, Diagnostic> {
+    let symbols = Symbols::new(module)?;
+    let codes = compile_all(module, &symbols, target, true)?;
+    let mut out = String::new();
+    for (f, code) in module.funcs.iter().zip(&codes) {
+        let _ = writeln!(out, "{}: ; {} bytes", f.name, code.bytes.len());
+        let _ = writeln!(out, "{}", code.disassembly.as_deref().unwrap_or(""));
+    }
+    Ok(out)
+}
+
+fn compile_all(
+    module: &FlatModule,
+    symbols: &Symbols,
+    target: &Target,
+    disassemble: bool,
+) -> Result<Vec<Code>, Diagnostic> {
+    let isas = Isas::new(target)?;
+    module
+        .funcs
+        .par_iter()
+        .map(|f| guarded(f, || compile_one(f, symbols, target, &isas, disassemble)))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .collect()
+}
+
+/// Turns a panic inside the code generator into a diagnostic.
+fn guarded<T>(f: &FlatFunc, run: impl FnOnce() -> Result<T, Diagnostic>) -> Result<T, Diagnostic> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let what = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("unknown reason");
+        Err(Diagnostic::internal(f.span, format!("code generation of `{}` failed: {what}", f.name)))
+    })
+}
+
+fn compile_one(
+    f: &FlatFunc,
+    symbols: &Symbols,
+    target: &Target,
+    isas: &Isas,
+    disassemble: bool,
+) -> Result<Code, Diagnostic> {
+    let mut isa = isas.of(f);
+    let func = func::build(f, symbols, machine(target, isa))?;
+    if func.dfg.num_insts() > LARGE {
+        isa = &isas.quick;
+    }
+    let mut context = Context::for_function(func);
+    context.set_disasm(disassemble);
+    if let Err(e) = context.compile(&**isa, &mut ControlPlane::default()) {
+        let message = format!("code generation of `{}` failed: {:?}", f.name, e.inner);
+        return Err(Diagnostic::internal(f.span, message).help("--emit clif shows the code in question"));
+    }
+    let Some(code) = context.take_compiled_code() else {
+        return Err(Diagnostic::internal(f.span, format!("no code for `{}`", f.name)));
+    };
+    Ok(Code {
+        bytes: code.buffer.data().to_vec(),
+        align: code.buffer.alignment.max(16),
+        relocs: code.buffer.relocs().to_vec(),
+        disassembly: code.vcode.clone(),
+        func: context.func,
+    })
+}
+
+/// Where an internal fault has no better place.
+const NOWHERE: Span = Span::NONE;

@@ -1,0 +1,208 @@
+//! What code is generated for: a triple, a processor, and how hard to optimise.
+
+use cranelift_codegen::isa::{self, OwnedTargetIsa};
+use cranelift_codegen::settings::{self, Configurable};
+use relax_ir::{Diagnostic, Span};
+use std::str::FromStr;
+use target_lexicon::{Architecture, BinaryFormat, Endianness, OperatingSystem, Triple};
+
+/// The processor within an architecture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cpu {
+    /// What every processor of the architecture has (x86-64: SSE2; riscv64gc: no vectors).
+    Baseline,
+    /// The machine that the compiler runs on.
+    Native,
+    /// A Cranelift preset (`x86-64-v3`, `znver4`, `z15`), or none, plus features: `x86-64-v2,+fma,-avx`, `+v`.
+    Named(String),
+}
+
+/// Cranelift's optimisation levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptLevel {
+    None,
+    Speed,
+    SpeedAndSize,
+}
+
+impl OptLevel {
+    fn name(self) -> &'static str {
+        match self {
+            OptLevel::None => "none",
+            OptLevel::Speed => "speed",
+            OptLevel::SpeedAndSize => "speed_and_size",
+        }
+    }
+}
+
+/// A target: everything that decides which bytes a flat module becomes.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub triple: Triple,
+    pub cpu: Cpu,
+    /// Position-independent code: references to other objects go through the GOT.
+    pub pic: bool,
+    /// For functions that contain loops.
+    pub kernel_opt: OptLevel,
+    /// For straight-line host code.
+    pub host_opt: OptLevel,
+}
+
+impl Target {
+    /// The host with the baseline processor of its architecture.
+    pub fn host() -> Target {
+        Target::new(Triple::host(), Cpu::Baseline)
+    }
+
+    /// Bare-metal triples get code that is not position-independent.
+    pub fn new(mut triple: Triple, cpu: Cpu) -> Target {
+        if triple.binary_format == BinaryFormat::Unknown {
+            triple.binary_format = BinaryFormat::Elf;
+        }
+        let pic = is_hosted(&triple);
+        Target { triple, cpu, pic, kernel_opt: OptLevel::Speed, host_opt: OptLevel::Speed }
+    }
+
+    /// From the command line: a triple (or `host`), and `baseline`, `native` or a name as in [`Cpu::Named`].
+    pub fn parse(triple: &str, cpu: &str) -> Result<Target, Diagnostic> {
+        let triple = if triple == "host" || triple.is_empty() {
+            Triple::host()
+        } else {
+            Triple::from_str(triple).map_err(|e| {
+                Diagnostic::error("bad-target", Span::NONE, format!("`{triple}` is not a target triple: {e}"))
+                    .help("e.g. x86_64-unknown-linux-gnu, aarch64-unknown-none-elf, riscv64gc-unknown-linux-gnu")
+            })?
+        };
+        let cpu = match cpu {
+            "" | "baseline" => Cpu::Baseline,
+            "native" => Cpu::Native,
+            name => Cpu::Named(name.to_string()),
+        };
+        let target = Target::new(triple, cpu);
+        target.isa(OptLevel::Speed)?;
+        Ok(target)
+    }
+
+    /// Whether there is an operating system (and so a hosted runtime).
+    pub fn hosted(&self) -> bool {
+        is_hosted(&self.triple)
+    }
+
+    pub fn pointer_bytes(&self) -> u32 {
+        self.triple.pointer_width().map_or(8, |w| w.bytes() as u32)
+    }
+
+    pub fn big_endian(&self) -> bool {
+        self.triple.endianness() == Ok(Endianness::Big)
+    }
+
+    /// Whether the processor has a feature, by Cranelift's name without `has_` (`avx2`, `fma`, `avx512f`, `v`).
+    pub fn has(&self, feature: &str) -> bool {
+        let Ok(isa) = self.isa(OptLevel::None) else { return false };
+        isa_has(&*isa, feature)
+    }
+
+    /// The Cranelift target machine.
+    pub fn isa(&self, opt: OptLevel) -> Result<OwnedTargetIsa, Diagnostic> {
+        let unsupported = |m: String| Diagnostic::unsupported("target", Span::NONE, m);
+        let mut b = isa::lookup(self.triple.clone())
+            .map_err(|e| unsupported(format!("no native code for `{}`: {e}", self.triple)).help("use --emit c"))?;
+        match &self.cpu {
+            Cpu::Baseline => {}
+            Cpu::Native => {
+                for f in native_features(&self.triple) {
+                    b.enable(f).map_err(|e| Diagnostic::internal(Span::NONE, format!("feature {f}: {e}")))?;
+                }
+            }
+            Cpu::Named(name) => {
+                for part in name.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+                    let done = if let Some(f) = part.strip_prefix('+') {
+                        b.set(&format!("has_{}", feature_name(f)), "true")
+                    } else if let Some(f) = part.strip_prefix('-') {
+                        b.set(&format!("has_{}", feature_name(f)), "false")
+                    } else if matches!(part, "baseline" | "x86-64" | "generic" | "x86-64-v1") {
+                        Ok(())
+                    } else {
+                        b.enable(part)
+                    };
+                    done.map_err(|_| {
+                        Diagnostic::error("bad-cpu", Span::NONE, format!("`{part}` is no processor of {}", self.triple))
+                            .help("e.g. baseline, native, x86-64-v3, znver4, or features such as +fma,+avx2")
+                    })?;
+                }
+            }
+        }
+        let mut f = settings::builder();
+        let probe = self.hosted() && !matches!(self.triple.architecture, Architecture::S390x);
+        for (k, v) in [
+            ("opt_level", opt.name()),
+            ("is_pic", if self.pic { "true" } else { "false" }),
+            ("unwind_info", "false"),
+            ("enable_probestack", if probe { "true" } else { "false" }),
+            ("probestack_strategy", "inline"),
+            ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
+        ] {
+            f.set(k, v).map_err(|e| Diagnostic::internal(Span::NONE, format!("setting {k}={v}: {e}")))?;
+        }
+        let flags = settings::Flags::new(f);
+        let finish = |b: &isa::Builder| {
+            b.finish(flags.clone()).map_err(|e| unsupported(format!("target `{}`: {e}", self.triple)))
+        };
+        let isa = finish(&b)?;
+        // Presets such as x86-64-v3 name AVX2 without the AVX that it implies.
+        let mut implied = false;
+        for (feature, others) in [("avx2", &["avx"][..]), ("avx512vl", &["avx512f", "avx2", "avx", "fma"])] {
+            for other in others.iter().filter(|o| isa_has(&*isa, feature) && !isa_has(&*isa, o)) {
+                implied |= b.set(&format!("has_{other}"), "true").is_ok();
+            }
+        }
+        if implied {
+            finish(&b)
+        } else {
+            Ok(isa)
+        }
+    }
+}
+
+pub(crate) fn isa_has(isa: &dyn isa::TargetIsa, feature: &str) -> bool {
+    isa.isa_flags().iter().any(|v| v.name.strip_prefix("has_") == Some(feature) && v.as_bool() == Some(true))
+}
+
+fn is_hosted(triple: &Triple) -> bool {
+    !matches!(triple.operating_system, OperatingSystem::None_ | OperatingSystem::Unknown)
+}
+
+/// Common spellings of features to Cranelift's.
+fn feature_name(f: &str) -> &str {
+    match f {
+        "sse4.1" => "sse41",
+        "sse4.2" => "sse42",
+        other => other,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn native_features(triple: &Triple) -> Vec<&'static str> {
+    if triple.architecture != Architecture::X86_64 {
+        return vec![];
+    }
+    macro_rules! detect {
+        ($($name:tt => $flag:literal),* $(,)?) => {
+            [$((std::is_x86_feature_detected!($name), $flag)),*]
+        };
+    }
+    let found = detect! {
+        "sse3" => "has_sse3", "ssse3" => "has_ssse3", "sse4.1" => "has_sse41", "sse4.2" => "has_sse42",
+        "cmpxchg16b" => "has_cmpxchg16b", "avx" => "has_avx", "avx2" => "has_avx2", "fma" => "has_fma",
+        "bmi1" => "has_bmi1", "bmi2" => "has_bmi2", "lzcnt" => "has_lzcnt", "popcnt" => "has_popcnt",
+        "avx512f" => "has_avx512f", "avx512dq" => "has_avx512dq", "avx512vl" => "has_avx512vl",
+        "avx512vbmi" => "has_avx512vbmi", "avx512bitalg" => "has_avx512bitalg", "avx512vnni" => "has_avx512vnni",
+        "avxvnni" => "has_avx_vnni",
+    };
+    found.into_iter().filter(|f| f.0).map(|f| f.1).collect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn native_features(_: &Triple) -> Vec<&'static str> {
+    vec![]
+}
