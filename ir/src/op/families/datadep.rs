@@ -1,13 +1,19 @@
 //! Results whose shape depends on the data.
 
+use super::sort::merge_sort;
 use crate::diag::Diagnostic;
+use crate::dtype::DType;
+use crate::op::elem::{convert, unflatten, wide, wide_dtype};
 use crate::op::*;
-use crate::relax::StructInfo;
+use crate::prim::{PrimExpr, Var};
+use crate::relax::{StructInfo, TensorInfo};
+use crate::tir::{Buffer, PrimFunc, Stmt};
 
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "unique",
-        "unique",
+        "The distinct elements in ascending order, with, as asked for: the index of the first of each, the position of \
+         every element among them, and how often each occurs (int64 vectors). With an axis, distinct slices.",
         &[
             operand("x"),
             optional("sorted"),
@@ -16,12 +22,122 @@ pub static OPS: &[OpDecl] = &[
             optional("return_counts"),
             optional("axis"),
         ],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        infer_unique,
+        Compute::DataDependent(unique),
     ),
-    OpDecl::pure("nonzero", "nonzero", &[operand("x")], later, Compute::Unsupported("no kernel yet")),
+    OpDecl::pure(
+        "nonzero",
+        "The indices of the elements that are not zero, in row-major order: int64 of shape (rank of `x`, count).",
+        &[operand("x")],
+        infer_nonzero,
+        Compute::DataDependent(nonzero),
+    ),
 ];
 
-fn later(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    Err(Diagnostic::unsupported("operator", cx.span, format!("R.{} has no shape rule", cx.op.name)))
+fn flag(value: Option<PrimExpr>) -> bool {
+    value.and_then(|v| v.as_int()).is_some_and(|v| v != 0)
+}
+
+fn infer_unique(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let t = cx.tensor(0)?.clone();
+    let axis = cx.scalar(5);
+    if let (Some(a), Some(n)) = (axis.as_ref().and_then(PrimExpr::as_int), t.ndim) {
+        cx.axis(a, n)?;
+    }
+    let ndim = if cx.has(5) { t.ndim } else { Some(1) };
+    let values = StructInfo::Tensor(t.with_dims(None, ndim));
+    let extra = (2..5).filter(|&i| flag(cx.scalar(i))).count();
+    if extra == 0 {
+        return Ok(values);
+    }
+    let index = TensorInfo { shape: None, dtype: Some(DType::I64), ndim: Some(1), vdevice: t.vdevice };
+    let mut fields = vec![values];
+    fields.extend(vec![StructInfo::Tensor(index); extra]);
+    Ok(StructInfo::Tuple(fields))
+}
+
+/// Sorts with indices, then walks the sorted elements: outputs are the values, what was asked for, and the number of
+/// distinct elements.
+fn unique(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let x = inputs[0].clone();
+    if cx.has(5) && x.ndim() != 1 {
+        return Err(cx.error("an axis is supported for vectors only"));
+    }
+    let n = PrimExpr::product(&x.shape);
+    let d = if x.dtype().is_bool() { DType::U8 } else { wide_dtype(x.dtype()) };
+    let sorted = merge_sort(&mut k, &[], &n, d, false, |_, p| convert(wide(x.at(unflatten(p, &x.shape))), d));
+    let values = k.buffer("values", &[n.clone()], x.dtype());
+    let mut extra = |asked: usize, name: &str| flag(cx.scalar(asked)).then(|| k.buffer(name, &[n.clone()], DType::I64));
+    let (index, inverse, counts) = (extra(2, "index"), extra(3, "inverse"), extra(4, "counts"));
+    let count = k.buffer("count", &[PrimExpr::i64(1)], DType::I64);
+    k.rows("distinct", &[], |_| {
+        let zero = vec![PrimExpr::i64(0)];
+        let (p, at) = (Var::dim("p"), count.at(zero.clone()) - 1);
+        let key = |i: PrimExpr| sorted.key(&[], i);
+        let is_first = p.expr().eq(PrimExpr::i64(0));
+        let new = is_first.if_then_else(PrimExpr::bool(true), key(p.expr() - 1).ne(key(p.expr())));
+        let mut open = vec![
+            Stmt::store(&count, zero.clone(), count.at(zero.clone()) + 1),
+            Stmt::store(&values, vec![at.clone()], convert(key(p.expr()), x.dtype())),
+        ];
+        let mut every = vec![];
+        if let Some(b) = &index {
+            open.push(Stmt::store(b, vec![at.clone()], sorted.index(&[], p.expr())));
+        }
+        if let Some(b) = &counts {
+            open.push(Stmt::store(b, vec![at.clone()], PrimExpr::i64(0)));
+            every.push(Stmt::store(b, vec![at.clone()], b.at([at.clone()]) + 1));
+        }
+        if let Some(b) = &inverse {
+            every.push(Stmt::store(b, vec![sorted.index(&[], p.expr())], at.clone()));
+        }
+        every.insert(0, Stmt::if_then(new, Stmt::seq(open)));
+        let walk = Stmt::for_serial(&p, n.clone(), Stmt::seq(every));
+        Stmt::seq(vec![Stmt::store(&count, zero.clone(), PrimExpr::i64(0)), walk])
+    });
+    let mut outputs: Vec<Buffer> = vec![values];
+    outputs.extend([index, inverse, counts].into_iter().flatten());
+    outputs.push(count);
+    Ok(k.finish(&outputs))
+}
+
+fn infer_nonzero(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let t = cx.tensor(0)?;
+    Ok(StructInfo::Tensor(t.with_dims(None, Some(2)).with_dtype(Some(DType::I64))))
+}
+
+/// Counts, then writes: row `d` of the result starts at `d * count`.
+fn nonzero(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let x = inputs[0].clone();
+    let rank = x.ndim();
+    let bound = [PrimExpr::i64(rank as i64), PrimExpr::product(&x.shape)];
+    let y = k.buffer("indices", &bound, DType::I64);
+    let dims = k.buffer("dims", &[PrimExpr::i64(2)], DType::I64);
+    let next = k.buffer("next", &[], DType::I64);
+    k.rows("nonzero", &[], |_| {
+        let vars: Vec<Var> = (0..rank).map(|i| Var::dim(format!("i{i}"))).collect();
+        let i: Vec<PrimExpr> = vars.iter().map(Var::expr).collect();
+        let hit = convert(wide(x.at(i.clone())), DType::BOOL);
+        let nest = |s: Stmt| vars.iter().zip(&x.shape).rev().fold(s, |s, (v, e)| Stmt::for_serial(v, e.clone(), s));
+        let (rank_at, count_at) = (vec![PrimExpr::i64(0)], vec![PrimExpr::i64(1)]);
+        let count = dims.at(count_at.clone());
+        let found = Stmt::store(&dims, count_at.clone(), count.clone() + 1);
+        let mut write: Vec<Stmt> = (0..rank)
+            .map(|d| {
+                let flat = count.clone() * d as i64 + next.at([]);
+                Stmt::store(&y, unflatten(flat, &bound), i[d].clone())
+            })
+            .collect();
+        write.push(Stmt::store(&next, vec![], next.at([]) + 1));
+        Stmt::seq(vec![
+            Stmt::store(&dims, rank_at, PrimExpr::i64(rank as i64)),
+            Stmt::store(&dims, count_at, PrimExpr::i64(0)),
+            Stmt::store(&next, vec![], PrimExpr::i64(0)),
+            nest(Stmt::if_then(hit.clone(), found)),
+            nest(Stmt::if_then(hit, Stmt::seq(write))),
+        ])
+    });
+    Ok(k.finish(&[y, dims]))
 }

@@ -38,6 +38,7 @@ mod slice;
 mod softmax;
 mod sort;
 mod unary;
+pub mod view;
 mod vision;
 
 /// Every family's operators.

@@ -1,13 +1,20 @@
 //! Slices and their inverses.
+//!
+//! Begin and end count from the end when negative and are clipped to the dim, as in Python.
 
 use crate::diag::Diagnostic;
+use crate::dtype::DType;
+use crate::op::elem::unflatten;
+use crate::op::rule::dim_text;
 use crate::op::*;
+use crate::prim::PrimExpr;
 use crate::relax::StructInfo;
+use crate::tir::{PrimFunc, Stmt};
 
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "strided_slice",
-        "strided_slice",
+        "`x[begin:end:stride]` on each of `axes`; with `assume_inbound` begin and end are taken as they are.",
         &[
             operand("x"),
             operand("axes"),
@@ -16,19 +23,19 @@ pub static OPS: &[OpDecl] = &[
             optional("strides"),
             attr("assume_inbound", Default::Bool(false)),
         ],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        infer_strided_slice,
+        Compute::Kernel(strided_slice),
     ),
     OpDecl::pure(
         "dynamic_strided_slice",
-        "dynamic_strided_slice",
+        "`x[begin:end:stride]` on every axis, the bounds in int64 tensors; the shape depends on their values.",
         &[operand("x"), operand("begin"), operand("end"), operand("strides")],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        infer_dynamic,
+        Compute::DataDependent(dynamic),
     ),
     OpDecl::pure(
         "slice_scatter",
-        "slice_scatter",
+        "`input_tensor` with `[start:end:step]` on `axis` replaced by `src`.",
         &[
             operand("input_tensor"),
             operand("src"),
@@ -37,11 +44,227 @@ pub static OPS: &[OpDecl] = &[
             operand("step"),
             attr("axis", Default::Int(0)),
         ],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        infer_slice_scatter,
+        Compute::Kernel(slice_scatter),
     ),
 ];
 
-fn later(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    Err(Diagnostic::unsupported("operator", cx.span, format!("R.{} has no shape rule", cx.op.name)))
+/// One axis of a slice: where it starts, its step and its length.
+struct Cut {
+    begin: PrimExpr,
+    step: i64,
+    len: PrimExpr,
+}
+
+/// Python's slice of a dim of `n`. `known(c)` tells whether a condition is known to hold: what need not be clipped is
+/// not.
+fn cut(
+    begin: PrimExpr,
+    end: PrimExpr,
+    step: i64,
+    n: &PrimExpr,
+    inbound: bool,
+    known: &mut dyn FnMut(PrimExpr) -> bool,
+) -> Cut {
+    let zero = PrimExpr::i64(0);
+    let up = step > 0;
+    // The range that a bound is clipped to: [0, n] forwards, [-1, n - 1] backwards.
+    let (low, high) = if up { (zero.clone(), n.clone()) } else { (PrimExpr::i64(-1), n.clone() - 1) };
+    let mut clip = |i: PrimExpr| {
+        let i = i.cast(DType::I64);
+        let i = match i.as_int() {
+            Some(v) if v < 0 => i + n.clone(),
+            Some(_) => i,
+            None if known(i.clone().ge(zero.clone())) => i,
+            None => i.clone().lt(zero.clone()).select(i.clone() + n.clone(), i),
+        };
+        let i = if known(i.clone().ge(low.clone())) { i } else { i.max(low.clone()) };
+        if known(i.clone().le(high.clone())) {
+            i
+        } else {
+            i.min(high.clone())
+        }
+    };
+    let (b, e) = if inbound { (begin.cast(DType::I64), end.cast(DType::I64)) } else { (clip(begin), clip(end)) };
+    let span = if up { e - b.clone() } else { b.clone() - e };
+    let by = step.abs();
+    let len = (span.clone() + (by - 1)).floor_div(PrimExpr::i64(by));
+    let len = if inbound || known(span.ge(zero.clone())) { len } else { len.max(zero) };
+    Cut { begin: b, step, len }
+}
+
+/// The cuts of a strided slice by axis; `None` where a bound is not stated.
+fn cuts(
+    operands: [Option<Vec<PrimExpr>>; 4],
+    dims: &[PrimExpr],
+    inbound: bool,
+    known: &mut dyn FnMut(PrimExpr) -> bool,
+) -> Result<Option<Vec<Option<Cut>>>, String> {
+    let [Some(axes), Some(begin), Some(end), strides] = operands else { return Ok(None) };
+    if begin.len() != axes.len() || end.len() != axes.len() || strides.as_ref().is_some_and(|s| s.len() != axes.len()) {
+        return Err("axes, begin, end and strides must have as many entries each".to_string());
+    }
+    let mut out: Vec<Option<Cut>> = dims.iter().map(|_| None).collect();
+    for (p, a) in axes.iter().enumerate() {
+        let a = a.as_int().ok_or("axes must be integers")?;
+        let axis = rule::wrap_axis(a, dims.len())
+            .ok_or_else(|| format!("axis {a} is out of range for a tensor of rank {}", dims.len()))?;
+        let step = match &strides {
+            Some(s) => s[p].as_int().ok_or("strides must be integers")?,
+            None => 1,
+        };
+        if step == 0 {
+            return Err("a stride is 0".to_string());
+        }
+        out[axis] = Some(cut(begin[p].clone(), end[p].clone(), step, &dims[axis], inbound, known));
+    }
+    Ok(Some(out))
+}
+
+fn infer_strided_slice(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let t = cx.tensor(0)?.clone();
+    let list =
+        |i: usize| rule::scalar_values(cx.args.get(i).filter(|_| cx.has(i)), cx.infos.get(i).filter(|_| cx.has(i)));
+    let operands = [list(1), list(2), list(3), list(4)];
+    if cx.has(4) && operands[3].is_none() {
+        return Ok(StructInfo::Tensor(t.with_dims(None, t.ndim)));
+    }
+    let Some(dims) = t.known_dims() else { return Ok(StructInfo::Tensor(t.with_dims(None, t.ndim))) };
+    let inbound = cx.attrs.bool("assume_inbound").unwrap_or(false);
+    let facts = &mut *cx.facts;
+    let found = cuts(operands, dims, inbound, &mut |c| facts.prove(&c) == Answer::Yes).map_err(|e| cx.error(e))?;
+    let Some(found) = found else { return Ok(StructInfo::Tensor(t.with_dims(None, t.ndim))) };
+    let dims = dims.iter().zip(found).map(|(d, c)| match c {
+        Some(c) => cx.simplify(c.len),
+        None => d.clone(),
+    });
+    let dims = dims.collect();
+    Ok(StructInfo::Tensor(t.with_dims(Some(dims), None)))
+}
+
+/// What is obvious without a prover: literals.
+fn literally(c: PrimExpr) -> bool {
+    c.is_int(1)
+}
+
+fn strided_slice(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let (x, out) = (&inputs[0], cx.result()?);
+    let operands = [cx.scalars(1), cx.scalars(2), cx.scalars(3), cx.scalars(4)];
+    let inbound = cx.attrs.bool("assume_inbound").unwrap_or(false);
+    let cuts = cuts(operands, &x.shape, inbound, &mut literally)
+        .map_err(|e| cx.error(e))?
+        .ok_or_else(|| cx.error("the bounds are not known"))?;
+    let y = k.compute("slice", out.dims, out.dtype, |i| {
+        let at = |(i, c): (&PrimExpr, &Option<Cut>)| match c {
+            Some(c) => c.begin.clone() + i.clone() * c.step,
+            None => i.clone(),
+        };
+        x.at(i.iter().zip(&cuts).map(at).collect::<Vec<_>>())
+    });
+    Ok(k.finish(&[y]))
+}
+
+fn infer_dynamic(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let t = cx.tensor(0)?.clone();
+    for i in 1..4 {
+        let b = cx.tensor(i)?.clone();
+        cx.require_int(i, b.dtype)?;
+        if b.ndim.is_some_and(|n| n != 1) {
+            return Err(cx.error(format!("operand {} must have one dim", cx.operand(i))));
+        }
+        if let (Some(n), Some(d)) = (t.ndim, b.known_dims()) {
+            cx.require_eq(&d[0], &PrimExpr::i64(n as i64), || {
+                format!("operand {} has {} entries, x has {n} dims", i + 1, dim_text(&d[0]))
+            })?;
+        }
+    }
+    Ok(StructInfo::Tensor(t.with_dims(None, t.ndim)))
+}
+
+/// The actual dims go to the second output; a slice is never larger than `x`.
+fn dynamic(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let x = inputs[0].clone();
+    let rank = x.ndim();
+    let y = k.buffer("slice", &x.shape, x.dtype());
+    let dims = k.buffer("dims", &[PrimExpr::i64(rank as i64)], DType::I64);
+    let bound = |b: usize, axis: usize| inputs[b].at([PrimExpr::i64(axis as i64)]).cast(DType::I64);
+    let zero = PrimExpr::i64(0);
+    let mut begins = vec![];
+    for (axis, n) in x.shape.iter().enumerate() {
+        let step = bound(3, axis);
+        let back = step.clone().lt(zero.clone());
+        let low = back.clone().select(PrimExpr::i64(-1), zero.clone());
+        let high = back.clone().select(n.clone() - 1, n.clone());
+        let clip = |i: PrimExpr| {
+            i.clone().lt(zero.clone()).select(i.clone() + n.clone(), i).max(low.clone()).min(high.clone())
+        };
+        let (b, e) = (clip(bound(1, axis)), clip(bound(2, axis)));
+        let forward = (e.clone() - b.clone() + step.clone() - 1).floor_div(step.clone());
+        let backward = (b.clone() - e - step.clone() - 1).floor_div(step.clone().neg());
+        // A step of 0 is taken as nothing selected.
+        let none = step.clone().eq(zero.clone());
+        let len = none.if_then_else(zero.clone(), back.if_then_else(backward, forward)).max(zero.clone());
+        k.write(&format!("dims_{axis}"), &dims, &[], |_| vec![PrimExpr::i64(axis as i64)], |_| len);
+        begins.push((b, step));
+    }
+    let axes: Vec<PrimExpr> = (0..rank).map(|a| dims.at([PrimExpr::i64(a as i64)])).collect();
+    k.rows("slice", &[], |_| {
+        let vars: Vec<crate::Var> = (0..rank).map(|i| crate::Var::dim(format!("i{i}"))).collect();
+        let i: Vec<PrimExpr> = vars.iter().map(|v| v.expr()).collect();
+        let from: Vec<PrimExpr> = begins.iter().zip(&i).map(|((b, s), i)| b.clone() + i.clone() * s.clone()).collect();
+        let body = Stmt::store(&y, unflatten(elem::flat_index(&i, &axes), &y.shape), x.at(from));
+        vars.iter().zip(&axes).rev().fold(body, |s, (v, e)| Stmt::for_serial(v, e.clone(), s))
+    });
+    Ok(k.finish(&[y, dims]))
+}
+
+fn infer_slice_scatter(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (t, src) = (cx.tensor(0)?.clone(), cx.tensor(1)?.clone());
+    cx.same_dtype(&[("input_tensor", t.dtype), ("src", src.dtype)])?;
+    if let (Some(a), Some(b)) = (t.ndim, src.ndim) {
+        if a != b {
+            return Err(cx.error(format!("input_tensor has {a} dims, src has {b}")));
+        }
+    }
+    let (Some(d), Some(s)) = (t.known_dims(), src.known_dims()) else { return Ok(StructInfo::Tensor(t)) };
+    let axis = cx.axis(cx.attrs.int("axis").unwrap_or(0), d.len())?;
+    let Some((begin, end, step)) = bounds([cx.scalar(2), cx.scalar(3), cx.scalar(4)]) else {
+        return Ok(StructInfo::Tensor(t));
+    };
+    if step < 1 {
+        return Err(cx.error(format!("step must be positive, it is {step}")));
+    }
+    let facts = &mut *cx.facts;
+    let c = cut(begin, end, step, &d[axis], false, &mut |c| facts.prove(&c) == Answer::Yes);
+    for (i, (a, b)) in d.iter().zip(s).enumerate() {
+        let wanted = if i == axis { cx.simplify(c.len.clone()) } else { a.clone() };
+        let text = || format!("src has {} elements on axis {i}, the slice has {}", dim_text(b), dim_text(&wanted));
+        cx.require_eq(&wanted, b, text)?;
+    }
+    Ok(StructInfo::Tensor(t))
+}
+
+fn bounds(list: [Option<PrimExpr>; 3]) -> Option<(PrimExpr, PrimExpr, i64)> {
+    let [begin, end, step] = list;
+    Some((begin?, end?, step?.as_int()?))
+}
+
+fn slice_scatter(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let (x, src) = (&inputs[0], &inputs[1]);
+    let axis = cx.axis(cx.attrs.int("axis").unwrap_or(0), x.ndim())?;
+    let (begin, end, step) = bounds([cx.scalar(2), cx.scalar(3), cx.scalar(4)])
+        .ok_or_else(|| cx.error("start and end must be known, step a number"))?;
+    let c = cut(begin, end, step, &x.shape[axis], false, &mut literally);
+    let y = k.buffer("slice_scatter", &x.shape, x.dtype());
+    k.write("copy", &y, &x.shape, <[PrimExpr]>::to_vec, |i| x.at(i));
+    let to = |i: &[PrimExpr]| {
+        let mut at = i.to_vec();
+        at[axis] = c.begin.clone() + i[axis].clone() * c.step;
+        at
+    };
+    k.write("slice_scatter", &y, &src.shape, to, |i| src.at(i));
+    Ok(k.finish(&[y]))
 }

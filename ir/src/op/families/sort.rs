@@ -1,32 +1,39 @@
-//! Sorting along an axis.
+//! Sorting along an axis. Sorts are stable merge sorts, row by row: equal elements keep their order, also when
+//! descending.
 
+use super::reduce::{one_axis, Reduction};
 use crate::diag::Diagnostic;
+use crate::dtype::DType;
+use crate::op::elem::{convert, unflatten, wide, wide_dtype};
+use crate::op::rule::dim_text;
 use crate::op::*;
+use crate::prim::{PrimExpr, Var};
 use crate::relax::StructInfo;
+use crate::tir::{Buffer, KernelBuilder, PrimFunc, Stmt, StmtKind};
 
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "sort",
-        "sort",
+        "The elements in order along `axis`.",
         &[operand("x"), attr("axis", Default::Int(-1)), attr("descending", Default::Bool(false))],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        infer_sort,
+        Compute::Kernel(sort),
     ),
     OpDecl::pure(
         "argsort",
-        "argsort",
+        "The indices that sort `data` along `axis`; equal elements keep their order.",
         &[
             operand("data"),
             attr("axis", Default::Int(-1)),
             attr("descending", Default::Bool(false)),
             attr("dtype", Default::Str("int32")),
         ],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        infer_argsort,
+        Compute::Kernel(argsort),
     ),
     OpDecl::pure(
         "topk",
-        "topk",
+        "The `k` largest (or smallest) elements along `axis` in order, their indices, or both; all for `k` below 1.",
         &[
             operand("data"),
             attr("k", Default::Int(1)),
@@ -35,18 +42,308 @@ pub static OPS: &[OpDecl] = &[
             attr("largest", Default::Bool(true)),
             attr("dtype", Default::Str("int32")),
         ],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        infer_topk,
+        Compute::Kernel(topk),
     ),
     OpDecl::pure(
         "multinomial_from_uniform",
-        "multinomial_from_uniform",
+        "For row `i` the first class whose cumulated probability in row `sample_indices[i, 0]` of `prob` exceeds \
+         `uniform_sample[i, 0]`, the last class where none does.",
         &[operand("prob"), operand("uniform_sample"), operand("sample_indices"), attr("dtype", Default::Str("int64"))],
-        later,
-        Compute::Unsupported("no kernel yet"),
+        infer_multinomial,
+        Compute::Kernel(multinomial),
     ),
 ];
 
-fn later(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    Err(Diagnostic::unsupported("operator", cx.span, format!("R.{} has no shape rule", cx.op.name)))
+fn infer_sort(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let t = cx.tensor(0)?.clone();
+    if let Some(n) = t.ndim {
+        cx.axis(cx.int("axis")?, n)?;
+    }
+    Ok(StructInfo::Tensor(t))
+}
+
+fn infer_argsort(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    infer_sort(cx)?;
+    let dtype = cx.dtype("dtype")?.unwrap_or(DType::I32);
+    Ok(StructInfo::Tensor(cx.tensor(0)?.with_dtype(Some(dtype))))
+}
+
+fn infer_topk(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let t = cx.tensor(0)?.clone();
+    let k = cx.int("k")?;
+    let dtype = cx.dtype("dtype")?.unwrap_or(DType::I32);
+    let mut values = t.with_dims(t.known_dims().map(<[PrimExpr]>::to_vec), t.ndim);
+    if let (Some(n), Some(dims)) = (t.ndim, t.known_dims()) {
+        let axis = cx.axis(cx.int("axis")?, n)?;
+        let mut dims = dims.to_vec();
+        match dims[axis].as_int() {
+            Some(d) if k < 1 || k >= d => {}
+            _ if k < 1 => {}
+            Some(_) => dims[axis] = PrimExpr::i64(k),
+            None => {
+                let enough = dims[axis].clone().ge(PrimExpr::i64(k));
+                let text = dim_text(&dims[axis]);
+                cx.require(enough, || format!("k is {k}, axis {axis} must have as many elements, it has {text}"))?;
+                dims[axis] = PrimExpr::i64(k);
+            }
+        }
+        values = t.with_dims(Some(dims), None);
+    }
+    let indices = StructInfo::Tensor(values.with_dtype(Some(dtype)));
+    Ok(match cx.attrs.str("ret_type") {
+        Some("values") => StructInfo::Tensor(values),
+        Some("indices") => indices,
+        _ => StructInfo::Tuple(vec![StructInfo::Tensor(values), indices]),
+    })
+}
+
+/// One cell of the little array that holds a sort's counters.
+fn cell(state: &Buffer, i: i64) -> PrimExpr {
+    state.at([PrimExpr::i64(i)])
+}
+
+fn set(state: &Buffer, i: i64, value: PrimExpr) -> Stmt {
+    Stmt::store(state, vec![PrimExpr::i64(i)], value)
+}
+
+/// What a sort leaves behind: in row `r`, the sorted elements are `keys[r.., side[r..], 0..n]` and where they came from
+/// is `index[r.., side[r..], 0..n]`.
+pub struct Sorted {
+    keys: Buffer,
+    index: Buffer,
+    side: Buffer,
+}
+
+impl Sorted {
+    fn at(&self, b: &Buffer, row: &[PrimExpr], position: PrimExpr) -> PrimExpr {
+        let side = self.side.at(row);
+        b.at(row.iter().cloned().chain([side, position]).collect::<Vec<_>>())
+    }
+    /// The element at `position` of row `row`.
+    pub fn key(&self, row: &[PrimExpr], position: PrimExpr) -> PrimExpr {
+        self.at(&self.keys, row, position)
+    }
+    /// Where it came from: int64.
+    pub fn index(&self, row: &[PrimExpr], position: PrimExpr) -> PrimExpr {
+        self.at(&self.index, row, position)
+    }
+}
+
+/// Sorts rows of `n` elements: bottom-up merges between the two sides of a scratch buffer. `element(row, i)` is element
+/// `i` of a row.
+pub fn merge_sort(
+    k: &mut KernelBuilder,
+    rows: &[PrimExpr],
+    n: &PrimExpr,
+    dtype: DType,
+    descending: bool,
+    element: impl Fn(&[PrimExpr], PrimExpr) -> PrimExpr,
+) -> Sorted {
+    let scratch: Vec<PrimExpr> = rows.iter().cloned().chain([PrimExpr::i64(2), n.clone()]).collect();
+    let keys = k.buffer("keys", &scratch, dtype);
+    let index = k.buffer("index", &scratch, DType::I64);
+    let side = k.buffer("side", rows, DType::I64);
+    let sorted = Sorted { keys, index, side };
+    k.rows("sort", rows, |row| {
+        let at = |side: PrimExpr, i: PrimExpr| -> Vec<PrimExpr> { row.iter().cloned().chain([side, i]).collect() };
+        // Counters: side that holds the runs, length of the runs, start of the current pair, next of its left and of
+        // its right run.
+        let state = Buffer::new("state", vec![PrimExpr::i64(5)], DType::I64);
+        let (from, width, lo, i, j) =
+            (cell(&state, 0), cell(&state, 1), cell(&state, 2), cell(&state, 3), cell(&state, 4));
+        let zero = PrimExpr::i64(0);
+        let p = Var::dim("p");
+        let load = Stmt::for_serial(
+            &p,
+            n.clone(),
+            Stmt::seq(vec![
+                Stmt::store(&sorted.keys, at(zero.clone(), p.expr()), element(row, p.expr())),
+                Stmt::store(&sorted.index, at(zero.clone(), p.expr()), p.expr()),
+            ]),
+        );
+        let (mid, hi, q) = (Var::dim("mid"), Var::dim("hi"), Var::dim("q"));
+        let key = |i: &PrimExpr| sorted.keys.at(at(from.clone(), i.clone()));
+        let right_first = if descending { key(&j).gt(key(&i)) } else { key(&j).lt(key(&i)) };
+        let left = i.clone().lt(mid.expr()).if_then_else(
+            j.clone().lt(hi.expr()).if_then_else(right_first.not(), PrimExpr::bool(true)),
+            PrimExpr::bool(false),
+        );
+        let to = || at(PrimExpr::i64(1) - from.clone(), q.expr());
+        let take = |run: &PrimExpr, cell: i64| {
+            let source = at(from.clone(), run.clone());
+            Stmt::seq(vec![
+                Stmt::store(&sorted.keys, to(), key(run)),
+                Stmt::store(&sorted.index, to(), sorted.index.at(source)),
+                set(&state, cell, run.clone() + 1),
+            ])
+        };
+        let merge = Stmt::new(StmtKind::For {
+            var: q.clone(),
+            min: lo.clone(),
+            extent: hi.expr() - lo.clone(),
+            kind: crate::tir::ForKind::Serial,
+            annotations: vec![],
+            body: Stmt::if_else(left, take(&i, 3), take(&j, 4)),
+        });
+        let pair = Stmt::let_in(
+            &mid,
+            (lo.clone() + width.clone()).min(n.clone()),
+            Stmt::let_in(
+                &hi,
+                (lo.clone() + width.clone() * 2).min(n.clone()),
+                Stmt::seq(vec![
+                    set(&state, 3, lo.clone()),
+                    set(&state, 4, mid.expr()),
+                    merge,
+                    set(&state, 2, hi.expr()),
+                ]),
+            ),
+        );
+        let pass = Stmt::seq(vec![
+            set(&state, 2, zero.clone()),
+            Stmt::while_loop(lo.clone().lt(n.clone()), pair),
+            set(&state, 0, PrimExpr::i64(1) - from.clone()),
+            set(&state, 1, width.clone() * 2),
+        ]);
+        let body = Stmt::seq(vec![
+            load,
+            set(&state, 0, zero.clone()),
+            set(&state, 1, PrimExpr::i64(1)),
+            Stmt::while_loop(width.lt(n.clone()), pass),
+            Stmt::store(&sorted.side, row.to_vec(), from.clone()),
+        ]);
+        Stmt::new(StmtKind::Alloc { buffer: state, body })
+    });
+    sorted
+}
+
+/// Sorts operand 0 along attribute `axis`; also gives the axis.
+fn sort_operand(cx: &ComputeCx, descending: bool) -> Result<(KernelBuilder, Sorted, usize), Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let x = &inputs[0];
+    let axis = cx.axis(cx.attrs.int("axis").unwrap_or(-1), x.ndim())?;
+    let mut rows = x.shape.clone();
+    let n = rows.remove(axis);
+    let d = if x.dtype().is_bool() { DType::U8 } else { wide_dtype(x.dtype()) };
+    let sorted = merge_sort(&mut k, &rows, &n, d, descending, |row, p| {
+        let mut i = row.to_vec();
+        i.insert(axis, p);
+        convert(wide(x.at(i)), d)
+    });
+    Ok((k, sorted, axis))
+}
+
+fn split_row(i: &[PrimExpr], axis: usize) -> (Vec<PrimExpr>, PrimExpr) {
+    let mut row = i.to_vec();
+    let p = row.remove(axis);
+    (row, p)
+}
+
+fn sort(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, sorted, axis) = sort_operand(cx, cx.attrs.bool("descending").unwrap_or(false))?;
+    let out = cx.result()?;
+    let y = k.compute("sorted", out.dims, out.dtype, |i| {
+        let (row, p) = split_row(i, axis);
+        convert(sorted.key(&row, p), out.dtype)
+    });
+    Ok(k.finish(&[y]))
+}
+
+fn argsort(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, sorted, axis) = sort_operand(cx, cx.attrs.bool("descending").unwrap_or(false))?;
+    let out = cx.result()?;
+    let y = k.compute("argsort", out.dims, out.dtype, |i| {
+        let (row, p) = split_row(i, axis);
+        convert(sorted.index(&row, p), out.dtype)
+    });
+    Ok(k.finish(&[y]))
+}
+
+fn topk(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, sorted, axis) = sort_operand(cx, cx.attrs.bool("largest").unwrap_or(true))?;
+    let outs = cx.results()?;
+    let mut outputs = vec![];
+    for (n, out) in outs.iter().enumerate() {
+        let index = n == 1 || cx.attrs.str("ret_type") == Some("indices");
+        outputs.push(k.compute(if index { "indices" } else { "values" }, out.dims, out.dtype, |i| {
+            let (row, p) = split_row(i, axis);
+            convert(if index { sorted.index(&row, p) } else { sorted.key(&row, p) }, out.dtype)
+        }));
+    }
+    Ok(k.finish(&outputs))
+}
+
+/// The lower median: element `(n - 1) // 2` of the sorted elements. Several axes are sorted as one.
+pub fn median(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let r = Reduction::of(cx)?;
+    let (mut k, inputs) = cx.kernel()?;
+    let x = &inputs[0];
+    let outs = cx.results()?;
+    let n = r.count();
+    let d = wide_dtype(x.dtype());
+    let sorted = merge_sort(&mut k, &r.out, &n, d, false, |row, p| wide(x.at(r.index(row, &unflatten(p, &r.extents)))));
+    let middle = (n - 1).floor_div(PrimExpr::i64(2));
+    let value =
+        k.compute("median", outs[0].dims, outs[0].dtype, |i| convert(sorted.key(i, middle.clone()), outs[0].dtype));
+    if !one_axis(cx.attrs) || outs.len() < 2 {
+        return Ok(k.finish(&[value]));
+    }
+    let index =
+        k.compute("index", outs[1].dims, outs[1].dtype, |i| convert(sorted.index(i, middle.clone()), outs[1].dtype));
+    Ok(k.finish(&[value, index]))
+}
+
+fn infer_multinomial(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (prob, uniform, index) = (cx.tensor(0)?.clone(), cx.tensor(1)?.clone(), cx.tensor(2)?.clone());
+    cx.require_float(0, prob.dtype)?;
+    cx.require_float(1, uniform.dtype)?;
+    cx.require_int(2, index.dtype)?;
+    for (i, t) in [&prob, &uniform, &index].into_iter().enumerate() {
+        if t.ndim.is_some_and(|n| n != 2) {
+            return Err(cx.error(format!("operand {} must have 2 dims", cx.operand(i))));
+        }
+    }
+    let dtype = cx.dtype("dtype")?.unwrap_or(DType::I64);
+    if let (Some(u), Some(s)) = (uniform.known_dims(), index.known_dims()) {
+        cx.require_eq(&u[0], &s[0], || {
+            format!("uniform_sample has {} rows, sample_indices has {}", dim_text(&u[0]), dim_text(&s[0]))
+        })?;
+        for (d, name) in [(&u[1], "uniform_sample"), (&s[1], "sample_indices")] {
+            cx.require_eq(d, &PrimExpr::i64(1), || format!("{name} must have one column, it has {}", dim_text(d)))?;
+        }
+    }
+    let dims = uniform.known_dims().map(|u| vec![u[0].clone(), PrimExpr::i64(1)]);
+    Ok(StructInfo::Tensor(uniform.with_dims(dims, Some(2)).with_dtype(Some(dtype))))
+}
+
+fn multinomial(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let (prob, uniform, index) = (inputs[0].clone(), inputs[1].clone(), inputs[2].clone());
+    let out = cx.result()?;
+    let classes = prob.shape[1].clone();
+    let d = wide_dtype(prob.dtype());
+    let y = k.buffer("sample", out.dims, out.dtype);
+    k.rows("sample", &out.dims[..1], |i| {
+        let zero = PrimExpr::i64(0);
+        let first = [i[0].clone(), zero.clone()];
+        let row = Var::dim("row");
+        let class = Buffer::new("class", vec![PrimExpr::i64(1)], DType::I64);
+        let sum = Buffer::new("sum", vec![PrimExpr::i64(1)], d);
+        let v = cell(&class, 0);
+        let p = |c: PrimExpr| wide(prob.at([row.expr(), c]));
+        let u = wide(uniform.at(first.clone())).cast(d);
+        let more = (v.clone() + 1).lt(classes).and(u.lt(cell(&sum, 0)).not());
+        let step = Stmt::seq(vec![set(&class, 0, v.clone() + 1), set(&sum, 0, cell(&sum, 0) + p(v.clone()))]);
+        let body = Stmt::seq(vec![
+            set(&class, 0, zero.clone()),
+            set(&sum, 0, p(zero.clone())),
+            Stmt::while_loop(more, step),
+            Stmt::store(&y, first.to_vec(), convert(v.clone(), out.dtype)),
+        ]);
+        let body = Stmt::let_in(&row, index.at(first.clone()).cast(DType::I64), body);
+        let body = Stmt::new(StmtKind::Alloc { buffer: sum.clone(), body });
+        Stmt::new(StmtKind::Alloc { buffer: class.clone(), body })
+    });
+    Ok(k.finish(&[y]))
 }
