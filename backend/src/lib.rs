@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 pub mod clif;
+pub mod descriptor;
 pub mod elf;
+pub mod header;
 pub mod target;
 
 pub use target::{Cpu, OptLevel, Target};

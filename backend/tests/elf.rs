@@ -79,7 +79,7 @@ fn plain_objects() {
         let text = readelf(&path);
         assert!(text.contains("Shared library: [libc.so.6]") && text.contains("soname: [libplain.so]"));
 
-        let system = link_system(&object.clone(), None, "libplain.so", &exports, TRIPLE);
+        let system = link_system(&object, None, "libplain.so", &exports);
         if name == "hidden" {
             // The system's linker refuses to export what the compiler hid.
             let _ = system;

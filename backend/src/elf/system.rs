@@ -1,5 +1,6 @@
 //! The same library through the system's C compiler and linker: `--linker system`, and the cross-check in tests.
 
+use super::arch::Arch;
 use super::fault;
 use relax_ir::{Diagnostic, Span};
 use std::fmt::Write as _;
@@ -14,7 +15,6 @@ pub fn link_system(
     runtime: Option<&[u8]>,
     soname: &str,
     exports: &[String],
-    triple: &str,
 ) -> Result<Vec<u8>, Diagnostic> {
     let io = |e: std::io::Error| fault(format!("temporary files: {e}"));
     let dir = tempfile::tempdir().map_err(io)?;
@@ -35,10 +35,17 @@ pub fn link_system(
         Diagnostic::error("system-linker", Span::NONE, message)
             .help("leave out `--linker system`: the compiler links libraries itself")
     };
+    let host = env!("RELAX_RT_TARGET");
+    let machine = object.get(18..20).and_then(|b| Arch::from_machine(u16::from_le_bytes([b[0], b[1]])));
+    let triple = match machine.ok_or_else(|| fault("no object for a supported machine"))? {
+        Arch::X86_64 => "x86_64-unknown-linux-gnu",
+        Arch::Aarch64 => "aarch64-unknown-linux-gnu",
+        Arch::Riscv64 => "riscv64gc-unknown-linux-gnu",
+    };
     let tool = cc::Build::new()
         .cargo_metadata(false)
         .cargo_warnings(false)
-        .host(triple)
+        .host(host)
         .target(triple)
         .opt_level(0)
         .try_get_compiler()

@@ -1,0 +1,155 @@
+//! The C header of a library: C99 and C++, tensors are DLPack's.
+
+mod expr;
+mod names;
+mod types;
+
+pub use expr::text as prim_text;
+
+use names::{comment, literal, macro_name, Scope};
+use relax_ir::program::{Entry, EntryKind, EntryValue, Program};
+use relax_ir::{DType, PrimExpr};
+use std::fmt::Write as _;
+
+/// The header of a program. The generic entry is declared when the program has it (hosted builds).
+pub fn write(program: &Program) -> String {
+    let p = &program.prefix;
+    let guard = format!("{}_RELAX_AOT_H_", macro_name(p));
+    let hosted = program.module.funcs.iter().any(|f| f.name == format!("{p}_run"));
+    let mut s = format!(
+        "/* {}: written by relax-aot {}. */\n#ifndef {guard}\n#define {guard}\n\n#include <stddef.h>\n#include <stdint.h>\n",
+        comment(&format!("{p}.h")),
+        env!("CARGO_PKG_VERSION"),
+    );
+    s += types::DLPACK;
+    s += types::CODES;
+    s += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
+    s += &types::CALL.replace("PREFIX", p);
+    constraints(program, &mut s);
+    for e in &program.entries {
+        entry(p, e, &mut s);
+    }
+    if hosted {
+        s += &types::GENERIC.replace("PREFIX", p);
+    }
+    let _ = write!(s, "\n#ifdef __cplusplus\n}}\n#endif\n#endif /* {guard} */\n");
+    s
+}
+
+/// What `constraint` in the call record means.
+fn constraints(program: &Program, s: &mut String) {
+    if program.checks.is_empty() {
+        return;
+    }
+    let m = macro_name(&program.prefix);
+    *s += "\n/* Checks at run time, by the number in `constraint` of the call record. */\n";
+    let last = program.checks.iter().map(|c| c.number).max().unwrap_or(0);
+    let _ = writeln!(s, "#define {m}_CONSTRAINTS {last}");
+    for c in &program.checks {
+        let text = if c.message.is_empty() { c.condition.clone() } else { format!("{} ({})", c.condition, c.message) };
+        let _ = writeln!(s, "#define {m}_CONSTRAINT_{} {}", c.number, literal(&text));
+    }
+}
+
+fn entry(prefix: &str, e: &Entry, s: &mut String) {
+    let base = format!("{prefix}_{}", e.name);
+    let mut scope = Scope::default();
+    let mut args = vec![];
+    let mut doc = vec![];
+    for v in &e.params {
+        let name = scope.add(&v.name);
+        args.push(match &v.kind {
+            EntryKind::Tensor { .. } => format!("const DLTensor *{name}"),
+            EntryKind::Shape { .. } => {
+                let count = scope.add(&format!("{name}_count"));
+                format!("const int64_t *{name}, int64_t {count}")
+            }
+            EntryKind::Scalar { dtype } if dtype.is_float() => format!("double {name}"),
+            EntryKind::Scalar { .. } => format!("int64_t {name}"),
+            EntryKind::Str => format!("const char *{name}"),
+            EntryKind::Boxed => format!("const {prefix}_value *{name}"),
+        });
+        doc.push((name, describe(v, false)));
+    }
+    let inputs = doc.len();
+    for v in &e.results {
+        let name = scope.add(&v.name);
+        args.push(match &v.kind {
+            EntryKind::Boxed => format!("{prefix}_value *{name}"),
+            _ => format!("DLTensor *{name}"),
+        });
+        doc.push((name, describe(v, true)));
+    }
+    args.push(format!("{prefix}_call *call"));
+
+    let _ = write!(s, "\n/**\n * {}\n *\n", comment(&e.name));
+    for (i, (name, text)) in doc.iter().enumerate() {
+        let _ = writeln!(s, " * @param {name} {}{}", if i < inputs { "" } else { "out: " }, comment(text));
+    }
+    *s += " * @param call workspace, callbacks and error record; may be null when no workspace is needed\n";
+    *s += " * @return RELAX_OK or an error code, with the details in *call\n";
+    for d in &e.dims {
+        let mut facts = vec![];
+        match (d.lower, d.upper) {
+            (Some(lo), Some(hi)) => facts.push(format!("{lo} to {hi}")),
+            (Some(lo), None) => facts.push(format!("at least {lo}")),
+            (None, Some(hi)) => facts.push(format!("at most {hi}")),
+            (None, None) => {}
+        }
+        facts.extend(d.divisor.filter(|k| *k > 1).map(|k| format!("a multiple of {k}")));
+        if !facts.is_empty() {
+            let _ = writeln!(s, " * Dim {}: {}.", comment(d.var.name()), facts.join(", "));
+        }
+    }
+    let _ = writeln!(s, " */\nint32_t {base}({});", args.join(", "));
+
+    let _ = writeln!(
+        s,
+        "\n/** Fills rank, dtype and shape of the outputs of {base} from its arguments; reads no data. The"
+    );
+    *s += " * `shape` of an output must have room for its rank; an axis that data decides gets its upper bound. */\n";
+    let _ = writeln!(s, "int32_t {base}_infer({});", args.join(", "));
+
+    let mut scope = Scope::default();
+    let dims: Vec<String> = e.dims.iter().map(|d| format!("int64_t {}", scope.add(d.var.name()))).collect();
+    match &e.workspace {
+        Some(size) => {
+            let _ = writeln!(s, "\n/** Bytes of workspace: {}. */", comment(&prim_text(size)));
+        }
+        None => {
+            *s += "\n/** Bytes of workspace besides what data decides, which comes from `allocate` of the call. */\n"
+        }
+    }
+    let params = if dims.is_empty() { "void".to_string() } else { dims.join(", ") };
+    let _ = writeln!(s, "size_t {base}_workspace_size({params});");
+    if let Some(max) = e.workspace_max {
+        let _ = writeln!(s, "#define {}_WORKSPACE_MAX {max}u", macro_name(&base));
+    }
+}
+
+/// A value for the documentation: shape, type, and how it crosses.
+fn describe(v: &EntryValue, result: bool) -> String {
+    let dtype = |d: &Option<DType>| d.map_or("any type".to_string(), |d| d.to_string());
+    let list = |dims: Vec<String>| format!("({}{})", dims.join(", "), if dims.len() == 1 { "," } else { "" });
+    match &v.kind {
+        EntryKind::Tensor { dtype: d, dims: Some(dims) } => {
+            let dims = dims.iter().map(|x| x.as_ref().map_or("*".to_string(), prim_text)).collect();
+            let late = if matches!(&v.kind, EntryKind::Tensor { dims: Some(d), .. } if d.contains(&None)) {
+                "; * depends on data: pass room for the bound, read the shape back"
+            } else {
+                ""
+            };
+            format!("{} of shape {}{late}", dtype(d), list(dims))
+        }
+        EntryKind::Tensor { dtype: d, dims: None } => format!("{} of any shape", dtype(d)),
+        EntryKind::Shape { values, ndim } => {
+            let values = values.as_ref().map(|v: &Vec<PrimExpr>| list(v.iter().map(prim_text).collect()));
+            let what = values.or(ndim.map(|n| format!("of {n} values"))).unwrap_or_default();
+            format!("shape {what}{}", if result { ", as a 1-d int64 tensor" } else { "" })
+        }
+        EntryKind::Scalar { dtype } => format!("{dtype} scalar{}", if result { ", as a 0-d tensor" } else { "" }),
+        EntryKind::Str if result => "string, as a 1-d uint8 tensor".to_string(),
+        EntryKind::Str => "string".to_string(),
+        EntryKind::Boxed => "a value of any kind".to_string(),
+    }
+}
