@@ -1,1 +1,8 @@
+//! Readers of models and weights: TVMScript text ([`rlx`]) and weight files ([`weights`]).
+//!
+//! A reader never stops at the first mistake: it returns what it understood together with every diagnostic.
 
+#![deny(unsafe_code)]
+
+pub mod rlx;
+pub mod weights;

@@ -1,0 +1,136 @@
+//! Compile-time values: attributes of operators, functions, blocks and the module.
+
+use super::context::{Cx, Value};
+use super::scalar::{parse_float, parse_int};
+use super::syntax::*;
+use relax_ir::attrs::IndexMap;
+use relax_ir::{AttrValue, Attrs, DType, Span, Var};
+
+impl<'a> Cx<'a> {
+    pub fn attr_value(&mut self, e: &Expr<'a>) -> Option<AttrValue> {
+        Some(match &e.kind {
+            ExprKind::None => AttrValue::None,
+            ExprKind::Bool(b) => AttrValue::Bool(*b),
+            ExprKind::Int(t) => match parse_int(t).and_then(|v| i64::try_from(v).ok()) {
+                Some(v) => AttrValue::Int(v),
+                None => return self.error("argument", e.span, "this integer does not fit 64 bits"),
+            },
+            ExprKind::Float(t) => match parse_float(t) {
+                Some((v, _)) => AttrValue::Float(v),
+                None => return self.error("argument", e.span, "this number cannot be read"),
+            },
+            ExprKind::Unary(UnaryOp::Neg, inner) => match self.attr_value(inner)? {
+                AttrValue::Int(v) => AttrValue::Int(v.wrapping_neg()),
+                AttrValue::Float(v) => AttrValue::Float(-v),
+                _ => AttrValue::Prim(self.prim(e)?),
+            },
+            ExprKind::Str(s) => AttrValue::Str(s.clone()),
+            ExprKind::Tuple(items) | ExprKind::List(items) => {
+                let all: Vec<Option<AttrValue>> = items.iter().map(|i| self.attr_value(i)).collect();
+                AttrValue::List(all.into_iter().collect::<Option<_>>()?)
+            }
+            ExprKind::Dict(_) => AttrValue::Dict(self.dict(e)?),
+            ExprKind::Name(n) => match self.names.get(n) {
+                Some(Value::Poison) => return None,
+                // Blocks name buffers in their attributes.
+                Some(Value::Buffer(b)) => AttrValue::Str(b.name.clone()),
+                Some(Value::Relax(_)) if self.names.prim(n).is_none() => {
+                    return self.error(
+                        "argument",
+                        e.span,
+                        format!("`{n}` is known at run time only; a constant is needed"),
+                    );
+                }
+                _ => AttrValue::Prim(self.prim(e)?),
+            },
+            ExprKind::Call(call) => return self.attr_call(call, e),
+            ExprKind::Subscript(..) if self.is_metadata(e) => AttrValue::Const(self.metadata_constant(e)?),
+            ExprKind::Attribute(..) => {
+                let name = e.dotted().unwrap_or_default();
+                match name.strip_prefix("T.").and_then(|n| n.parse::<DType>().ok()) {
+                    Some(d) => AttrValue::DType(d),
+                    None if name.starts_with("R.") => AttrValue::StructInfo(Box::new(self.struct_info(e)?)),
+                    None => return self.expected(e, "a constant"),
+                }
+            }
+            ExprKind::Unary(..) | ExprKind::Binary(..) => AttrValue::Prim(self.prim(e)?),
+            _ => return self.expected(e, "a constant"),
+        })
+    }
+
+    fn attr_call(&mut self, call: &CallExpr<'a>, e: &Expr<'a>) -> Option<AttrValue> {
+        let name = call.func.dotted().unwrap_or_default();
+        Some(match name.as_str() {
+            "R.dtype" => AttrValue::DType(self.dtype(e)?),
+            "R.str" => AttrValue::Str(self.string(e)?),
+            "R.prim_value" => match call.args.as_slice() {
+                [one] => return self.attr_value(one),
+                _ => return self.error("argument", e.span, "R.prim_value takes one argument"),
+            },
+            "R.shape" => match call.args.as_slice() {
+                [list] => AttrValue::List(self.dims(list)?.into_iter().map(AttrValue::Prim).collect()),
+                _ => return self.error("argument", e.span, "R.shape takes one list"),
+            },
+            "R.tuple" => {
+                let all: Vec<Option<AttrValue>> = call.args.iter().map(|i| self.attr_value(i)).collect();
+                AttrValue::List(all.into_iter().collect::<Option<_>>()?)
+            }
+            "R.const" => AttrValue::Const(self.constant(call, e.span)?),
+            "T.index_map" => AttrValue::IndexMap(self.index_map(call, e.span)?),
+            "I.vdevice" => AttrValue::VDevice(self.vdevice(e)?),
+            n if n.starts_with("T.") => AttrValue::Prim(self.prim(e)?),
+            n if n.starts_with("R.") || n.starts_with("I.") => AttrValue::StructInfo(Box::new(self.struct_info(e)?)),
+            _ => return self.expected(e, "a constant"),
+        })
+    }
+
+    /// `{"key": value}` in the order written.
+    pub fn dict(&mut self, e: &Expr<'a>) -> Option<Vec<(String, AttrValue)>> {
+        let ExprKind::Dict(pairs) = &e.kind else { return self.expected(e, "a dictionary") };
+        let mut out = vec![];
+        let mut ok = true;
+        for (k, v) in pairs {
+            let key = match &k.kind {
+                ExprKind::Int(t) => Some(t.to_string()),
+                _ => self.string(k),
+            };
+            match (key, self.attr_value(v)) {
+                (Some(k), Some(v)) => out.push((k, v)),
+                _ => ok = false,
+            }
+        }
+        ok.then_some(out)
+    }
+
+    /// The dictionary that is the only argument of `R.func_attr`, `I.module_attrs` and their kin.
+    pub fn attrs_argument(&mut self, call: &CallExpr<'a>, span: Span) -> Option<Attrs> {
+        match call.args.first() {
+            Some(d) => self.dict(d).map(Attrs),
+            None => self.error("argument", span, "a dictionary of attributes is needed here"),
+        }
+    }
+
+    /// `T.index_map(lambda i, j: (i // 4, j, i % 4))`; its scalars are int64.
+    fn index_map(&mut self, call: &CallExpr<'a>, span: Span) -> Option<IndexMap> {
+        let Some(ExprKind::Lambda(params, body)) = call.args.first().map(|a| &a.kind) else {
+            return self.error("argument", span, "an index map is written `T.index_map(lambda i, j: (..))`");
+        };
+        self.names.push();
+        let params: Vec<Var> = params
+            .iter()
+            .map(|p| {
+                let v = Var::with_span(p.name, DType::I64, p.span);
+                self.names.bind(p.name, Value::Prim(v.clone()));
+                v
+            })
+            .collect();
+        let old = std::mem::replace(&mut self.names.int, DType::I64);
+        let results = match body.elements() {
+            Some(items) => items.iter().map(|i| self.prim(i)).collect(),
+            None => vec![self.prim(body)],
+        };
+        self.names.int = old;
+        self.names.pop();
+        Some(IndexMap { params, results: results.into_iter().collect::<Option<_>>()? })
+    }
+}

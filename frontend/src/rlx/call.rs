@@ -1,0 +1,238 @@
+//! Calls of operators: `R.name(..)` against the operator's declared parameters.
+
+use super::context::Cx;
+use super::suggest::nearest;
+use super::syntax::*;
+use relax_ir::op::{self, Default, OpDecl, ParamDecl, ParamKind};
+use relax_ir::prim::PrimExpr;
+use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind, StructInfo};
+use relax_ir::{AttrValue, Attrs, Diagnostic, Span};
+
+/// The name that a parameter has in older dialects.
+fn today(keyword: &str) -> &str {
+    match keyword {
+        "out_sinfo" => "out_ty",
+        "sinfo_args" => "ty_args",
+        other => other,
+    }
+}
+
+impl<'a> Cx<'a> {
+    /// `name` is without `R.`.
+    pub fn op_call(&mut self, name: &str, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
+        let Some(decl) = op::lookup(name) else { return self.unknown_operator(name, call) };
+        let given = self.bind(decl, call, span)?;
+        let mut args: Vec<RExpr> = vec![];
+        let mut attrs = Attrs::default();
+        let mut sinfo_args = vec![];
+        let mut ok = true;
+        for (param, given) in decl.params.iter().zip(given) {
+            match param.kind {
+                ParamKind::Variadic => {
+                    for e in given {
+                        match self.relax(e) {
+                            Some(e) => args.push(e),
+                            None => ok = false,
+                        }
+                    }
+                }
+                ParamKind::Operand => {
+                    let e = match given.first() {
+                        Some(e) => self.operand(decl, param, e),
+                        None => Some(default_operand(param)),
+                    };
+                    match e {
+                        Some(e) => args.push(e),
+                        None => ok = false,
+                    }
+                }
+                ParamKind::Attr => {
+                    let v = match given.first() {
+                        Some(e) => self.attr_value(e),
+                        None => Some(default_attr(param)),
+                    };
+                    match v {
+                        Some(v) => attrs.0.push((param.name.to_string(), v)),
+                        None => ok = false,
+                    }
+                }
+                ParamKind::StructInfo => {
+                    if let Some(e) = given.first() {
+                        match self.struct_infos(e) {
+                            Some(infos) => sinfo_args = outputs(param, infos),
+                            None => ok = false,
+                        }
+                    }
+                }
+            }
+        }
+        if !ok {
+            return None;
+        }
+        while args.last().is_some_and(|a| matches!(a.kind(), RKind::Absent)) {
+            args.pop();
+        }
+        let call = Call { callee: Callee::Op(decl), args, attrs, sinfo_args };
+        Some(RExpr::new(RKind::Call(call), span))
+    }
+
+    fn unknown_operator<T>(&mut self, name: &str, call: &CallExpr<'a>) -> Option<T> {
+        let mut d =
+            Diagnostic::unsupported("unknown-operator", call.func.span, format!("there is no operator `R.{name}`"));
+        // The last part alone may be right: `R.relu` for `R.nn.relu`.
+        let same_tail = op::all().map(|o| o.name).find(|o| o.rsplit('.').next() == name.rsplit('.').next());
+        if let Some(n) = same_tail.or_else(|| nearest(name, op::all().map(|o| o.name))) {
+            d = d.help(format!("did you mean `R.{n}`?"));
+        }
+        self.report(d)
+    }
+
+    /// The expressions given for each parameter: at most one, but any number for a variadic one.
+    fn bind<'c>(
+        &mut self,
+        decl: &'static OpDecl,
+        call: &'c CallExpr<'a>,
+        span: Span,
+    ) -> Option<Vec<Vec<&'c Expr<'a>>>> {
+        let params = decl.params;
+        let mut given: Vec<Vec<&'c Expr<'a>>> = vec![vec![]; params.len()];
+        let mut ok = true;
+        let mut next = 0;
+        for e in &call.args {
+            match params.get(next) {
+                Some(p) => {
+                    given[next].push(e);
+                    if p.kind != ParamKind::Variadic {
+                        next += 1;
+                    }
+                }
+                None => {
+                    let n = params.len();
+                    let d = Diagnostic::error(
+                        "argument",
+                        e.span,
+                        format!("R.{} takes {n} arguments, {} given", decl.name, call.args.len()),
+                    );
+                    self.diags.push(d.help(signature(decl)));
+                    ok = false;
+                    break;
+                }
+            }
+        }
+        for (k, e) in &call.keywords {
+            let Some(i) = params.iter().position(|p| today(p.name) == today(k.name)) else {
+                let mut d =
+                    Diagnostic::error("argument", k.span, format!("R.{} has no argument `{}`", decl.name, k.name));
+                d = match nearest(k.name, params.iter().map(|p| p.name)) {
+                    Some(n) => d.help(format!("did you mean `{n}`?")),
+                    None => d.help(signature(decl)),
+                };
+                self.diags.push(d);
+                ok = false;
+                continue;
+            };
+            if params[i].kind == ParamKind::Variadic {
+                match e.elements() {
+                    Some(items) => given[i].extend(items),
+                    None => given[i].push(e),
+                }
+                continue;
+            }
+            if !given[i].is_empty() {
+                let _: Option<()> =
+                    self.error("argument", k.span, format!("`{}` of R.{} is given twice", k.name, decl.name));
+                ok = false;
+                continue;
+            }
+            given[i].push(e);
+        }
+        for (p, g) in params.iter().zip(&given) {
+            let absent = g.is_empty() || matches!(g[0].kind, ExprKind::None) && p.kind == ParamKind::Operand;
+            if absent && matches!(p.default, Default::Required) && p.kind != ParamKind::Variadic {
+                let d = Diagnostic::error("argument", span, format!("`{}` of R.{} is missing", p.name, decl.name));
+                self.diags.push(d.help(signature(decl)));
+                ok = false;
+            }
+        }
+        ok.then_some(given)
+    }
+
+    fn operand(&mut self, decl: &'static OpDecl, param: &ParamDecl, e: &Expr<'a>) -> Option<RExpr> {
+        match (&e.kind, param.name) {
+            (ExprKind::Str(name), "func") => Some(RExpr::new(RKind::ExternFunc(name.clone()), e.span)),
+            // TVM takes a plain tuple for a shape.
+            (ExprKind::Tuple(_) | ExprKind::List(_), "shape" | "size" | "tir_vars") => {
+                Some(RExpr::new(RKind::Shape(self.dims(e)?), e.span))
+            }
+            (kind, "args") if decl.name.starts_with("call_tir") || decl.name == "call_dps_packed" => {
+                let tuple = matches!(kind, ExprKind::Tuple(_) | ExprKind::List(_))
+                    || e.called().is_some_and(|n| n == "R.tuple");
+                let inner = self.relax(e)?;
+                Some(if tuple { inner } else { RExpr::new(RKind::Tuple(vec![inner]), e.span) })
+            }
+            _ => self.relax(e),
+        }
+    }
+
+    /// One type, or a list or tuple of them.
+    pub fn struct_infos(&mut self, e: &Expr<'a>) -> Option<Vec<StructInfo>> {
+        match e.elements() {
+            Some(items) => {
+                let all: Vec<Option<StructInfo>> = items.iter().map(|i| self.struct_info(i)).collect();
+                all.into_iter().collect()
+            }
+            None if matches!(e.kind, ExprKind::None) => Some(vec![]),
+            None => Some(vec![self.struct_info(e)?]),
+        }
+    }
+}
+
+/// `out_ty=R.Tuple(a, b)` states two outputs, as `[a, b]` does.
+fn outputs(param: &ParamDecl, infos: Vec<StructInfo>) -> Vec<StructInfo> {
+    if param.name == "out_ty" {
+        if let [StructInfo::Tuple(fields)] = infos.as_slice() {
+            return fields.clone();
+        }
+    }
+    infos
+}
+
+fn default_operand(param: &ParamDecl) -> RExpr {
+    let kind = match param.default {
+        Default::Required | Default::None => RKind::Absent,
+        Default::Int(v) => RKind::Prim(PrimExpr::i64(v)),
+        Default::Float(v) => RKind::Prim(PrimExpr::f32(v as f32)),
+        Default::Bool(v) => RKind::Prim(PrimExpr::bool(v)),
+        Default::Str(s) => RKind::Str(s.to_string()),
+        Default::Ints(v) => {
+            let fields = v.iter().map(|i| RExpr::new(RKind::Prim(PrimExpr::i64(*i)), Span::NONE));
+            RKind::Tuple(fields.collect())
+        }
+    };
+    RExpr::new(kind, Span::NONE)
+}
+
+fn default_attr(param: &ParamDecl) -> AttrValue {
+    match param.default {
+        Default::Required | Default::None => AttrValue::None,
+        Default::Int(v) => AttrValue::Int(v),
+        Default::Float(v) => AttrValue::Float(v),
+        Default::Bool(v) => AttrValue::Bool(v),
+        Default::Str(s) => AttrValue::Str(s.to_string()),
+        Default::Ints(v) => AttrValue::List(v.iter().map(|i| AttrValue::Int(*i)).collect()),
+    }
+}
+
+/// `R.name(x, axis=..)`, for help texts.
+fn signature(decl: &OpDecl) -> String {
+    let params: Vec<String> = decl
+        .params
+        .iter()
+        .map(|p| match (p.kind, p.default) {
+            (ParamKind::Variadic, _) => format!("*{}", p.name),
+            (_, Default::Required) => p.name.to_string(),
+            _ => format!("{}=..", p.name),
+        })
+        .collect();
+    format!("the operator is R.{}({})", decl.name, params.join(", "))
+}

@@ -1,0 +1,223 @@
+//! What the translation of a file carries along: diagnostics, the module's names, the names of the current function.
+
+use super::metadata::Metadata;
+use super::suggest::nearest;
+use super::syntax::*;
+use fnv::FnvHashMap;
+use relax_ir::prim::PrimExpr;
+use relax_ir::relax::RVar;
+use relax_ir::tir::Buffer;
+use relax_ir::{DType, Diagnostic, Diagnostics, FileId, Span, Var};
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub enum Value {
+    Relax(RVar),
+    /// A scalar: loop variable, block axis, let-bound value, parameter of a lambda.
+    Prim(Var),
+    Buffer(Buffer),
+    /// A `T.handle` parameter that no `T.match_buffer` has taken yet, by its position.
+    Handle(usize),
+    /// `cls = Module`
+    Module,
+    /// Bound by something that was not understood.
+    Poison,
+}
+
+/// Where unknown names in dims become new shape variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Births {
+    No,
+    /// `"m"` in a match_cast.
+    Quoted,
+    /// Quoted names, TypeVars and type parameters of a signature.
+    Signature,
+}
+
+/// The names of a function.
+pub struct Names<'a> {
+    frames: Vec<FnvHashMap<&'a str, Value>>,
+    /// Shape variables, kept apart: a parameter may be called like one.
+    pub dims: FnvHashMap<&'a str, Var>,
+    pub births: Births,
+    /// The type of a literal that nothing else decides: int64 in Relax, int32 in TIR.
+    pub int: DType,
+    /// `(min, extent)` of each loop variable in scope, by its id: what `T.axis.remap` reads.
+    pub loops: FnvHashMap<u32, (PrimExpr, PrimExpr)>,
+}
+
+impl<'a> Names<'a> {
+    pub fn new(int: DType) -> Names<'a> {
+        let frames = vec![FnvHashMap::default()];
+        Names { frames, dims: FnvHashMap::default(), births: Births::No, int, loops: FnvHashMap::default() }
+    }
+    pub fn push(&mut self) {
+        self.frames.push(FnvHashMap::default());
+    }
+    pub fn pop(&mut self) {
+        if self.frames.len() > 1 {
+            self.frames.pop();
+        }
+    }
+    pub fn bind(&mut self, name: &'a str, value: Value) {
+        if let Some(f) = self.frames.last_mut() {
+            f.insert(name, value);
+        }
+    }
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.frames.iter().rev().find_map(|f| f.get(name))
+    }
+    /// The scalar of this name.
+    pub fn prim(&self, name: &str) -> Option<&Var> {
+        match self.get(name) {
+            Some(Value::Prim(v)) => Some(v),
+            _ => self.dims.get(name),
+        }
+    }
+    fn known(&self) -> impl Iterator<Item = &'a str> + '_ {
+        self.frames.iter().flat_map(|f| f.keys().copied()).chain(self.dims.keys().copied())
+    }
+}
+
+pub struct Cx<'a> {
+    pub file: FileId,
+    pub text: &'a str,
+    pub diags: Diagnostics,
+    /// The class.
+    pub module_name: &'a str,
+    /// Names of all functions of the module, also of those that could not be read.
+    pub globals: Vec<&'a str>,
+    /// `n = TypeVar("n")`
+    pub type_vars: Vec<&'a str>,
+    pub metadata: Option<Metadata>,
+    pub names: Names<'a>,
+}
+
+impl<'a> Cx<'a> {
+    pub fn new(file: FileId, text: &'a str, diags: Diagnostics) -> Cx<'a> {
+        Cx {
+            file,
+            text,
+            diags,
+            module_name: "Module",
+            globals: vec![],
+            type_vars: vec![],
+            metadata: None,
+            names: Names::new(DType::I64),
+        }
+    }
+
+    /// Reports; always `None`, for `return cx.error(..)`.
+    pub fn error<T>(&mut self, code: &'static str, span: Span, message: impl Into<String>) -> Option<T> {
+        self.report(Diagnostic::error(code, span, message))
+    }
+
+    pub fn unsupported<T>(&mut self, code: &'static str, span: Span, message: impl Into<String>) -> Option<T> {
+        self.report(Diagnostic::unsupported(code, span, message))
+    }
+
+    pub fn report<T>(&mut self, d: Diagnostic) -> Option<T> {
+        self.diags.push(d);
+        None
+    }
+
+    /// "X is needed here, not Y"; silent about what was reported already.
+    pub fn expected<T>(&mut self, e: &Expr<'a>, what: &str) -> Option<T> {
+        if e.is_error() {
+            return None;
+        }
+        self.error("argument", e.span, format!("{what} is needed here, not {}", e.describe()))
+    }
+
+    pub fn unknown_name<T>(&mut self, name: &str, span: Span) -> Option<T> {
+        let known: Vec<&str> = self.names.known().collect();
+        let mut d = Diagnostic::error("unknown-name", span, format!("`{name}` is not defined"));
+        if let Some(n) = nearest(name, known) {
+            d = d.help(format!("did you mean `{n}`?"));
+        } else if self.type_vars.contains(&name) {
+            d = d.help(format!("no dim of this function's signature is `{name}`"));
+        } else {
+            d = d.help(format!("a shape variable is declared by `{name} = T.int64()`"));
+        }
+        self.report(d)
+    }
+
+    /// A data type in a string.
+    pub fn dtype(&mut self, e: &Expr<'a>) -> Option<DType> {
+        if let Some(name) = e.dotted() {
+            // `T.float32`
+            if let Some(d) = name.strip_prefix("T.").and_then(|n| n.parse().ok()) {
+                return Some(d);
+            }
+        }
+        if let Some(call) = e.as_call() {
+            if call.func.dotted().as_deref() == Some("R.dtype") {
+                let arg = call.arg(0, "value")?;
+                return self.dtype(arg);
+            }
+        }
+        let Some(s) = e.as_str() else { return self.expected(e, "a data type in quotes") };
+        self.dtype_text(s, e.span)
+    }
+
+    pub fn dtype_text(&mut self, s: &str, span: Span) -> Option<DType> {
+        if let Ok(d) = s.parse() {
+            return Some(d);
+        }
+        if ["float8", "float4", "float6", "custom["].iter().any(|p| s.starts_with(p)) {
+            return self.unsupported("dtype", span, format!("the data type `{s}` is not supported"));
+        }
+        const KNOWN: [&str; 13] = [
+            "float32", "float16", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16",
+            "uint32", "uint64", "bool",
+        ];
+        let mut d = Diagnostic::error("dtype", span, format!("`{s}` is no data type"));
+        d = match nearest(s, KNOWN) {
+            Some(n) => d.help(format!("did you mean \"{n}\"?")),
+            None => d.help(format!("one of {}", KNOWN.join(", "))),
+        };
+        self.report(d)
+    }
+
+    /// An integer that must be known: `3`, `-1`, `T.int64(3)`.
+    pub fn int(&mut self, e: &Expr<'a>) -> Option<i64> {
+        let known = match &e.kind {
+            ExprKind::Int(_) | ExprKind::Unary(..) | ExprKind::Call(_) | ExprKind::Bool(_) => true,
+            _ => false,
+        };
+        if !known {
+            return self.expected(e, "an integer");
+        }
+        match self.prim(e)?.as_int() {
+            Some(v) => Some(v),
+            None => self.expected(e, "an integer"),
+        }
+    }
+
+    pub fn bool(&mut self, e: &Expr<'a>) -> Option<bool> {
+        match e.kind {
+            ExprKind::Bool(b) => Some(b),
+            _ => self.int(e).map(|v| v != 0),
+        }
+    }
+
+    pub fn string(&mut self, e: &Expr<'a>) -> Option<String> {
+        if let Some(s) = e.as_str() {
+            return Some(s.to_string());
+        }
+        if e.called().as_deref() == Some("R.str") {
+            if let Some(s) = e.as_call().and_then(|c| c.arg(0, "value")).and_then(Expr::as_str) {
+                return Some(s.to_string());
+            }
+        }
+        self.expected(e, "a string")
+    }
+
+    /// Runs `f` with `births` set.
+    pub fn with_births<T>(&mut self, births: Births, f: impl FnOnce(&mut Self) -> T) -> T {
+        let old = std::mem::replace(&mut self.names.births, births);
+        let r = f(self);
+        self.names.births = old;
+        r
+    }
+}

@@ -1,0 +1,62 @@
+//! TVMScript: text to an IR module.
+//!
+//! [`lexer`] makes tokens, `pyparse` and `pyexpr` a syntax tree of the Python subset ([`syntax`]), the other files
+//! translate that tree, each construct in its own file. Every dialect from TVM 0.23 to 0.27 is read (the corpus'
+//! README lists the differences); the printed text of lowered virtual-machine code is refused.
+//!
+//! Invariants: a function that returns `None` has reported why; names bound by something unreadable are poisoned, so
+//! that one mistake is reported once; every recursion is bounded by the height limit of the syntax tree.
+
+mod attrs;
+mod call;
+mod context;
+mod lexer;
+mod metadata;
+mod module;
+mod pyexpr;
+mod pyparse;
+mod relax_expr;
+mod relax_func;
+mod scalar;
+mod scalar_call;
+mod struct_info;
+mod suggest;
+mod syntax;
+mod tir_func;
+mod tir_stmt;
+
+use relax_ir::{Diagnostic, Diagnostics, FileId, IRModule, Span};
+
+/// Diagnostics shown for one file; beyond them only a remark.
+const MAX_DIAGNOSTICS: usize = 100;
+
+/// Parses a `.rlx` file. The module holds every function that was understood; it is `None` when the text has no
+/// module at all. It is complete when there is no error among the diagnostics.
+pub fn parse(file: FileId, text: &str) -> (Option<IRModule>, Diagnostics) {
+    let mut diags = Diagnostics::default();
+    if text.len() >= u32::MAX as usize / 2 {
+        let span = Span::new(file, 0, 0);
+        diags.push(
+            Diagnostic::unsupported("file-size", span, "the text is larger than 2 GiB")
+                .help("pass big constants as parameters, in a weight file"),
+        );
+        return (None, diags);
+    }
+    let tree = pyparse::parse_file(file, text, &mut diags);
+    if let Some(d) = module::lowered(&tree) {
+        return (None, d.into());
+    }
+    let mut cx = context::Cx::new(file, text, diags);
+    let module = cx.module(&tree);
+    let mut diags = cx.diags;
+    if diags.list.len() > MAX_DIAGNOSTICS {
+        let rest = diags.list.len() - MAX_DIAGNOSTICS;
+        let span = diags.list[MAX_DIAGNOSTICS].span();
+        diags.list.truncate(MAX_DIAGNOSTICS);
+        diags.push(Diagnostic::error("too-many", span, format!("{rest} more problems follow from here on")));
+    }
+    (module, diags)
+}
+
+#[cfg(test)]
+mod tests;

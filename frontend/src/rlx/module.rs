@@ -1,0 +1,207 @@
+//! The module: decorators, classes, attributes, global infos, functions in the order written.
+
+use super::context::Cx;
+use super::relax_func::{decorator, first_line};
+use super::syntax::*;
+use relax_ir::{AttrValue, Diagnostic, Func, IRModule, Span};
+
+impl<'a> Cx<'a> {
+    /// `None` when the text has no module and no function.
+    pub fn module(&mut self, tree: &[Stmt<'a>]) -> Option<IRModule> {
+        let mut module = None;
+        let mut loose: Vec<&Stmt<'a>> = vec![];
+        for s in tree {
+            match &s.kind {
+                StmtKind::Class(class) => {
+                    if module.is_some() {
+                        let at = first_line(self.text, s.span);
+                        let _: Option<()> = self.error("module", at, "a file holds one module, this is another");
+                        continue;
+                    }
+                    module = Some(self.class(class));
+                }
+                StmtKind::Function(_) => loose.push(s),
+                StmtKind::Assign { target, value: Some(value), .. } => self.prelude(target, value),
+                StmtKind::Import | StmtKind::Pass | StmtKind::Broken(_) => {}
+                StmtKind::Expr(e) if matches!(e.kind, ExprKind::Str(_)) || e.is_error() => {}
+                _ => {
+                    let at = first_line(self.text, s.span);
+                    let d = Diagnostic::error("module", at, "this belongs to no module");
+                    self.diags.push(d.help("functions are inside of `@I.ir_module class Module:`"));
+                }
+            }
+        }
+        if module.is_some() {
+            if let Some(s) = loose.first() {
+                let at = first_line(self.text, s.span);
+                let d = Diagnostic::error("module", at, "this function is outside of the module");
+                self.diags.push(d.help("indent it into the class"));
+            }
+            return module;
+        }
+        if loose.is_empty() {
+            if !self.diags.has_errors() {
+                let d = Diagnostic::error("module", Span::new(self.file, 0, 0), "the text holds no module");
+                self.diags.push(d.help("a module begins with `@I.ir_module` and `class Module:`"));
+            }
+            return None;
+        }
+        // The print of one function alone.
+        let mut module = IRModule { name: "Module".into(), ..IRModule::default() };
+        self.globals = loose.iter().filter_map(|s| function_name(s)).collect();
+        for s in loose {
+            self.member(s, &mut module);
+        }
+        Some(module)
+    }
+
+    /// Lines before the module.
+    fn prelude(&mut self, target: &Expr<'a>, value: &Expr<'a>) {
+        match (target.as_name(), value.called().as_deref(), value.as_call()) {
+            (Some(name), Some("TypeVar"), _) => self.type_vars.push(name),
+            (Some("metadata"), Some("tvm.ir.load_json"), Some(call)) => self.load_metadata(call, value.span),
+            _ => {
+                if value.is_error() {
+                    return;
+                }
+                let d = Diagnostic::error("module", target.span.to(value.span), "this line is not understood here");
+                self.diags.push(d.help("before the module stand `n = TypeVar(\"n\")` and `metadata = ..` only"));
+            }
+        }
+    }
+
+    fn class(&mut self, class: &ClassDef<'a>) -> IRModule {
+        if !class.decorators.iter().any(|d| decorator(d).as_deref() == Some("I.ir_module") || d.is_error()) {
+            let d = Diagnostic::error("module", class.name.span, format!("`{}` is no module", class.name.name));
+            self.diags.push(d.help("write `@I.ir_module` above the class"));
+        }
+        self.module_name = class.name.name;
+        let mut module = IRModule { name: class.name.name.to_string(), ..IRModule::default() };
+        let mut seen: Vec<(&'a str, Span)> = vec![];
+        for s in &class.body {
+            if let Some(name) = function_name(s) {
+                if let StmtKind::Function(f) = &s.kind {
+                    if let Some((_, first)) = seen.iter().find(|(n, _)| *n == name) {
+                        let d = Diagnostic::error("module", f.name.span, format!("`{name}` is defined twice"))
+                            .here("defined again")
+                            .label(*first, "first defined here");
+                        self.diags.push(d);
+                    }
+                    seen.push((name, f.name.span));
+                }
+                self.globals.push(name);
+            }
+        }
+        for s in &class.body {
+            self.member(s, &mut module);
+        }
+        module
+    }
+
+    fn member(&mut self, s: &Stmt<'a>, module: &mut IRModule) {
+        match &s.kind {
+            StmtKind::Function(def) => {
+                let kinds: Vec<String> = def.decorators.iter().filter_map(decorator).collect();
+                let f = if kinds.iter().any(|k| k == "R.function") {
+                    self.relax_function(def, s.span).map(Func::Relax)
+                } else if kinds.iter().any(|k| k == "T.prim_func") {
+                    self.prim_func(def, s.span).map(Func::Prim)
+                } else {
+                    if !def.decorators.iter().any(Expr::is_error) {
+                        self.foreign_function(def, &kinds);
+                    }
+                    None
+                };
+                module.funcs.extend(f);
+            }
+            StmtKind::Expr(e) => match (e.called().as_deref(), e.as_call()) {
+                (Some("I.module_attrs"), Some(call)) => {
+                    if let Some(attrs) = self.attrs_argument(call, e.span) {
+                        module.attrs = attrs;
+                    }
+                }
+                (Some("I.module_global_infos"), Some(call)) => {
+                    for (k, v) in self.attrs_argument(call, e.span).unwrap_or_default().0 {
+                        let list = match v {
+                            AttrValue::List(l) => l,
+                            one => vec![one],
+                        };
+                        module.global_infos.push((k, list));
+                    }
+                }
+                _ if matches!(e.kind, ExprKind::Str(_)) || e.is_error() => {}
+                _ => self.stray(s),
+            },
+            StmtKind::Pass | StmtKind::Import | StmtKind::Broken(_) => {}
+            _ => self.stray(s),
+        }
+    }
+
+    fn foreign_function(&mut self, def: &FunctionDef<'a>, kinds: &[String]) {
+        let d = match kinds.first() {
+            None => Diagnostic::error("module", def.signature, format!("`{}` has no decorator", def.name.name)),
+            Some(k) => {
+                Diagnostic::unsupported("module", def.signature, format!("functions of `@{k}` are not supported"))
+            }
+        };
+        self.diags.push(d.help("functions are `@R.function` (Relax) or `@T.prim_func` (TIR)"));
+    }
+
+    fn stray(&mut self, s: &Stmt<'a>) {
+        let at = first_line(self.text, s.span);
+        let d = Diagnostic::error("module", at, "a module holds functions and attributes only");
+        self.diags.push(d.help("this line is neither; is it indented as it should be?"));
+    }
+}
+
+fn function_name<'a>(s: &Stmt<'a>) -> Option<&'a str> {
+    match &s.kind {
+        StmtKind::Function(f) => Some(f.name.name),
+        StmtKind::Broken(n) => *n,
+        _ => None,
+    }
+}
+
+/// Text printed after TVM lowered it for its virtual machine: refused as a whole.
+pub fn lowered(tree: &[Stmt]) -> Option<Diagnostic> {
+    let span = tree.iter().find_map(lowered_stmt)?;
+    let d = Diagnostic::unsupported(
+        "lowered-text",
+        span,
+        "this module is already lowered for TVM's virtual machine (storage, shape heap, vm.builtin calls)",
+    );
+    Some(d.here("only lowered modules have this").help(
+        "print an earlier stage: call mod.script() before relax.build or the default pipeline \
+         (after LegalizeOps or FuseTIR is fine)",
+    ))
+}
+
+fn lowered_stmt(s: &Stmt) -> Option<Span> {
+    match &s.kind {
+        StmtKind::Class(c) => c.body.iter().find_map(lowered_stmt),
+        StmtKind::Function(f) => {
+            if !f.decorators.iter().any(|d| decorator(d).as_deref() == Some("R.function")) {
+                return None;
+            }
+            f.body.iter().find_map(lowered_stmt)
+        }
+        StmtKind::Expr(e) | StmtKind::Return(Some(e)) => lowered_expr(e),
+        StmtKind::Assign { value: Some(e), .. } => lowered_expr(e),
+        StmtKind::With { body, .. } => body.iter().find_map(lowered_stmt),
+        StmtKind::If { then, otherwise, .. } => then.iter().chain(otherwise).find_map(lowered_stmt),
+        _ => None,
+    }
+}
+
+fn lowered_expr(e: &Expr) -> Option<Span> {
+    let call = e.as_call()?;
+    let name = call.func.dotted()?;
+    if matches!(
+        name.as_str(),
+        "R.vm.alloc_storage" | "R.vm.alloc_tensor" | "R.vm.kill_object" | "R.call_builtin_with_ctx"
+    ) {
+        return Some(call.func.span);
+    }
+    let first = call.args.first()?;
+    (name == "R.call_packed" && first.as_str().is_some_and(|s| s.starts_with("vm.builtin."))).then_some(first.span)
+}

@@ -1,0 +1,432 @@
+//! Expressions of the Python subset, by precedence climbing.
+
+use super::lexer::{decode_string, Tok};
+use super::pyparse::{Halt, Parser, KEYWORDS};
+use super::syntax::*;
+use relax_ir::{Diagnostic, Span};
+
+type Parsed<'a> = Result<Expr<'a>, Halt>;
+
+impl<'a> Parser<'a, '_> {
+    /// A node over `children`; refuses trees that are too tall.
+    fn node(&mut self, kind: ExprKind<'a>, span: Span) -> Parsed<'a> {
+        let mut e = Expr { kind, span, depth: 0 };
+        let below = e.children().iter().map(|c| c.depth).max().unwrap_or(0);
+        if below >= MAX_DEPTH {
+            // Taken apart here, while it is known to be small enough to recurse.
+            return Err(self.too_deep(span));
+        }
+        e.depth = below + 1;
+        Ok(e)
+    }
+
+    pub(super) fn too_deep(&mut self, span: Span) -> Halt {
+        let at = Span::new(span.file, span.lo, span.hi.min(span.lo + 1).max(span.lo));
+        let d = Diagnostic::error("nesting", at, "this expression is nested too deeply");
+        self.diags.push(d.help("bind parts of it to variables of their own"));
+        Halt
+    }
+
+    /// `a, b, c` without parentheses, or one expression.
+    pub(super) fn expr_list(&mut self) -> Parsed<'a> {
+        let first = self.expr()?;
+        if !self.at_op(",") {
+            return Ok(first);
+        }
+        let lo = first.span;
+        let mut items = vec![first];
+        while self.eat_op(",") {
+            if !self.starts_expr() {
+                break;
+            }
+            items.push(self.expr()?);
+        }
+        let span = lo.to(self.prev_span());
+        self.node(ExprKind::Tuple(items), span)
+    }
+
+    pub(super) fn starts_expr(&self) -> bool {
+        match self.tok() {
+            Tok::Name => {
+                let t = self.text_here();
+                !KEYWORDS.contains(&t) || matches!(t, "not" | "lambda" | "True" | "False" | "None")
+            }
+            Tok::Int | Tok::Float | Tok::Str => true,
+            Tok::Op(op) => matches!(op, "(" | "[" | "{" | "-" | "+" | "~" | "..."),
+            _ => false,
+        }
+    }
+
+    pub(super) fn expr(&mut self) -> Parsed<'a> {
+        self.guarded(Self::ternary)
+    }
+
+    /// Counts the levels of recursion around `f`.
+    fn guarded(&mut self, f: fn(&mut Self) -> Parsed<'a>) -> Parsed<'a> {
+        if self.nesting >= Self::MAX_NESTING {
+            let span = self.span();
+            return Err(self.too_deep(span));
+        }
+        self.nesting += 1;
+        let r = f(self);
+        self.nesting -= 1;
+        r
+    }
+
+    fn ternary(&mut self) -> Parsed<'a> {
+        if self.at_word("lambda") {
+            return self.lambda();
+        }
+        let then = self.or_test()?;
+        if !self.at_word("if") {
+            return Ok(then);
+        }
+        self.bump();
+        let cond = self.or_test()?;
+        self.expect_word("else")?;
+        let otherwise = self.expr()?;
+        let span = then.span.to(otherwise.span);
+        let kind = ExprKind::Ternary { cond: Box::new(cond), then: Box::new(then), otherwise: Box::new(otherwise) };
+        self.node(kind, span)
+    }
+
+    fn lambda(&mut self) -> Parsed<'a> {
+        let lo = self.span();
+        self.bump();
+        let mut params = vec![];
+        while !self.at_op(":") {
+            params.push(self.ident("a parameter of the lambda")?);
+            if !self.eat_op(",") {
+                break;
+            }
+        }
+        self.expect_op(":")?;
+        let body = self.expr()?;
+        let span = lo.to(body.span);
+        self.node(ExprKind::Lambda(params, Box::new(body)), span)
+    }
+
+    fn binary_node(&mut self, op: BinaryOp, a: Expr<'a>, b: Expr<'a>) -> Parsed<'a> {
+        let span = a.span.to(b.span);
+        self.node(ExprKind::Binary(op, Box::new(a), Box::new(b)), span)
+    }
+
+    fn or_test(&mut self) -> Parsed<'a> {
+        let mut a = self.and_test()?;
+        while self.at_word("or") {
+            self.bump();
+            let b = self.and_test()?;
+            a = self.binary_node(BinaryOp::Or, a, b)?;
+        }
+        Ok(a)
+    }
+
+    fn and_test(&mut self) -> Parsed<'a> {
+        let mut a = self.not_test()?;
+        while self.at_word("and") {
+            self.bump();
+            let b = self.not_test()?;
+            a = self.binary_node(BinaryOp::And, a, b)?;
+        }
+        Ok(a)
+    }
+
+    fn not_test(&mut self) -> Parsed<'a> {
+        if self.at_word("not") {
+            let lo = self.span();
+            self.bump();
+            let a = self.guarded(Self::not_test)?;
+            let span = lo.to(a.span);
+            return self.node(ExprKind::Unary(UnaryOp::Not, Box::new(a)), span);
+        }
+        self.comparison()
+    }
+
+    /// `a < b < c` means `a < b and b < c`.
+    fn comparison(&mut self) -> Parsed<'a> {
+        let first = self.binary(0)?;
+        let mut left = first;
+        let mut chain: Option<Expr<'a>> = None;
+        loop {
+            let op = match self.tok() {
+                Tok::Op("==") => BinaryOp::Eq,
+                Tok::Op("!=") => BinaryOp::Ne,
+                Tok::Op("<") => BinaryOp::Lt,
+                Tok::Op("<=") => BinaryOp::Le,
+                Tok::Op(">") => BinaryOp::Gt,
+                Tok::Op(">=") => BinaryOp::Ge,
+                Tok::Name if matches!(self.text_here(), "in" | "is") && self.nesting > 1 => {
+                    return Err(self.error_here("`in` and `is` are no part of TVMScript"));
+                }
+                _ => return Ok(chain.unwrap_or(left)),
+            };
+            self.bump();
+            let right = self.binary(0)?;
+            // Only a chain needs its middle operand twice.
+            let another = matches!(self.tok(), Tok::Op("==" | "!=" | "<" | "<=" | ">" | ">="));
+            let next = if another { Some(right.clone()) } else { None };
+            let one = self.binary_node(op, left, right)?;
+            let all = match chain.take() {
+                None => one,
+                Some(c) => self.binary_node(BinaryOp::And, c, one)?,
+            };
+            match next {
+                Some(n) => {
+                    chain = Some(all);
+                    left = n;
+                }
+                None => return Ok(all),
+            }
+        }
+    }
+
+    fn binary_operator(&self) -> Option<(BinaryOp, u8)> {
+        let Tok::Op(op) = self.tok() else { return None };
+        Some(match op {
+            "|" => (BinaryOp::BitOr, 1),
+            "^" => (BinaryOp::BitXor, 2),
+            "&" => (BinaryOp::BitAnd, 3),
+            "<<" => (BinaryOp::Shl, 4),
+            ">>" => (BinaryOp::Shr, 4),
+            "+" => (BinaryOp::Add, 5),
+            "-" => (BinaryOp::Sub, 5),
+            "*" => (BinaryOp::Mul, 6),
+            "/" => (BinaryOp::Div, 6),
+            "//" => (BinaryOp::FloorDiv, 6),
+            "%" => (BinaryOp::Mod, 6),
+            "@" => (BinaryOp::MatMul, 6),
+            _ => return None,
+        })
+    }
+
+    /// Operators that bind tighter than `level`; the recursion is as deep as there are levels.
+    fn binary(&mut self, level: u8) -> Parsed<'a> {
+        let mut a = self.unary()?;
+        while let Some((op, l)) = self.binary_operator() {
+            if l <= level {
+                break;
+            }
+            self.bump();
+            let b = self.binary(l)?;
+            a = self.binary_node(op, a, b)?;
+        }
+        Ok(a)
+    }
+
+    fn unary(&mut self) -> Parsed<'a> {
+        let op = match self.tok() {
+            Tok::Op("-") => UnaryOp::Neg,
+            Tok::Op("+") => UnaryOp::Plus,
+            Tok::Op("~") => UnaryOp::Invert,
+            _ => return self.power(),
+        };
+        let lo = self.span();
+        self.bump();
+        let a = self.guarded(Self::unary)?;
+        let span = lo.to(a.span);
+        self.node(ExprKind::Unary(op, Box::new(a)), span)
+    }
+
+    fn power(&mut self) -> Parsed<'a> {
+        let a = self.postfix()?;
+        if !self.eat_op("**") {
+            return Ok(a);
+        }
+        let b = self.guarded(Self::unary)?;
+        self.binary_node(BinaryOp::Pow, a, b)
+    }
+
+    fn postfix(&mut self) -> Parsed<'a> {
+        let mut e = self.atom()?;
+        loop {
+            match self.tok() {
+                Tok::Op(".") => {
+                    self.bump();
+                    let name = self.ident("a name after the dot")?;
+                    let span = e.span.to(name.span);
+                    e = self.node(ExprKind::Attribute(Box::new(e), name), span)?;
+                }
+                Tok::Op("(") => e = self.call(e)?,
+                Tok::Op("[") => {
+                    self.bump();
+                    let index = self.subscript()?;
+                    self.expect_op("]")?;
+                    let span = e.span.to(self.prev_span());
+                    e = self.node(ExprKind::Subscript(Box::new(e), Box::new(index)), span)?;
+                }
+                _ => return Ok(e),
+            }
+        }
+    }
+
+    fn call(&mut self, func: Expr<'a>) -> Parsed<'a> {
+        let lo = func.span;
+        self.bump();
+        let mut args = vec![];
+        let mut keywords: Vec<(Ident<'a>, Expr<'a>)> = vec![];
+        while !self.at_op(")") {
+            if matches!(self.tok(), Tok::Op("*" | "**")) {
+                return Err(self.error_here("argument unpacking is no part of TVMScript"));
+            }
+            if self.tok() == Tok::Name && self.peek_tok(1) == Tok::Op("=") {
+                let name = self.ident("a keyword")?;
+                self.bump();
+                let value = self.expr()?;
+                keywords.push((name, value));
+            } else {
+                let span = self.span();
+                let e = self.expr()?;
+                if !keywords.is_empty() {
+                    let d = Diagnostic::error("syntax", span.to(e.span), "a positional argument follows a keyword one");
+                    self.diags.push(d.help("write it before the first `name=value`"));
+                }
+                args.push(e);
+            }
+            if !self.eat_op(",") {
+                break;
+            }
+        }
+        self.expect_op(")")?;
+        let span = lo.to(self.prev_span());
+        self.node(ExprKind::Call(Box::new(CallExpr { func, args, keywords })), span)
+    }
+
+    fn subscript(&mut self) -> Parsed<'a> {
+        let lo = self.span();
+        let first = self.slice_item()?;
+        if !self.at_op(",") {
+            return Ok(first);
+        }
+        let mut items = vec![first];
+        while self.eat_op(",") {
+            if self.at_op("]") {
+                break;
+            }
+            items.push(self.slice_item()?);
+        }
+        let span = lo.to(self.prev_span());
+        self.node(ExprKind::Tuple(items), span)
+    }
+
+    fn slice_item(&mut self) -> Parsed<'a> {
+        let lo = self.span();
+        let start = if self.at_op(":") { None } else { Some(Box::new(self.expr()?)) };
+        if !self.at_op(":") {
+            return match start {
+                Some(e) => Ok(*e),
+                None => Err(self.error_here("an index is needed here")),
+            };
+        }
+        self.bump();
+        let ends = |p: &Self| matches!(p.tok(), Tok::Op(":" | "," | "]"));
+        let stop = if ends(self) { None } else { Some(Box::new(self.expr()?)) };
+        let step = if self.eat_op(":") && !ends(self) { Some(Box::new(self.expr()?)) } else { None };
+        let span = lo.to(self.prev_span());
+        self.node(ExprKind::Slice(start, stop, step), span)
+    }
+
+    fn atom(&mut self) -> Parsed<'a> {
+        let span = self.span();
+        match self.tok() {
+            Tok::Int => {
+                let t = self.text_here();
+                self.bump();
+                self.node(ExprKind::Int(t), span)
+            }
+            Tok::Float => {
+                let t = self.text_here();
+                self.bump();
+                self.node(ExprKind::Float(t), span)
+            }
+            Tok::Str => {
+                let mut s = String::new();
+                while self.tok() == Tok::Str {
+                    if self.text_here().split(['"', '\'']).next().is_some_and(|p| p.contains(['f', 'F', 'b', 'B'])) {
+                        return Err(self.error_here("formatted and byte strings are no part of TVMScript"));
+                    }
+                    s.push_str(&decode_string(self.text_here()));
+                    self.bump();
+                }
+                let span = span.to(self.prev_span());
+                self.node(ExprKind::Str(s), span)
+            }
+            Tok::Name => {
+                let name = self.text_here();
+                let kind = match name {
+                    "True" => ExprKind::Bool(true),
+                    "False" => ExprKind::Bool(false),
+                    "None" => ExprKind::None,
+                    _ if KEYWORDS.contains(&name) => {
+                        return Err(self.error_here(&format!("an expression is needed here, not `{name}`")))
+                    }
+                    _ => ExprKind::Name(name),
+                };
+                self.bump();
+                self.node(kind, span)
+            }
+            Tok::Op("(") => self.parenthesized(),
+            Tok::Op("[") => {
+                self.bump();
+                let items = self.items("]")?;
+                let span = span.to(self.prev_span());
+                self.node(ExprKind::List(items), span)
+            }
+            Tok::Op("{") => self.dict(),
+            _ => Err(self.error_here("an expression is needed here")),
+        }
+    }
+
+    /// `a, b, c CLOSE`, the closing bracket included.
+    fn items(&mut self, close: &'static str) -> Result<Vec<Expr<'a>>, Halt> {
+        let mut items = vec![];
+        while !self.at_op(close) {
+            items.push(self.expr()?);
+            if self.at_word("for") {
+                return Err(self.error_here("comprehensions are no part of TVMScript"));
+            }
+            if !self.eat_op(",") {
+                break;
+            }
+        }
+        self.expect_op(close)?;
+        Ok(items)
+    }
+
+    fn parenthesized(&mut self) -> Parsed<'a> {
+        let lo = self.span();
+        self.bump();
+        if self.eat_op(")") {
+            let span = lo.to(self.prev_span());
+            return self.node(ExprKind::Tuple(vec![]), span);
+        }
+        let first = self.expr()?;
+        if self.eat_op(")") {
+            return Ok(first);
+        }
+        let mut items = vec![first];
+        if !self.eat_op(",") {
+            return Err(self.expected("`,` or `)`"));
+        }
+        items.extend(self.items(")")?);
+        let span = lo.to(self.prev_span());
+        self.node(ExprKind::Tuple(items), span)
+    }
+
+    fn dict(&mut self) -> Parsed<'a> {
+        let lo = self.span();
+        self.bump();
+        let mut items = vec![];
+        while !self.at_op("}") {
+            let key = self.expr()?;
+            self.expect_op(":")?;
+            let value = self.expr()?;
+            items.push((key, value));
+            if !self.eat_op(",") {
+                break;
+            }
+        }
+        self.expect_op("}")?;
+        let span = lo.to(self.prev_span());
+        self.node(ExprKind::Dict(items), span)
+    }
+}

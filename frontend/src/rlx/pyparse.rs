@@ -1,0 +1,525 @@
+//! Statements of the Python subset, by recursive descent with recovery at the ends of lines.
+
+use super::lexer::{lex, lex_expression, Tok, Token};
+use super::syntax::*;
+use relax_ir::{Diagnostic, Diagnostics, FileId, Span};
+
+/// Something could not be read; it is reported already.
+#[derive(Clone, Copy, Debug)]
+pub struct Halt;
+
+pub const KEYWORDS: [&str; 33] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
+    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "not", "or",
+    "pass", "raise", "return", "try", "while", "with",
+];
+
+pub struct Parser<'a, 'd> {
+    text: &'a str,
+    tokens: Vec<Token>,
+    pos: usize,
+    pub(super) nesting: u32,
+    pub(super) diags: &'d mut Diagnostics,
+}
+
+/// All statements of a file; what could not be read is [`StmtKind::Broken`].
+pub fn parse_file<'a>(file: FileId, text: &'a str, diags: &mut Diagnostics) -> Vec<Stmt<'a>> {
+    let tokens = lex(file, text, diags);
+    let mut p = Parser { text, tokens, pos: 0, nesting: 0, diags };
+    let mut out = vec![];
+    while p.tok() != Tok::Eof {
+        match p.tok() {
+            // An indented block where none belongs: reported, its statements are read all the same.
+            Tok::Indent => {
+                let d =
+                    Diagnostic::error("indentation", p.span(), "this line is indented without a block to belong to");
+                p.diags.push(d.help("remove the spaces at its beginning, or end the line above with a colon"));
+                p.bump();
+            }
+            Tok::Dedent => p.bump(),
+            _ => p.statement(&mut out),
+        }
+    }
+    out
+}
+
+/// An expression inside a string: bytes `lo..hi` of the file.
+pub fn parse_expression<'a>(
+    file: FileId,
+    text: &'a str,
+    lo: usize,
+    hi: usize,
+    diags: &mut Diagnostics,
+) -> Option<Expr<'a>> {
+    let before = diags.list.len();
+    let tokens = lex_expression(file, text, lo, hi, diags);
+    let mut p = Parser { text, tokens, pos: 0, nesting: 0, diags };
+    let e = p.expr().ok()?;
+    if p.tok() != Tok::Newline {
+        p.expected("the end of the string");
+        return None;
+    }
+    (p.diags.list.len() == before).then_some(e)
+}
+
+impl<'a> Parser<'a, '_> {
+    /// Levels of brackets, calls and prefix operators within one another.
+    pub(super) const MAX_NESTING: u32 = 160;
+
+    fn here(&self) -> Token {
+        // The last token is Eof and is never passed.
+        self.tokens[self.pos.min(self.tokens.len() - 1)]
+    }
+    pub(super) fn tok(&self) -> Tok {
+        self.here().tok
+    }
+    pub(super) fn span(&self) -> Span {
+        self.here().span
+    }
+    pub(super) fn prev_span(&self) -> Span {
+        self.tokens[self.pos.saturating_sub(1)].span
+    }
+    pub(super) fn peek_tok(&self, n: usize) -> Tok {
+        self.tokens[(self.pos + n).min(self.tokens.len() - 1)].tok
+    }
+    pub(super) fn text_here(&self) -> &'a str {
+        let s = self.span();
+        &self.text[s.lo as usize..s.hi as usize]
+    }
+    pub(super) fn bump(&mut self) {
+        if self.pos + 1 < self.tokens.len() {
+            self.pos += 1;
+        }
+    }
+    pub(super) fn at_op(&self, op: &str) -> bool {
+        matches!(self.tok(), Tok::Op(o) if o == op)
+    }
+    pub(super) fn eat_op(&mut self, op: &str) -> bool {
+        let yes = self.at_op(op);
+        if yes {
+            self.bump();
+        }
+        yes
+    }
+    pub(super) fn at_word(&self, word: &str) -> bool {
+        self.tok() == Tok::Name && self.text_here() == word
+    }
+    pub(super) fn expect_op(&mut self, op: &'static str) -> Result<(), Halt> {
+        if self.eat_op(op) {
+            return Ok(());
+        }
+        Err(self.expected(&format!("`{op}`")))
+    }
+    pub(super) fn expect_word(&mut self, word: &'static str) -> Result<(), Halt> {
+        if self.at_word(word) {
+            self.bump();
+            return Ok(());
+        }
+        Err(self.expected(&format!("`{word}`")))
+    }
+    pub(super) fn expected(&mut self, what: &str) -> Halt {
+        let found = match self.tok() {
+            Tok::Newline => "the end of the line".to_string(),
+            Tok::Eof => "the end of the file".to_string(),
+            Tok::Indent | Tok::Dedent => "a change of indentation".to_string(),
+            _ => {
+                let t: String = self.text_here().chars().take(20).collect();
+                format!("`{t}`")
+            }
+        };
+        self.error_here(&format!("{what} is needed here, not {found}"))
+    }
+    pub(super) fn error_here(&mut self, message: &str) -> Halt {
+        let d = Diagnostic::error("syntax", self.span(), message);
+        self.diags.push(d);
+        Halt
+    }
+    pub(super) fn ident(&mut self, what: &str) -> Result<Ident<'a>, Halt> {
+        if self.tok() == Tok::Name && !KEYWORDS.contains(&self.text_here()) {
+            let id = Ident { name: self.text_here(), span: self.span() };
+            self.bump();
+            return Ok(id);
+        }
+        Err(self.expected(what))
+    }
+
+    fn error_expr(&self) -> Expr<'a> {
+        Expr { kind: ExprKind::Error, span: self.span(), depth: 1 }
+    }
+
+    /// To the end of the logical line, which is eaten.
+    fn skip_line(&mut self) {
+        while !matches!(self.tok(), Tok::Newline | Tok::Eof | Tok::Indent | Tok::Dedent) {
+            self.bump();
+        }
+        if self.tok() == Tok::Newline {
+            self.bump();
+        }
+    }
+
+    /// The end of a simple statement.
+    fn end_of_line(&mut self) {
+        match self.tok() {
+            Tok::Newline => self.bump(),
+            Tok::Op(";") => self.bump(),
+            Tok::Eof | Tok::Dedent => {}
+            _ => {
+                self.expected("the end of the line");
+                self.skip_line();
+            }
+        }
+    }
+
+    /// Reads one statement into `out`; always moves on.
+    fn statement(&mut self, out: &mut Vec<Stmt<'a>>) {
+        let lo = self.span();
+        let start = self.pos;
+        let kind = match self.tok() {
+            Tok::Newline => {
+                self.bump();
+                return;
+            }
+            Tok::Op("@") => self.decorated(),
+            Tok::Name => match self.text_here() {
+                "def" => self.function(vec![]),
+                "class" => self.class(vec![]),
+                "if" => self.if_statement(),
+                "for" => self.for_statement(),
+                "while" => self.while_statement(),
+                "with" => self.with_statement(),
+                _ => self.simple(),
+            },
+            _ => self.simple(),
+        };
+        if self.pos == start {
+            self.bump();
+        }
+        let span = lo.to(self.prev_span());
+        out.push(Stmt { kind, span });
+        // A block that belongs to nothing, e.g. after a broken header.
+        if self.tok() == Tok::Indent {
+            if !matches!(out.last().map(|s| &s.kind), Some(StmtKind::Broken(_))) {
+                let d = Diagnostic::error("indentation", self.span(), "this block belongs to no statement");
+                self.diags.push(d.here("more indented than the line above"));
+            }
+            let mut inner = vec![];
+            self.block(&mut inner);
+            out.extend(inner);
+        }
+    }
+
+    /// At an indent: the statements up to its dedent.
+    fn block(&mut self, out: &mut Vec<Stmt<'a>>) {
+        self.bump();
+        while !matches!(self.tok(), Tok::Dedent | Tok::Eof) {
+            self.statement(out);
+        }
+        if self.tok() == Tok::Dedent {
+            self.bump();
+        }
+    }
+
+    /// After a header: `:`, then a block, or statements on the same line.
+    fn suite(&mut self) -> Vec<Stmt<'a>> {
+        let mut body = vec![];
+        if !self.eat_op(":") {
+            self.expected("`:`");
+            self.skip_line();
+        } else if self.tok() != Tok::Newline {
+            let kind = self.simple();
+            let span = self.prev_span();
+            body.push(Stmt { kind, span });
+            return body;
+        } else {
+            self.bump();
+        }
+        if self.tok() == Tok::Indent {
+            self.block(&mut body);
+        } else {
+            let d = Diagnostic::error("indentation", self.span(), "an indented block is needed here");
+            self.diags.push(d.help("write `pass` for an empty block"));
+        }
+        body
+    }
+
+    /// An expression of a header; unreadable ones are replaced and the line is skipped up to its colon.
+    fn header_expr(&mut self) -> Expr<'a> {
+        match self.expr_list() {
+            Ok(e) => e,
+            Err(Halt) => {
+                let e = self.error_expr();
+                while !matches!(self.tok(), Tok::Newline | Tok::Eof | Tok::Indent | Tok::Dedent) {
+                    if self.at_op(":") && self.peek_tok(1) == Tok::Newline {
+                        break;
+                    }
+                    self.bump();
+                }
+                e
+            }
+        }
+    }
+
+    fn simple(&mut self) -> StmtKind<'a> {
+        let kind = match self.simple_inner() {
+            Ok(k) => k,
+            Err(Halt) => {
+                self.skip_line();
+                return StmtKind::Broken(None);
+            }
+        };
+        if let StmtKind::Assign { value: Some(v), .. } = &kind {
+            if v.is_error() {
+                self.skip_line();
+                return kind;
+            }
+        }
+        self.end_of_line();
+        kind
+    }
+
+    fn simple_inner(&mut self) -> Result<StmtKind<'a>, Halt> {
+        if self.tok() == Tok::Name {
+            match self.text_here() {
+                "return" => {
+                    self.bump();
+                    let value = if self.starts_expr() { Some(self.expr_list()?) } else { None };
+                    return Ok(StmtKind::Return(value));
+                }
+                "pass" => {
+                    self.bump();
+                    return Ok(StmtKind::Pass);
+                }
+                "import" | "from" => {
+                    while !matches!(self.tok(), Tok::Newline | Tok::Eof) {
+                        self.bump();
+                    }
+                    return Ok(StmtKind::Import);
+                }
+                "assert" => {
+                    self.bump();
+                    let cond = self.expr()?;
+                    let message = if self.eat_op(",") { Some(self.expr()?) } else { None };
+                    return Ok(StmtKind::Assert(cond, message));
+                }
+                word @ ("break" | "continue" | "try" | "raise" | "del" | "global" | "async" | "await" | "else"
+                | "elif" | "except" | "finally") => {
+                    return Err(self.error_here(&format!("`{word}` is not understood here")));
+                }
+                _ => {}
+            }
+        }
+        let target = self.expr_list()?;
+        let annotation = if self.eat_op(":") {
+            match self.expr() {
+                Ok(e) => Some(e),
+                Err(Halt) => {
+                    // The name stays bound, the rest of the line is lost.
+                    let e = self.error_expr();
+                    return Ok(StmtKind::Assign { target, annotation: None, value: Some(e) });
+                }
+            }
+        } else {
+            None
+        };
+        if self.eat_op("=") {
+            let value = self.expr_list().unwrap_or_else(|Halt| self.error_expr());
+            if self.at_op("=") {
+                return Err(self.error_here("chained assignments are no part of TVMScript"));
+            }
+            return Ok(StmtKind::Assign { target, annotation, value: Some(value) });
+        }
+        if annotation.is_some() {
+            return Ok(StmtKind::Assign { target, annotation, value: None });
+        }
+        if matches!(self.tok(), Tok::Op("+=" | "-=" | "*=" | "/=" | "//=" | "%=" | "&=" | "|=" | "^=" | ":=")) {
+            return Err(self.error_here("augmented assignments are no part of TVMScript"));
+        }
+        Ok(StmtKind::Expr(target))
+    }
+
+    fn decorated(&mut self) -> StmtKind<'a> {
+        let mut decorators = vec![];
+        while self.eat_op("@") {
+            match self.expr() {
+                Ok(e) => {
+                    decorators.push(e);
+                    self.end_of_line();
+                }
+                Err(Halt) => {
+                    decorators.push(self.error_expr());
+                    self.skip_line();
+                }
+            }
+        }
+        match self.text_here() {
+            "def" => self.function(decorators),
+            "class" => self.class(decorators),
+            _ => {
+                self.expected("`def` or `class`");
+                self.skip_line();
+                StmtKind::Broken(None)
+            }
+        }
+    }
+
+    fn class(&mut self, decorators: Vec<Expr<'a>>) -> StmtKind<'a> {
+        self.bump();
+        let Ok(name) = self.ident("the name of the class") else {
+            self.skip_line();
+            return StmtKind::Broken(None);
+        };
+        if self.eat_op("(") && self.expect_op(")").is_err() {
+            self.skip_line();
+            return StmtKind::Broken(Some(name.name));
+        }
+        let body = self.suite();
+        StmtKind::Class(Box::new(ClassDef { decorators, name, body }))
+    }
+
+    fn function(&mut self, decorators: Vec<Expr<'a>>) -> StmtKind<'a> {
+        let lo = self.span();
+        self.bump();
+        let Ok(name) = self.ident("the name of the function") else { return self.broken_header(None) };
+        let Ok((type_params, params, returns)) = self.signature() else {
+            return self.broken_header(Some(name.name));
+        };
+        let signature = lo.to(self.prev_span());
+        let body = self.suite();
+        StmtKind::Function(Box::new(FunctionDef { decorators, name, type_params, params, returns, body, signature }))
+    }
+
+    /// After an unreadable header: its block is read for its own mistakes and dropped.
+    fn broken_header(&mut self, name: Option<&'a str>) -> StmtKind<'a> {
+        self.skip_line();
+        if self.tok() == Tok::Indent {
+            let mut dropped = vec![];
+            self.block(&mut dropped);
+        }
+        StmtKind::Broken(name)
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn signature(&mut self) -> Result<(Vec<Ident<'a>>, Vec<ParamDef<'a>>, Option<Expr<'a>>), Halt> {
+        let mut type_params = vec![];
+        if self.eat_op("[") {
+            while !self.at_op("]") {
+                type_params.push(self.ident("a type parameter")?);
+                if !self.eat_op(",") {
+                    break;
+                }
+            }
+            self.expect_op("]")?;
+        }
+        self.expect_op("(")?;
+        let mut params = vec![];
+        while !self.at_op(")") {
+            let name = self.ident("a parameter")?;
+            let annotation = if self.eat_op(":") { Some(self.expr()?) } else { None };
+            if self.at_op("=") {
+                return Err(self.error_here("parameters have no default values"));
+            }
+            params.push(ParamDef { name, annotation });
+            if !self.eat_op(",") {
+                break;
+            }
+        }
+        self.expect_op(")")?;
+        let returns = if self.eat_op("->") { Some(self.expr()?) } else { None };
+        Ok((type_params, params, returns))
+    }
+
+    fn if_statement(&mut self) -> StmtKind<'a> {
+        // A chain of elif nests: it counts like brackets do.
+        if self.nesting >= Self::MAX_NESTING {
+            let span = self.span();
+            self.too_deep(span);
+            return self.broken_header(None);
+        }
+        self.bump();
+        let cond = self.header_expr();
+        let then = self.suite();
+        let mut otherwise = vec![];
+        if self.at_word("elif") {
+            let lo = self.span();
+            self.nesting += 1;
+            let kind = self.if_statement();
+            self.nesting -= 1;
+            otherwise.push(Stmt { kind, span: lo.to(self.prev_span()) });
+        } else if self.at_word("else") {
+            self.bump();
+            otherwise = self.suite();
+        }
+        StmtKind::If { cond, then, otherwise }
+    }
+
+    fn for_statement(&mut self) -> StmtKind<'a> {
+        self.bump();
+        let target = self.target_list();
+        let iter = match target {
+            Ok(_) if self.at_word("in") => {
+                self.bump();
+                self.header_expr()
+            }
+            Ok(_) => {
+                self.expected("`in`");
+                return self.broken_header(None);
+            }
+            Err(Halt) => return self.broken_header(None),
+        };
+        let body = self.suite();
+        match target {
+            Ok(target) => StmtKind::For { target, iter, body },
+            Err(Halt) => StmtKind::Broken(None),
+        }
+    }
+
+    /// `a`, `a, b` or `(a, b)` before `in`.
+    fn target_list(&mut self) -> Result<Expr<'a>, Halt> {
+        let lo = self.span();
+        let parens = self.eat_op("(");
+        let mut names = vec![];
+        loop {
+            let id = self.ident("a loop variable")?;
+            names.push(Expr { kind: ExprKind::Name(id.name), span: id.span, depth: 1 });
+            if !self.eat_op(",") || self.tok() != Tok::Name || self.at_word("in") {
+                break;
+            }
+        }
+        if parens {
+            self.expect_op(")")?;
+        }
+        if names.len() == 1 && !parens {
+            return names.pop().ok_or(Halt);
+        }
+        Ok(Expr { kind: ExprKind::Tuple(names), span: lo.to(self.prev_span()), depth: 2 })
+    }
+
+    fn while_statement(&mut self) -> StmtKind<'a> {
+        self.bump();
+        let cond = self.header_expr();
+        let body = self.suite();
+        StmtKind::While { cond, body }
+    }
+
+    fn with_statement(&mut self) -> StmtKind<'a> {
+        self.bump();
+        let mut items = vec![];
+        loop {
+            let Ok(e) = self.expr() else { return self.broken_header(None) };
+            let mut target = None;
+            if self.at_word("as") {
+                self.bump();
+                match self.expr() {
+                    Ok(t) => target = Some(t),
+                    Err(Halt) => return self.broken_header(None),
+                }
+            }
+            items.push((e, target));
+            if !self.eat_op(",") {
+                break;
+            }
+        }
+        let body = self.suite();
+        StmtKind::With { items, body }
+    }
+}

@@ -1,0 +1,286 @@
+//! Relax expressions.
+
+use super::context::{Cx, Value};
+use super::scalar::{parse_float, parse_int};
+use super::suggest::nearest;
+use super::syntax::*;
+use relax_ir::op;
+use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind};
+use relax_ir::{Attrs, Constant, DType, Diagnostic, Span};
+
+impl<'a> Cx<'a> {
+    pub fn relax(&mut self, e: &Expr<'a>) -> Option<RExpr> {
+        let kind = match &e.kind {
+            ExprKind::Name(n) => return self.relax_name(n, e),
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => RKind::Prim(self.prim(e)?),
+            ExprKind::Str(s) => RKind::Str(s.clone()),
+            ExprKind::None => RKind::Absent,
+            ExprKind::Tuple(items) | ExprKind::List(items) => RKind::Tuple(self.relax_list(items)?),
+            ExprKind::Attribute(base, field) => {
+                if let Some(name) = self.global_name(base, field) {
+                    RKind::GlobalVar(name?)
+                } else {
+                    let name = e.dotted().unwrap_or_default();
+                    return self.error("unknown-name", e.span, format!("`{name}` is no value"));
+                }
+            }
+            ExprKind::Subscript(base, index) => {
+                if self.is_metadata(e) {
+                    RKind::Constant(self.metadata_constant(e)?)
+                } else {
+                    let (base, i) = (self.relax(base), self.int(index));
+                    match usize::try_from(i?) {
+                        Ok(i) => RKind::TupleGetItem(base?, i),
+                        Err(_) => return self.error("argument", index.span, "the index of a tuple field is from 0 on"),
+                    }
+                }
+            }
+            ExprKind::Call(call) => return self.relax_call(call, e.span),
+            ExprKind::Unary(..) | ExprKind::Binary(..) if self.is_scalar(e) => RKind::Prim(self.prim(e)?),
+            ExprKind::Binary(op, a, b) => return self.operator_sign(*op, a, b, e.span),
+            ExprKind::Unary(UnaryOp::Neg, a) => {
+                let a = self.relax(a);
+                return self.op_of("negative", vec![a?], e.span);
+            }
+            _ => return self.expected(e, "a Relax expression"),
+        };
+        Some(RExpr::new(kind, e.span))
+    }
+
+    pub fn relax_list(&mut self, items: &[Expr<'a>]) -> Option<Vec<RExpr>> {
+        let all: Vec<Option<RExpr>> = items.iter().map(|i| self.relax(i)).collect();
+        all.into_iter().collect()
+    }
+
+    fn relax_name(&mut self, n: &'a str, e: &Expr<'a>) -> Option<RExpr> {
+        match self.names.get(n) {
+            Some(Value::Relax(v)) => return Some(RExpr::new(RKind::Var(v.clone()), e.span)),
+            Some(Value::Poison) => return None,
+            Some(Value::Module) => {
+                return self.error("unknown-name", e.span, format!("`{n}` is the module, a value is needed here"));
+            }
+            _ => {}
+        }
+        if self.names.prim(n).is_some() {
+            return Some(RExpr::new(RKind::Prim(self.prim(e)?), e.span));
+        }
+        if self.globals.contains(&n) {
+            return Some(RExpr::new(RKind::GlobalVar(n.to_string()), e.span));
+        }
+        self.unknown_name(n, e.span)
+    }
+
+    /// For `cls.f`: the function's name, or `Some(None)` when there is none; `None` when this is no such thing.
+    fn global_name(&mut self, base: &Expr<'a>, field: &Ident<'a>) -> Option<Option<String>> {
+        let base = base.as_name()?;
+        let is_module = match self.names.get(base) {
+            Some(Value::Module) => true,
+            None => base == self.module_name,
+            _ => false,
+        };
+        if !is_module {
+            return None;
+        }
+        if self.globals.contains(&field.name) {
+            return Some(Some(field.name.to_string()));
+        }
+        let mut d =
+            Diagnostic::error("unknown-function", field.span, format!("the module has no function `{}`", field.name));
+        if let Some(n) = nearest(field.name, self.globals.iter().copied()) {
+            d = d.help(format!("did you mean `{n}`?"));
+        }
+        Some(self.report(d))
+    }
+
+    /// Does this compute on scalars (as opposed to tensors)?
+    fn is_scalar(&self, e: &Expr<'a>) -> bool {
+        match &e.kind {
+            ExprKind::Name(n) => !matches!(self.names.get(n), Some(Value::Relax(_))) && self.names.prim(n).is_some(),
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => true,
+            ExprKind::Unary(_, a) => self.is_scalar(a),
+            ExprKind::Binary(_, a, b) => self.is_scalar(a) && self.is_scalar(b),
+            ExprKind::Call(c) => c.func.dotted().is_some_and(|n| n.starts_with("T.")),
+            _ => false,
+        }
+    }
+
+    /// `x + y` on tensors.
+    fn operator_sign(&mut self, op: BinaryOp, a: &Expr<'a>, b: &Expr<'a>, span: Span) -> Option<RExpr> {
+        let name = match op {
+            BinaryOp::Add => "add",
+            BinaryOp::Sub => "subtract",
+            BinaryOp::Mul => "multiply",
+            BinaryOp::Div => "divide",
+            BinaryOp::FloorDiv => "floor_divide",
+            BinaryOp::Mod => "mod",
+            BinaryOp::Pow => "power",
+            BinaryOp::Lt => "less",
+            BinaryOp::Le => "less_equal",
+            BinaryOp::Gt => "greater",
+            BinaryOp::Ge => "greater_equal",
+            _ => {
+                let message = format!("`{}` does not apply to Relax values", op.symbol());
+                return self.error("type", span, message);
+            }
+        };
+        let (a, b) = (self.relax(a), self.relax(b));
+        self.op_of(name, vec![a?, b?], span)
+    }
+
+    fn op_of(&mut self, name: &'static str, args: Vec<RExpr>, span: Span) -> Option<RExpr> {
+        let Some(decl) = op::lookup(name) else {
+            return self.unsupported("unknown-operator", span, format!("the operator R.{name} is not supported"));
+        };
+        let call = Call { callee: Callee::Op(decl), args, attrs: Attrs::default(), sinfo_args: vec![] };
+        Some(RExpr::new(RKind::Call(call), span))
+    }
+
+    fn relax_call(&mut self, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
+        let Some(name) = call.func.dotted() else { return self.value_call(call, span) };
+        let kind = match name.as_str() {
+            "R.const" => RKind::Constant(self.constant(call, span)?),
+            "R.str" => match call.arg(0, "value").and_then(Expr::as_str) {
+                Some(s) => RKind::Str(s.to_string()),
+                None => return self.error("argument", span, "R.str takes one string"),
+            },
+            "R.dtype" => match call.arg(0, "value") {
+                Some(d) => RKind::DType(self.dtype(d)?),
+                None => return self.error("argument", span, "R.dtype takes one string"),
+            },
+            "R.shape" => match call.args.as_slice() {
+                [list] => RKind::Shape(self.dims(list)?),
+                _ => return self.error("argument", span, "R.shape takes one list of dims"),
+            },
+            "R.prim_value" => match call.args.as_slice() {
+                [v] => RKind::Prim(self.prim(v)?),
+                _ => return self.error("argument", span, "R.prim_value takes one value"),
+            },
+            "R.tuple" => RKind::Tuple(self.relax_list(&call.args)?),
+            "R.ExternFunc" => match call.arg(0, "global_symbol").and_then(Expr::as_str) {
+                Some(s) => RKind::ExternFunc(s.to_string()),
+                None => return self.error("argument", span, "R.ExternFunc takes the name of a function"),
+            },
+            "R.match_cast" => {
+                let d = Diagnostic::error("syntax", span, "R.match_cast must be bound on a line of its own");
+                return self.report(d.help("write `y: TYPE = R.match_cast(x, TYPE)`"));
+            }
+            n if n.starts_with("T.") => RKind::Prim(self.scalar_value(call, span)?),
+            n => match n.strip_prefix("R.") {
+                Some(op) => return self.op_call(op, call, span),
+                None => return self.value_call(call, span),
+            },
+        };
+        Some(RExpr::new(kind, span))
+    }
+
+    fn scalar_value(&mut self, call: &CallExpr<'a>, span: Span) -> Option<relax_ir::PrimExpr> {
+        let n = self.scalar_call(call, span)?;
+        Some(self.settle(n).with_span(span))
+    }
+
+    /// A call of a function of the module, a closure, or an extern function.
+    fn value_call(&mut self, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
+        let callee = self.relax(&call.func);
+        let args = self.relax_list(&call.args);
+        let mut sinfo_args = vec![];
+        for (k, v) in &call.keywords {
+            match k.name {
+                "ty_args" | "sinfo_args" => sinfo_args = self.struct_infos(v)?,
+                _ => {
+                    let message = format!("a function takes no argument by name (`{}`)", k.name);
+                    return self.error("argument", k.span, message);
+                }
+            }
+        }
+        let call = Call { callee: Callee::Expr(callee?), args: args?, attrs: Attrs::default(), sinfo_args };
+        Some(RExpr::new(RKind::Call(call), span))
+    }
+
+    /// `R.const(1.5, "float32")`; lists make tensors.
+    pub fn constant(&mut self, call: &CallExpr<'a>, span: Span) -> Option<Constant> {
+        let Some(value) = call.arg(0, "value") else {
+            return self.error("argument", span, "R.const takes a value and a data type");
+        };
+        let dtype = match call.arg(1, "dtype").filter(|d| !matches!(d.kind, ExprKind::None)) {
+            Some(d) => self.dtype(d)?,
+            None => natural_dtype(value),
+        };
+        if dtype.is_handle() || dtype.lanes != 1 || dtype.bits < 8 {
+            return self.unsupported("dtype", span, format!("constants of type {dtype} are not supported"));
+        }
+        let mut shape = vec![];
+        let mut level = value;
+        while let Some(items) = level.elements() {
+            shape.push(items.len() as i64);
+            match items.first() {
+                Some(first) => level = first,
+                None => break,
+            }
+        }
+        let mut bytes = vec![];
+        self.constant_elements(value, dtype, &shape, &mut bytes)?;
+        Some(Constant::new(dtype, shape, bytes))
+    }
+
+    fn constant_elements(&mut self, e: &Expr<'a>, dtype: DType, shape: &[i64], out: &mut Vec<u8>) -> Option<()> {
+        if let Some((n, rest)) = shape.split_first() {
+            return match e.elements() {
+                Some(items) if items.len() as i64 == *n => {
+                    items.iter().try_for_each(|i| self.constant_elements(i, dtype, rest, out))
+                }
+                _ => self.error("argument", e.span, "the lists of a constant must all have the same length"),
+            };
+        }
+        let c = self.scalar_constant(e, dtype)?;
+        out.extend_from_slice(c.bytes());
+        Some(())
+    }
+
+    fn scalar_constant(&mut self, e: &Expr<'a>, dtype: DType) -> Option<Constant> {
+        let (negative, literal) = match &e.kind {
+            ExprKind::Unary(UnaryOp::Neg, inner) => (true, inner.as_ref()),
+            _ => (false, e),
+        };
+        match &literal.kind {
+            ExprKind::Bool(b) => Some(Constant::scalar_i64(dtype, *b as i64)),
+            ExprKind::Int(t) => match parse_int(t) {
+                Some(v) => {
+                    let v = if negative { v.wrapping_neg() } else { v };
+                    Some(match dtype.is_float() {
+                        true => Constant::scalar_f64(dtype, v as f64),
+                        false => Constant::scalar_i64(dtype, v as i64),
+                    })
+                }
+                None => self.error("argument", e.span, "this integer is too large"),
+            },
+            ExprKind::Float(t) => match parse_float(t) {
+                Some((d, s)) => {
+                    let (d, s) = if negative { (-d, -s) } else { (d, s) };
+                    Some(match dtype {
+                        DType::F32 => Constant::new(dtype, vec![], s.to_le_bytes().to_vec()),
+                        _ => Constant::scalar_f64(dtype, d),
+                    })
+                }
+                None => self.error("argument", e.span, "this number cannot be read"),
+            },
+            ExprKind::Str(s) if dtype.is_float() => match s.as_str() {
+                "inf" => Some(Constant::scalar_f64(dtype, f64::INFINITY)),
+                "-inf" => Some(Constant::scalar_f64(dtype, f64::NEG_INFINITY)),
+                "nan" => Some(Constant::scalar_f64(dtype, f64::NAN)),
+                _ => self.error("argument", e.span, format!("\"{s}\" is no number")),
+            },
+            _ => self.expected(e, "a number"),
+        }
+    }
+}
+
+/// What numpy makes of a literal in `R.const(v)`.
+fn natural_dtype(e: &Expr) -> DType {
+    match &e.kind {
+        ExprKind::Bool(_) => DType::BOOL,
+        ExprKind::Int(_) => DType::I32,
+        ExprKind::Unary(_, a) => natural_dtype(a),
+        ExprKind::Tuple(v) | ExprKind::List(v) => v.first().map_or(DType::F32, natural_dtype),
+        _ => DType::F32,
+    }
+}

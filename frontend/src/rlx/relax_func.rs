@@ -1,0 +1,563 @@
+//! Relax functions: signatures, bindings, dataflow blocks, branches, local functions.
+
+use super::context::{Births, Cx, Names, Value};
+use super::syntax::*;
+use relax_ir::relax::{
+    Binding, BindingBlock, BindingValue, Expr as RExpr, ExprKind as RKind, Function, Param, RVar, SeqExpr, StructInfo,
+};
+use relax_ir::{Attrs, DType, Diagnostic, Span, Var};
+use std::sync::Arc;
+
+/// What a list of statements belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Function,
+    Dataflow,
+    Branch,
+}
+
+/// A sequence under construction.
+struct Body<'a> {
+    blocks: Vec<BindingBlock>,
+    result: Option<RExpr>,
+    attrs: Attrs,
+    /// Nothing was reported.
+    ok: bool,
+    /// The dataflow block's outputs.
+    outputs: Vec<&'a str>,
+}
+
+impl<'a> Body<'a> {
+    fn new() -> Body<'a> {
+        Body { blocks: vec![], result: None, attrs: Attrs::default(), ok: true, outputs: vec![] }
+    }
+
+    /// Appends to the block of plain bindings at the end, or begins one.
+    fn push(&mut self, b: Binding) {
+        match self.blocks.last_mut() {
+            Some(block) if !block.dataflow => {
+                block.span = block.span.to(b.span);
+                block.bindings.push(b);
+            }
+            _ => {
+                let span = b.span;
+                self.blocks.push(BindingBlock { dataflow: false, bindings: vec![b], span });
+            }
+        }
+    }
+}
+
+impl<'a> Cx<'a> {
+    /// A function of the module. `None` when anything in it was reported.
+    pub fn relax_function(&mut self, def: &FunctionDef<'a>, span: Span) -> Option<Function> {
+        self.names = Names::new(DType::I64);
+        self.function(def, span)
+    }
+
+    /// With the names of the enclosing function, if any, already in place.
+    fn function(&mut self, def: &FunctionDef<'a>, span: Span) -> Option<Function> {
+        let (mut private, mut pure, mut ok) = (false, true, true);
+        for d in &def.decorators {
+            let Some(call) = d.as_call() else { continue };
+            for (k, v) in &call.keywords {
+                match k.name {
+                    "private" => private = self.bool(v)?,
+                    "pure" => pure = self.bool(v)?,
+                    "check_well_formed" => {}
+                    _ => {
+                        let _: Option<()> =
+                            self.error("argument", k.span, format!("R.function has no argument `{}`", k.name));
+                        ok = false;
+                    }
+                }
+            }
+        }
+        for p in &def.type_params {
+            self.names.dims.insert(p.name, Var::with_span(p.name, DType::I64, p.span));
+        }
+        let mut params = vec![];
+        let outer = std::mem::replace(&mut self.names.births, Births::Signature);
+        for p in &def.params {
+            let annotation = match &p.annotation {
+                Some(a) => {
+                    let info = self.struct_info(a);
+                    ok &= info.is_some();
+                    info
+                }
+                None => {
+                    let d = Diagnostic::error("type", p.name.span, format!("`{}` has no type", p.name.name));
+                    self.diags.push(d.help(format!("write `{}: R.Tensor((..), dtype=..)`", p.name.name)));
+                    ok = false;
+                    None
+                }
+            };
+            let var = RVar::new(p.name.name, false, p.name.span);
+            self.names.bind(p.name.name, Value::Relax(var.clone()));
+            params.push(Param { var, annotation });
+        }
+        let mut ret = None;
+        if let Some(r) = &def.returns {
+            ret = self.struct_info(r);
+            ok &= ret.is_some();
+        }
+        self.names.births = Births::No;
+        let mut body = Body::new();
+        self.statements(&def.body, &mut body, Place::Function);
+        self.names.births = outer;
+        let result = match body.result {
+            Some(r) => r,
+            None => {
+                // An unreadable return is reported already.
+                if body.ok {
+                    let d = Diagnostic::error("syntax", def.name.span, format!("`{}` returns nothing", def.name.name));
+                    self.diags.push(d.help("end it with `return ..`; the empty tuple is R.tuple()"));
+                }
+                return None;
+            }
+        };
+        if !(ok && body.ok) {
+            return None;
+        }
+        Some(Function {
+            name: def.name.name.to_string(),
+            params,
+            ret,
+            body: Arc::new(SeqExpr { blocks: body.blocks, body: result }),
+            attrs: body.attrs,
+            private,
+            pure,
+            span,
+            signature_span: def.signature,
+        })
+    }
+
+    fn statements(&mut self, stmts: &[Stmt<'a>], body: &mut Body<'a>, place: Place) {
+        for (i, s) in stmts.iter().enumerate() {
+            if let (Some(_), Place::Function) = (&body.result, place) {
+                let d = Diagnostic::error("syntax", s.span, "nothing may follow the return");
+                self.diags.push(d.here("this is never reached"));
+                body.ok = false;
+                return;
+            }
+            if self.statement(s, &stmts[i + 1..], body, place).is_none() {
+                body.ok = false;
+            }
+        }
+    }
+
+    /// `rest` are the statements that follow in the same list.
+    fn statement(&mut self, s: &Stmt<'a>, rest: &[Stmt<'a>], body: &mut Body<'a>, place: Place) -> Option<()> {
+        match &s.kind {
+            StmtKind::Pass | StmtKind::Import => Some(()),
+            StmtKind::Broken(name) => {
+                if let Some(n) = name {
+                    self.names.bind(n, Value::Poison);
+                }
+                None
+            }
+            StmtKind::Expr(e) => self.bare(e, s.span, rest, body, place),
+            StmtKind::Assign { target, annotation, value } => {
+                if self.declarations(target, value.as_ref())? {
+                    return Some(());
+                }
+                let Some(name) = target.as_name() else { return self.bad_target(target) };
+                if value.as_ref().is_some_and(Expr::is_error) {
+                    self.names.bind(name, Value::Poison);
+                    return None;
+                }
+                let r = self.assign(name, target.span, annotation.as_ref(), value.as_ref(), s.span, rest, body, place);
+                if r.is_none() {
+                    self.names.bind(name, Value::Poison);
+                }
+                r
+            }
+            StmtKind::With { items, body: inner } => self.dataflow(items, inner, s.span, body, place),
+            StmtKind::If { cond, then, otherwise } => {
+                if place == Place::Dataflow {
+                    let d = Diagnostic::error("syntax", s.span, "a dataflow block has no branches");
+                    self.diags.push(d.help("move the `if` out of `with R.dataflow():`"));
+                }
+                let name = bound_last(then).or_else(|| bound_last(otherwise));
+                let r = self.branches(cond, then, otherwise, s.span, body);
+                if let (None, Some(n)) = (r, name) {
+                    self.names.bind(n, Value::Poison);
+                }
+                r
+            }
+            StmtKind::Function(def) => self.local_function(def, s.span, rest, body, place),
+            StmtKind::Return(value) => {
+                if place != Place::Function {
+                    let d = Diagnostic::error("syntax", s.span, "a return belongs at the end of the function");
+                    return self.report(d.help("both branches of an `if` bind the same name, which is returned later"));
+                }
+                body.result = Some(match value {
+                    Some(v) => self.relax(v)?,
+                    None => RExpr::new(RKind::Tuple(vec![]), s.span),
+                });
+                Some(())
+            }
+            StmtKind::For { .. } | StmtKind::While { .. } => {
+                let at = first_line(self.text, s.span);
+                let d = Diagnostic::error("syntax", at, "a Relax function has no loops");
+                self.report(d.help("write a recursive function, or the loop inside of a PrimFunc"))
+            }
+            StmtKind::Assert(..) => {
+                let d = Diagnostic::error("syntax", s.span, "`assert` is no part of Relax");
+                self.report(d.help("write R.assert_op(condition, format=..)"))
+            }
+            StmtKind::Class(_) => {
+                self.error("syntax", first_line(self.text, s.span), "a class cannot be in a function")
+            }
+        }
+    }
+
+    /// `n = T.int64()` and `n, m = T.int64(), T.int64()`: whether the statement is one of them. A name that the
+    /// signature has in quotes stays the same variable.
+    pub fn declarations(&mut self, target: &Expr<'a>, value: Option<&Expr<'a>>) -> Option<bool> {
+        let Some(value) = value else { return Some(false) };
+        let (targets, values) = match (target.elements(), value.elements()) {
+            (Some(t), Some(v)) if t.len() == v.len() => (t, v),
+            (None, None) => (std::slice::from_ref(target), std::slice::from_ref(value)),
+            _ => return Some(false),
+        };
+        let Some(dtypes) = values.iter().map(declared_var).collect::<Option<Vec<DType>>>() else { return Some(false) };
+        for ((t, v), dtype) in targets.iter().zip(values).zip(dtypes) {
+            let Some(name) = t.as_name() else { return self.expected(t, "a name") };
+            if !dtype.is_int() {
+                return self.error("type", v.span, format!("a shape variable is an integer, not {dtype}"));
+            }
+            if !self.names.dims.contains_key(name) {
+                self.names.dims.insert(name, Var::with_span(name, dtype, t.span));
+            }
+        }
+        Some(true)
+    }
+
+    fn bad_target(&mut self, target: &Expr<'a>) -> Option<()> {
+        if let Some(items) = target.elements() {
+            for n in items.iter().filter_map(Expr::as_name) {
+                self.names.bind(n, Value::Poison);
+            }
+            let d = Diagnostic::unsupported("syntax", target.span, "unpacking a tuple is not TVMScript");
+            return self.report(d.help("bind the tuple, then its fields: `a = t[0]`"));
+        }
+        self.expected(target, "a name")
+    }
+
+    /// A statement without a binding.
+    fn bare(&mut self, e: &Expr<'a>, span: Span, rest: &[Stmt<'a>], body: &mut Body<'a>, place: Place) -> Option<()> {
+        let called = e.called();
+        match (called.as_deref(), e.as_call()) {
+            (Some("R.func_attr"), Some(call)) => {
+                let attrs = self.attrs_argument(call, span)?;
+                for (k, v) in attrs.0 {
+                    body.attrs.set(&k, v);
+                }
+                return Some(());
+            }
+            (Some("R.output"), Some(_)) if place == Place::Dataflow => return Some(()),
+            (Some("R.output"), Some(_)) => {
+                return self.error("syntax", span, "R.output belongs to a dataflow block");
+            }
+            (Some("R.func_ret_value"), Some(call)) if place == Place::Function => {
+                if let [v] = call.args.as_slice() {
+                    body.result = Some(self.relax(v)?);
+                    return Some(());
+                }
+            }
+            _ => {}
+        }
+        // A docstring.
+        if matches!(e.kind, ExprKind::Str(_)) {
+            return Some(());
+        }
+        self.assign("_", span, None, Some(e), span, rest, body, place)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn assign(
+        &mut self,
+        name: &'a str,
+        name_span: Span,
+        annotation: Option<&Expr<'a>>,
+        value: Option<&Expr<'a>>,
+        span: Span,
+        rest: &[Stmt<'a>],
+        body: &mut Body<'a>,
+        place: Place,
+    ) -> Option<()> {
+        let Some(value) = value else {
+            return self.error("syntax", span, format!("`{name}` has no value"));
+        };
+        if annotation.is_none() {
+            if value.as_name() == Some(self.module_name) && self.names.get(self.module_name).is_none() {
+                self.names.bind(name, Value::Module);
+                return Some(());
+            }
+        }
+        let mut value = value;
+        if let (Some("R.emit"), Some(call)) = (value.called().as_deref(), value.as_call()) {
+            if let [inner] = call.args.as_slice() {
+                value = inner;
+            }
+        }
+        let annotation_info = annotation.map(|a| self.struct_info(a));
+        let bound = if matches!(value.called().as_deref(), Some("R.match_cast" | "R.emit_match_cast")) {
+            self.match_cast(value)
+        } else {
+            self.relax(value).map(BindingValue::Expr)
+        };
+        let annotation = match annotation_info {
+            Some(None) => return None,
+            Some(info) => info,
+            None => None,
+        };
+        let var = self.new_var(name, name_span, rest, body, place);
+        self.names.bind(name, Value::Relax(var.clone()));
+        body.push(Binding { var, annotation, value: bound?, span });
+        Some(())
+    }
+
+    /// A fresh variable; a dataflow one unless the block outputs this last binding of the name.
+    fn new_var(&self, name: &str, span: Span, rest: &[Stmt<'a>], body: &Body<'a>, place: Place) -> RVar {
+        let rebound = || {
+            rest.iter().any(|s| match &s.kind {
+                StmtKind::Assign { target, .. } => target.as_name() == Some(name),
+                StmtKind::Function(f) => f.name.name == name,
+                StmtKind::If { then, .. } => bound_last(then) == Some(name),
+                _ => false,
+            })
+        };
+        let dataflow = place == Place::Dataflow && (!body.outputs.contains(&name) || rebound());
+        RVar::new(name, dataflow, span)
+    }
+
+    /// `R.match_cast(value, TYPE)`
+    fn match_cast(&mut self, e: &Expr<'a>) -> Option<BindingValue> {
+        let call = e.as_call()?;
+        let (Some(value), Some(info)) = (
+            call.arg(0, "value"),
+            call.args.get(1).or_else(|| call.keyword("struct_info").or_else(|| call.keyword("ty"))),
+        ) else {
+            return self.error("argument", e.span, "R.match_cast takes a value and a type");
+        };
+        let value = self.relax(value);
+        let struct_info: Option<StructInfo> = self.with_births(Births::Quoted, |cx| cx.struct_info(info));
+        Some(BindingValue::MatchCast { value: value?, struct_info: struct_info? })
+    }
+
+    /// `with R.dataflow():`
+    fn dataflow(
+        &mut self,
+        items: &[(Expr<'a>, Option<Expr<'a>>)],
+        inner: &[Stmt<'a>],
+        span: Span,
+        body: &mut Body<'a>,
+        place: Place,
+    ) -> Option<()> {
+        let [(item, None)] = items else {
+            return self.error("syntax", first_line(self.text, span), "only `with R.dataflow():` is understood here");
+        };
+        if item.called().as_deref() != Some("R.dataflow") {
+            if item.is_error() {
+                return None;
+            }
+            return self.error("syntax", item.span, "only `with R.dataflow():` is understood here");
+        }
+        if place == Place::Dataflow {
+            return self.error("syntax", item.span, "a dataflow block cannot be inside of another");
+        }
+        let mut block = Body::new();
+        let mut stated = false;
+        for s in inner {
+            let StmtKind::Expr(e) = &s.kind else { continue };
+            let (Some("R.output"), Some(call)) = (e.called().as_deref(), e.as_call()) else { continue };
+            stated = true;
+            for a in &call.args {
+                match a.as_name() {
+                    Some(n) => block.outputs.push(n),
+                    None => {
+                        let _: Option<()> = self.expected(a, "the name of a variable of this block");
+                        block.ok = false;
+                    }
+                }
+            }
+        }
+        let broken = inner.iter().any(|s| matches!(s.kind, StmtKind::Broken(_)));
+        if !stated && !broken {
+            let d = Diagnostic::error("syntax", item.span, "this dataflow block has no R.output(..)");
+            self.diags.push(d.help("end it with `R.output(x)`, naming what is used later"));
+            block.ok = false;
+        }
+        self.names.push();
+        self.statements(inner, &mut block, Place::Dataflow);
+        let outputs: Vec<(&'a str, Option<Value>)> =
+            block.outputs.iter().map(|n| (*n, self.names.get(n).cloned())).collect();
+        self.names.pop();
+        for (n, v) in outputs {
+            match v {
+                Some(v) => self.names.bind(n, v),
+                None => {
+                    if !broken {
+                        let _: Option<()> = self.error(
+                            "unknown-name",
+                            item.span,
+                            format!("this block outputs `{n}`, which it never binds"),
+                        );
+                    }
+                    block.ok = false;
+                    self.names.bind(n, Value::Poison);
+                }
+            }
+        }
+        // An empty block binds nothing, yet it is there.
+        let bindings = block.blocks.into_iter().flat_map(|b| b.bindings).collect();
+        body.blocks.push(BindingBlock { dataflow: true, bindings, span });
+        block.ok.then_some(())
+    }
+
+    /// `if`/`else`: both branches end by binding one name, which the whole binds.
+    fn branches(
+        &mut self,
+        cond: &Expr<'a>,
+        then: &[Stmt<'a>],
+        otherwise: &[Stmt<'a>],
+        span: Span,
+        body: &mut Body<'a>,
+    ) -> Option<()> {
+        let cond = if cond.is_error() { None } else { self.relax(cond) };
+        if otherwise.is_empty() {
+            let d = Diagnostic::error("syntax", first_line(self.text, span), "an `if` of Relax needs an `else`");
+            self.diags.push(d.help("both branches must bind the same name"));
+        }
+        let yes = self.branch(then);
+        let no = self.branch(otherwise);
+        let (yes, no) = (yes?, no?);
+        if otherwise.is_empty() {
+            return None;
+        }
+        if yes.name != no.name {
+            let d = Diagnostic::error(
+                "branch",
+                yes.span,
+                format!("the branches end with different names, `{}` and `{}`", yes.name, no.name),
+            );
+            let d = d.here("the first branch's result").label(no.span, "the second branch's result");
+            return self.report(d.help("both branches must end by binding the same name"));
+        }
+        let annotation = if yes.annotation == no.annotation { yes.annotation } else { None };
+        let var = RVar::new(yes.name, false, yes.span);
+        self.names.bind(yes.name, Value::Relax(var.clone()));
+        let kind = RKind::If { cond: cond?, then: Arc::new(yes.seq), otherwise: Arc::new(no.seq) };
+        let value = BindingValue::Expr(RExpr::new(kind, span));
+        body.push(Binding { var, annotation, value, span });
+        Some(())
+    }
+
+    fn branch(&mut self, stmts: &[Stmt<'a>]) -> Option<Branch<'a>> {
+        let mut body = Body::new();
+        self.names.push();
+        self.statements(stmts, &mut body, Place::Branch);
+        self.names.pop();
+        if !body.ok {
+            return None;
+        }
+        let last = stmts.iter().rev().find(|s| !matches!(s.kind, StmtKind::Pass))?;
+        let span = last.span;
+        let Some(name) = bound_last(stmts) else {
+            let d = Diagnostic::error("branch", first_line(self.text, span), "a branch must end by binding its result");
+            return self.report(d.help("end both branches with `name: TYPE = value`"));
+        };
+        // A last binding of a plain value names the result; any other keeps its variable.
+        let mut bindings_left = body.blocks;
+        let block = bindings_left.last_mut().filter(|b| !b.dataflow)?;
+        let binding = block.bindings.pop()?;
+        let annotation = binding.annotation.clone();
+        let result = match &binding.value {
+            BindingValue::Expr(e) if e.is_leaf() => e.clone(),
+            _ => {
+                let e = RExpr::new(RKind::Var(binding.var.clone()), binding.var.span());
+                block.bindings.push(binding);
+                e
+            }
+        };
+        if block.bindings.is_empty() {
+            bindings_left.pop();
+        }
+        let at = match &last.kind {
+            StmtKind::Assign { target, .. } => target.span,
+            _ => first_line(self.text, span),
+        };
+        Some(Branch { name, seq: SeqExpr { blocks: bindings_left, body: result }, annotation, span: at })
+    }
+
+    /// `@R.function def inner(..)` in a body: a closure bound to its name, which it may call itself.
+    fn local_function(
+        &mut self,
+        def: &FunctionDef<'a>,
+        span: Span,
+        rest: &[Stmt<'a>],
+        body: &mut Body<'a>,
+        place: Place,
+    ) -> Option<()> {
+        let is_relax = def.decorators.iter().any(|d| decorator(d).as_deref() == Some("R.function"));
+        if !is_relax {
+            self.names.bind(def.name.name, Value::Poison);
+            let d = Diagnostic::error("syntax", def.signature, "a local function needs the decorator @R.function");
+            return self.report(d.help("PrimFuncs belong to the module, beside this function"));
+        }
+        let var = self.new_var(def.name.name, def.name.span, rest, body, place);
+        self.names.bind(def.name.name, Value::Relax(var.clone()));
+        let dims = self.names.dims.clone();
+        self.names.push();
+        let f = self.function(def, span);
+        self.names.pop();
+        self.names.dims = dims;
+        let Some(f) = f else {
+            self.names.bind(def.name.name, Value::Poison);
+            return None;
+        };
+        let value = BindingValue::Expr(RExpr::new(RKind::Function(Arc::new(f)), span));
+        body.push(Binding { var, annotation: None, value, span });
+        Some(())
+    }
+}
+
+struct Branch<'a> {
+    name: &'a str,
+    seq: SeqExpr,
+    annotation: Option<StructInfo>,
+    /// Where the result is bound.
+    span: Span,
+}
+
+/// The name that the last statement binds.
+fn bound_last<'a>(stmts: &[Stmt<'a>]) -> Option<&'a str> {
+    match &stmts.last()?.kind {
+        StmtKind::Assign { target, .. } => target.as_name(),
+        StmtKind::If { then, .. } => bound_last(then),
+        StmtKind::Function(f) => Some(f.name.name),
+        _ => None,
+    }
+}
+
+/// `T.int64()`: the declaration of a variable.
+pub fn declared_var(e: &Expr) -> Option<DType> {
+    let call = e.as_call()?;
+    if !call.args.is_empty() || !call.keywords.iter().all(|(k, _)| k.name == "is_size_var") {
+        return None;
+    }
+    call.func.dotted()?.strip_prefix("T.")?.parse().ok()
+}
+
+/// `R.function`, with or without arguments.
+pub fn decorator(e: &Expr) -> Option<String> {
+    e.called().or_else(|| e.dotted())
+}
+
+/// The first line of a statement that has blocks.
+pub fn first_line(text: &str, span: Span) -> Span {
+    let slice = text.get(span.lo as usize..span.hi as usize).unwrap_or("");
+    let n = slice.find('\n').unwrap_or(slice.len());
+    Span::new(span.file, span.lo, span.lo + slice[..n].trim_end().len() as u32)
+}

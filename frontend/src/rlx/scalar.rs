@@ -1,0 +1,567 @@
+//! Scalar expressions: dims of types and the right-hand sides of TIR. Nodes are built as written, without folding;
+//! operands of different types are promoted as TVM does it.
+
+use super::context::{Births, Cx, Value};
+use super::pyparse::parse_expression;
+use super::syntax::*;
+use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
+use relax_ir::tir::Buffer;
+use relax_ir::{DType, Span, TypeCode, Var};
+
+/// A value, or a Python literal whose type the other operand decides.
+#[derive(Clone, Debug)]
+pub enum Num {
+    Expr(PrimExpr),
+    Int(i128),
+    /// As float64 and as float32, each rounded once from the decimal.
+    Float(f64, f32),
+}
+
+impl Num {
+    fn negated(self) -> Num {
+        match self {
+            Num::Int(v) => Num::Int(v.wrapping_neg()),
+            Num::Float(d, s) => Num::Float(-d, -s),
+            e => e,
+        }
+    }
+}
+
+/// A float literal of a known type.
+pub fn float_literal(dtype: DType, d: f64, s: f32) -> PrimExpr {
+    match (dtype.code, dtype.bits) {
+        (TypeCode::Float, 32) => PrimExpr::float(dtype, s as f64),
+        _ => PrimExpr::float(dtype, d),
+    }
+}
+
+/// An integer literal wraps to 64 bits: unsigned ones above the signed range keep their bits.
+pub fn int_literal(dtype: DType, v: i128) -> PrimExpr {
+    if dtype.is_float() {
+        return PrimExpr::float(dtype, v as f64);
+    }
+    PrimExpr::int(dtype, v as i64)
+}
+
+fn fits(dtype: DType, v: i128) -> bool {
+    match dtype.code {
+        TypeCode::Int => (dtype.int_min() as i128..=dtype.int_max() as i128).contains(&v),
+        TypeCode::UInt => (0..=dtype.int_max() as u64 as i128).contains(&v),
+        TypeCode::Bool => (0..=1).contains(&v),
+        _ => true,
+    }
+}
+
+/// The digits of an integer token.
+pub fn parse_int(text: &str) -> Option<i128> {
+    let digits: String = text.chars().filter(|c| *c != '_').collect();
+    let lower = digits.to_ascii_lowercase();
+    for (prefix, radix) in [("0x", 16), ("0b", 2), ("0o", 8)] {
+        if let Some(d) = lower.strip_prefix(prefix) {
+            return i128::from_str_radix(d, radix).ok();
+        }
+    }
+    digits.parse().ok()
+}
+
+pub fn parse_float(text: &str) -> Option<(f64, f32)> {
+    let digits: String = text.chars().filter(|c| *c != '_').collect();
+    Some((digits.parse().ok()?, digits.parse().ok()?))
+}
+
+impl<'a> Cx<'a> {
+    /// A scalar expression; literals that nothing decides are int64 in Relax, int32 in TIR, float32 if fractional.
+    pub fn prim(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
+        let n = self.num(e)?;
+        Some(self.settle(n).with_span(e.span))
+    }
+
+    /// As [`Cx::prim`], converted to `dtype`; literals take it directly.
+    pub fn prim_as(&mut self, e: &Expr<'a>, dtype: DType) -> Option<PrimExpr> {
+        let n = self.num(e)?;
+        Some(self.settle_as(n, dtype).with_span(e.span))
+    }
+
+    pub fn settle(&self, n: Num) -> PrimExpr {
+        match n {
+            Num::Expr(p) => p,
+            Num::Int(v) => {
+                let dtype = if fits(self.names.int, v) { self.names.int } else { DType::I64 };
+                int_literal(dtype, v)
+            }
+            Num::Float(d, s) => float_literal(DType::F32, d, s),
+        }
+    }
+
+    pub fn settle_as(&self, n: Num, dtype: DType) -> PrimExpr {
+        if dtype.lanes == 1 {
+            match n {
+                Num::Int(v) => return int_literal(dtype, v),
+                Num::Float(d, s) if dtype.is_float() => return float_literal(dtype, d, s),
+                _ => {}
+            }
+        }
+        let p = self.settle(n);
+        if p.dtype() == dtype {
+            return p;
+        }
+        if p.dtype().lanes == 1 && dtype.lanes > 1 {
+            return self.convert(p, dtype.element()).broadcast(dtype.lanes);
+        }
+        self.convert(p, dtype)
+    }
+
+    /// An explicit conversion node, none when the types agree.
+    pub fn convert(&self, p: PrimExpr, dtype: DType) -> PrimExpr {
+        if p.dtype() == dtype {
+            return p;
+        }
+        PrimExpr::raw(PrimKind::Cast(p), dtype)
+    }
+
+    /// A list or tuple of dims.
+    pub fn dims(&mut self, e: &Expr<'a>) -> Option<Vec<PrimExpr>> {
+        let Some(items) = e.elements() else { return self.expected(e, "a list of dims") };
+        let dims: Vec<Option<PrimExpr>> = items.iter().map(|d| self.dim(d)).collect();
+        dims.into_iter().collect()
+    }
+
+    /// One dim: an expression, in quotes where the dialect writes it so.
+    pub fn dim(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
+        if !matches!(e.kind, ExprKind::Str(_)) {
+            let p = self.prim(e)?;
+            return if p.dtype().is_int() { Some(p) } else { self.not_int(&p, e.span) };
+        }
+        let quoted = self.quoted(e)?;
+        let old = self.names.births;
+        if let (ExprKind::Name(n), true) = (&quoted.kind, old != Births::No) {
+            self.birth(n, quoted.span);
+        }
+        let r = if old == Births::No { self.prim(&quoted) } else { self.quoted_names(&quoted) };
+        let p = r?;
+        if p.dtype().is_int() {
+            Some(p)
+        } else {
+            self.not_int(&p, e.span)
+        }
+    }
+
+    fn not_int(&mut self, p: &PrimExpr, span: Span) -> Option<PrimExpr> {
+        let t = p.dtype();
+        self.error("type", span, format!("a dim must be an integer, this is {t}"))
+    }
+
+    /// Inside quotes every unknown name is a new shape variable.
+    fn quoted_names(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
+        fn names<'a>(e: &Expr<'a>, out: &mut Vec<(&'a str, Span)>) {
+            match &e.kind {
+                ExprKind::Name(n) => out.push((n, e.span)),
+                ExprKind::Attribute(..) => {}
+                ExprKind::Call(c) => c.args.iter().for_each(|a| names(a, out)),
+                _ => e.children().into_iter().for_each(|c| names(c, out)),
+            }
+        }
+        let mut found = vec![];
+        names(e, &mut found);
+        for (n, span) in found {
+            self.birth(n, span);
+        }
+        self.prim(e)
+    }
+
+    /// Makes `name` a shape variable unless it is one.
+    pub fn birth(&mut self, name: &'a str, span: Span) -> Var {
+        if let Some(v) = self.names.prim(name) {
+            return v.clone();
+        }
+        let v = Var::with_span(name, DType::I64, span);
+        self.names.dims.insert(name, v.clone());
+        v
+    }
+
+    /// The expression inside a string.
+    pub fn quoted(&mut self, e: &Expr<'a>) -> Option<Expr<'a>> {
+        let ExprKind::Str(s) = &e.kind else { return self.expected(e, "a string") };
+        let (lo, hi) = (e.span.lo as usize + 1, (e.span.hi as usize).saturating_sub(1));
+        if self.text.get(lo..hi) != Some(s.as_str()) {
+            return self.error("syntax", e.span, "an expression in quotes must be one plain string");
+        }
+        if s.trim().is_empty() {
+            return self.error("syntax", e.span, "an expression is needed inside these quotes");
+        }
+        parse_expression(self.file, self.text, lo, hi, &mut self.diags)
+    }
+
+    pub fn num(&mut self, e: &Expr<'a>) -> Option<Num> {
+        match &e.kind {
+            ExprKind::Name(name) => self.scalar_name(name, e.span).map(Num::Expr),
+            ExprKind::Int(t) => match parse_int(t) {
+                Some(v) => Some(Num::Int(v)),
+                None => self.error("syntax", e.span, "this integer is too large"),
+            },
+            ExprKind::Float(t) => match parse_float(t) {
+                Some((d, s)) => Some(Num::Float(d, s)),
+                None => self.error("syntax", e.span, "this number cannot be read"),
+            },
+            ExprKind::Bool(b) => Some(Num::Expr(PrimExpr::bool(*b))),
+            ExprKind::Unary(op, a) => self.unary(*op, a, e.span),
+            ExprKind::Binary(op, a, b) => {
+                let (x, y) = (self.num(a), self.num(b));
+                self.binary_num(*op, x?, y?, e.span)
+            }
+            ExprKind::Subscript(base, index) => self.element(base, index, e.span).map(Num::Expr),
+            ExprKind::Attribute(base, name) => self.buffer_field(base, name.name, e.span).map(Num::Expr),
+            ExprKind::Call(call) => self.scalar_call(call, e.span),
+            ExprKind::Ternary { .. } => {
+                let d = relax_ir::Diagnostic::unsupported("tir", e.span, "conditional expressions are not TVMScript");
+                self.report(d.help("write T.if_then_else(cond, a, b)"))
+            }
+            _ => self.expected(e, "a scalar expression"),
+        }
+    }
+
+    fn scalar_name(&mut self, name: &'a str, span: Span) -> Option<PrimExpr> {
+        if let Some(v) = self.names.prim(name) {
+            return Some(v.expr().with_span(span));
+        }
+        match self.names.get(name) {
+            Some(Value::Poison) => return None,
+            Some(Value::Relax(_)) => {
+                return self.error("type", span, format!("`{name}` is a Relax value, a scalar is needed here"));
+            }
+            Some(Value::Buffer(b)) => {
+                // A buffer of rank 0 stands for its element.
+                if b.ndim() == 0 {
+                    return Some(b.clone().at(vec![]).with_span(span));
+                }
+                return self.error("type", span, format!("`{name}` is a buffer, an element of it is needed here"));
+            }
+            Some(Value::Handle(_)) => {
+                return self.error("type", span, format!("`{name}` is a handle, a scalar is needed here"));
+            }
+            _ => {}
+        }
+        if self.names.births == Births::Signature && self.type_vars.contains(&name) {
+            return Some(self.birth(name, span).expr().with_span(span));
+        }
+        self.unknown_name(name, span)
+    }
+
+    fn unary(&mut self, op: UnaryOp, a: &Expr<'a>, span: Span) -> Option<Num> {
+        let n = self.num(a)?;
+        match (op, n) {
+            (UnaryOp::Plus, n) => Some(n),
+            (UnaryOp::Neg, n @ (Num::Int(_) | Num::Float(..))) => Some(n.negated()),
+            (UnaryOp::Neg, Num::Expr(p)) if p.dtype().is_int() || p.dtype().is_float() => {
+                let d = p.dtype();
+                Some(Num::Expr(PrimExpr::raw_at(PrimKind::Neg(p), d, span)))
+            }
+            (UnaryOp::Invert, Num::Int(v)) => Some(Num::Int(!v)),
+            (UnaryOp::Invert, Num::Expr(p)) if p.dtype().is_int() => {
+                Some(Num::Expr(PrimExpr::call(Intrin::BitNot, [p]).with_span(span)))
+            }
+            (UnaryOp::Not | UnaryOp::Invert, Num::Expr(p)) if p.dtype().is_bool() => {
+                let d = p.dtype();
+                Some(Num::Expr(PrimExpr::raw_at(PrimKind::Not(p), d, span)))
+            }
+            (_, n) => {
+                let t = self.settle(n).dtype();
+                let shown = match op {
+                    UnaryOp::Not => "not",
+                    UnaryOp::Invert => "~",
+                    _ => "-",
+                };
+                self.error("type", span, format!("`{shown}` does not apply to {t}"))
+            }
+        }
+    }
+
+    pub fn binary_num(&mut self, op: BinaryOp, a: Num, b: Num, span: Span) -> Option<Num> {
+        let op = match op {
+            BinaryOp::Add => BinOp::Add,
+            BinaryOp::Sub => BinOp::Sub,
+            BinaryOp::Mul => BinOp::Mul,
+            BinaryOp::Div => return self.true_divide(a, b, span),
+            BinaryOp::FloorDiv => BinOp::FloorDiv,
+            BinaryOp::Mod => BinOp::FloorMod,
+            BinaryOp::BitAnd => BinOp::BitAnd,
+            BinaryOp::BitOr => BinOp::BitOr,
+            BinaryOp::BitXor => BinOp::BitXor,
+            BinaryOp::Shl => BinOp::Shl,
+            BinaryOp::Shr => BinOp::Shr,
+            BinaryOp::Eq => BinOp::Eq,
+            BinaryOp::Ne => BinOp::Ne,
+            BinaryOp::Lt => BinOp::Lt,
+            BinaryOp::Le => BinOp::Le,
+            BinaryOp::Gt => BinOp::Gt,
+            BinaryOp::Ge => BinOp::Ge,
+            BinaryOp::And => BinOp::And,
+            BinaryOp::Or => BinOp::Or,
+            BinaryOp::Pow => {
+                let (a, b) = self.matched(a, b, span)?;
+                return Some(Num::Expr(PrimExpr::call(Intrin::Pow, [a, b]).with_span(span)));
+            }
+            BinaryOp::MatMul => return self.error("type", span, "`@` does not apply to scalars"),
+        };
+        if let (Num::Int(x), Num::Int(y)) = (&a, &b) {
+            if let Some(v) = literal_arithmetic(op, *x, *y) {
+                return Some(v);
+            }
+        }
+        self.binary_op(op, a, b, span).map(Num::Expr)
+    }
+
+    fn true_divide(&mut self, a: Num, b: Num, span: Span) -> Option<Num> {
+        let (a, b) = self.matched(a, b, span)?;
+        if !a.dtype().is_float() {
+            let d = relax_ir::Diagnostic::error("type", span, "`/` on integers is ambiguous");
+            return self.report(d.help("write `//` (floor), T.truncdiv(a, b) or T.Div(a, b)"));
+        }
+        Some(Num::Expr(PrimExpr::raw_binary(BinOp::Div, a, b).with_span(span)))
+    }
+
+    /// The node `a op b` after promotion.
+    pub fn binary_op(&mut self, op: BinOp, a: Num, b: Num, span: Span) -> Option<PrimExpr> {
+        let (a, b) = self.matched(a, b, span)?;
+        let t = a.dtype();
+        if op == BinOp::TruncMod && t.is_float() {
+            return Some(PrimExpr::call(Intrin::Fmod, [a, b]).with_span(span));
+        }
+        let fine = match op {
+            BinOp::And | BinOp::Or => t.is_bool(),
+            BinOp::FloorDiv | BinOp::FloorMod | BinOp::TruncDiv | BinOp::TruncMod => t.is_int(),
+            BinOp::Shl | BinOp::Shr => t.is_int(),
+            BinOp::BitAnd | BinOp::BitOr | BinOp::BitXor => t.is_int() || t.is_bool(),
+            _ => !t.is_handle(),
+        };
+        if !fine {
+            let what = match op {
+                BinOp::And | BinOp::Or => "bool operands are needed",
+                _ => "integer operands are needed",
+            };
+            return self.error("type", span, format!("{what} here, these are {t}"));
+        }
+        Some(PrimExpr::raw_binary(op, a, b).with_span(span))
+    }
+
+    /// Both operands in one type: literals take the other side's; int meets float as float; of two widths the wider;
+    /// signed and unsigned of one width meet as unsigned.
+    pub fn matched(&mut self, a: Num, b: Num, span: Span) -> Option<(PrimExpr, PrimExpr)> {
+        let literal = |cx: &Self, n: Num, t: DType| match &n {
+            Num::Int(v) if !fits(t.element(), *v) => cx.settle(n),
+            Num::Int(_) if t.is_bool() || t.is_handle() => cx.settle(n),
+            Num::Float(..) if !t.is_float() => cx.settle(n),
+            _ => cx.settle_as(n, t),
+        };
+        let (a, b) = match (a, b) {
+            (Num::Expr(x), Num::Expr(y)) => (x, y),
+            (Num::Expr(x), l) => {
+                let y = literal(self, l, x.dtype());
+                (x, y)
+            }
+            (l, Num::Expr(y)) => {
+                let x = literal(self, l, y.dtype());
+                (x, y)
+            }
+            (l @ Num::Float(..), r) => {
+                let x = self.settle(l);
+                let y = self.settle_as(r, x.dtype());
+                (x, y)
+            }
+            (l, r @ Num::Float(..)) => {
+                let y = self.settle(r);
+                (self.settle_as(l, y.dtype()), y)
+            }
+            (l, r) => {
+                let (x, y) = (self.settle(l), self.settle(r));
+                let t = if x.dtype().bits >= y.dtype().bits { x.dtype() } else { y.dtype() };
+                (int_literal(t, x.as_int().unwrap_or(0) as i128), int_literal(t, y.as_int().unwrap_or(0) as i128))
+            }
+        };
+        let (s, t) = (a.dtype(), b.dtype());
+        if s == t {
+            return Some((a, b));
+        }
+        if s.is_handle() || t.is_handle() {
+            return self.error("type", span, format!("{s} and {t} do not combine"));
+        }
+        // Lanes first: a scalar meets a vector as a broadcast.
+        if s.lanes != t.lanes {
+            if s.lanes == 1 {
+                let a = a.broadcast(t.lanes);
+                return self.matched(Num::Expr(a), Num::Expr(b), span);
+            }
+            if t.lanes == 1 {
+                let b = b.broadcast(s.lanes);
+                return self.matched(Num::Expr(a), Num::Expr(b), span);
+            }
+            return self.error("type", span, format!("{s} and {t} differ in their lanes"));
+        }
+        let to_right = if s.is_float() != t.is_float() {
+            t.is_float()
+        } else if s.is_bool() || t.is_bool() {
+            s.is_bool()
+        } else if s.bits != t.bits {
+            s.bits < t.bits
+        } else {
+            // Same width: unsigned, or float16 when it meets bfloat16.
+            t.is_uint() || t.code == TypeCode::Float
+        };
+        Some(if to_right {
+            (self.convert(a, t), b)
+        } else {
+            let b = self.convert(b, s);
+            (a, b)
+        })
+    }
+
+    /// `buffer[index]`, `buffer.shape[0]`, `buffer.strides[0]`.
+    fn element(&mut self, base: &Expr<'a>, index: &Expr<'a>, span: Span) -> Option<PrimExpr> {
+        if let ExprKind::Attribute(owner, field) = &base.kind {
+            if matches!(field.name, "shape" | "strides") {
+                let buffer = self.buffer(owner)?;
+                let list = if field.name == "shape" { &buffer.shape } else { &buffer.strides };
+                let i = self.int(index)?;
+                return match usize::try_from(i).ok().and_then(|i| list.get(i)) {
+                    Some(p) => Some(p.clone()),
+                    None => self.error("tir", span, format!("the buffer has no {}[{i}]", field.name)),
+                };
+            }
+        }
+        let buffer = self.buffer(base)?;
+        let indices = self.indices(&buffer, index)?;
+        let lanes = indices.iter().map(|i| i.dtype().lanes).max().unwrap_or(1);
+        let dtype = if lanes > 1 { buffer.dtype().with_lanes(lanes) } else { buffer.dtype() };
+        Some(PrimExpr::raw_at(PrimKind::BufferLoad(buffer, indices.into()), dtype, span))
+    }
+
+    fn buffer_field(&mut self, base: &Expr<'a>, field: &str, span: Span) -> Option<PrimExpr> {
+        if base.as_name().is_some_and(|n| matches!(self.names.get(n), Some(Value::Buffer(_)))) {
+            let buffer = self.buffer(base)?;
+            return match field {
+                "elem_offset" => Some(buffer.elem_offset.clone().unwrap_or_else(|| PrimExpr::i64(0))),
+                _ => {
+                    let d = relax_ir::Diagnostic::unsupported(
+                        "tir",
+                        span,
+                        format!("`.{field}` of a buffer is not supported"),
+                    );
+                    self.report(d.help("access the buffer by its elements"))
+                }
+            };
+        }
+        self.error("type", span, format!("`.{field}` is no scalar expression"))
+    }
+
+    /// A name that stands for a buffer.
+    pub fn buffer(&mut self, e: &Expr<'a>) -> Option<Buffer> {
+        let Some(name) = e.as_name() else { return self.expected(e, "a buffer") };
+        match self.names.get(name) {
+            Some(Value::Buffer(b)) => Some(b.clone()),
+            Some(Value::Poison) => None,
+            Some(Value::Handle(_)) => {
+                let d = relax_ir::Diagnostic::error("tir", e.span, format!("`{name}` is a handle, not a buffer"));
+                self.report(d.help(format!("make it one: `T.match_buffer({name}, shape, dtype)`")))
+            }
+            Some(_) => self.error("type", e.span, format!("`{name}` is not a buffer")),
+            None => {
+                if self.names.dims.contains_key(name) {
+                    return self.error("type", e.span, format!("`{name}` is not a buffer"));
+                }
+                self.unknown_name(name, e.span)
+            }
+        }
+    }
+
+    /// The indices of an element access; `lo:hi:step` is a vector.
+    pub fn indices(&mut self, buffer: &Buffer, index: &Expr<'a>) -> Option<Vec<PrimExpr>> {
+        let items = match &index.kind {
+            ExprKind::Tuple(items) => items.iter().collect(),
+            _ => vec![index],
+        };
+        if items.len() != buffer.ndim() {
+            let message = format!("`{}` has {} dims, {} given", buffer.name, buffer.ndim(), count(items.len()));
+            return self.error("tir", index.span, message);
+        }
+        let all: Vec<Option<PrimExpr>> = items.into_iter().map(|i| self.index(i)).collect();
+        all.into_iter().collect()
+    }
+
+    fn index(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
+        let ExprKind::Slice(lo, hi, step) = &e.kind else {
+            let p = self.prim(e)?;
+            if !p.dtype().is_int() && !p.dtype().is_bool() {
+                let t = p.dtype();
+                return self.error("type", e.span, format!("an index must be an integer, this is {t}"));
+            }
+            return Some(p);
+        };
+        let (Some(lo), Some(hi)) = (lo, hi) else {
+            return self.error("tir", e.span, "both ends of a vector access must be written");
+        };
+        let (lo, hi) = (self.num(lo), self.num(hi));
+        let (lo, hi) = self.matched(lo?, hi?, e.span)?;
+        let t = lo.dtype();
+        let step = match step {
+            Some(s) => self.prim_as(s, t)?,
+            None => PrimExpr::int(t, 1),
+        };
+        let length = span_of(&lo, &hi).as_int();
+        let lanes = length.zip(step.as_int()).and_then(|(n, s)| n.checked_div(s)).and_then(|n| u16::try_from(n).ok());
+        match lanes {
+            Some(n) if n >= 1 => Some(lo.ramp(step, n)),
+            _ => self.error("tir", e.span, "the length of a vector access must be a constant"),
+        }
+    }
+}
+
+fn count(n: usize) -> String {
+    match n {
+        1 => "1 index is".into(),
+        n => format!("{n} indices are"),
+    }
+}
+
+/// `hi - lo`, taking `lo + n` apart.
+pub fn span_of(lo: &PrimExpr, hi: &PrimExpr) -> PrimExpr {
+    if let PrimKind::Binary(BinOp::Add, a, b) = hi.kind() {
+        if a == lo {
+            return b.clone();
+        }
+    }
+    if lo.is_int(0) {
+        return hi.clone();
+    }
+    PrimExpr::binary(BinOp::Sub, hi.clone(), lo.clone())
+}
+
+/// Python's arithmetic on two literals.
+fn literal_arithmetic(op: BinOp, x: i128, y: i128) -> Option<Num> {
+    let int = |v: Option<i128>| v.map(Num::Int);
+    let bool = |v| Some(Num::Expr(PrimExpr::bool(v)));
+    match op {
+        BinOp::Add => int(x.checked_add(y)),
+        BinOp::Sub => int(x.checked_sub(y)),
+        BinOp::Mul => int(x.checked_mul(y)),
+        BinOp::FloorDiv => {
+            let q = x.checked_div(y)?;
+            int(Some(if x % y != 0 && (x < 0) != (y < 0) { q - 1 } else { q }))
+        }
+        BinOp::FloorMod => {
+            let r = x.checked_rem(y)?;
+            int(Some(if r != 0 && (r < 0) != (y < 0) { r + y } else { r }))
+        }
+        BinOp::BitAnd => int(Some(x & y)),
+        BinOp::BitOr => int(Some(x | y)),
+        BinOp::BitXor => int(Some(x ^ y)),
+        BinOp::Shl => int(u32::try_from(y).ok().filter(|s| *s < 64 && x.abs() < 1 << 63).map(|s| x << s)),
+        BinOp::Shr => int(u32::try_from(y).ok().filter(|s| *s < 128).map(|s| x >> s)),
+        BinOp::Eq => bool(x == y),
+        BinOp::Ne => bool(x != y),
+        BinOp::Lt => bool(x < y),
+        BinOp::Le => bool(x <= y),
+        BinOp::Gt => bool(x > y),
+        BinOp::Ge => bool(x >= y),
+        _ => None,
+    }
+}

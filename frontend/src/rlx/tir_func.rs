@@ -1,0 +1,186 @@
+//! PrimFuncs: signatures, buffers, attributes.
+
+use super::context::{Births, Cx, Names, Value};
+use super::syntax::*;
+use relax_ir::prim::PrimExpr;
+use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt as TStmt};
+use relax_ir::{Attrs, DType, Diagnostic, Span, Var};
+
+/// A PrimFunc under construction.
+pub struct PrimCx {
+    /// `None`: a handle that no `T.match_buffer` has taken yet.
+    pub params: Vec<Option<PrimParam>>,
+    pub attrs: Attrs,
+    pub alloc_buffers: Vec<Buffer>,
+    /// Scopes that one statement opens for the rest of its list, counted: each nests the tree deeper.
+    pub scopes: u32,
+    pub ok: bool,
+}
+
+impl<'a> Cx<'a> {
+    /// A PrimFunc of the module. `None` when anything in it was reported.
+    pub fn prim_func(&mut self, def: &FunctionDef<'a>, span: Span) -> Option<PrimFunc> {
+        self.names = Names::new(DType::I32);
+        let mut f = PrimCx { params: vec![], attrs: Attrs::default(), alloc_buffers: vec![], scopes: 0, ok: true };
+        let mut private = false;
+        for call in def.decorators.iter().filter_map(Expr::as_call) {
+            if let Some(p) = call.keyword("private") {
+                private = self.bool(p)?;
+            }
+        }
+        for p in &def.type_params {
+            self.names.dims.insert(p.name, Var::with_span(p.name, DType::I64, p.span));
+        }
+        // Scalars first: the dims of an earlier buffer may name them.
+        let scalars: Vec<Option<Var>> = def
+            .params
+            .iter()
+            .map(|p| {
+                let dtype = p.annotation.as_ref().and_then(scalar_type)?;
+                let v = Var::with_span(p.name.name, dtype, p.name.span);
+                self.names.dims.insert(p.name.name, v.clone());
+                Some(v)
+            })
+            .collect();
+        self.names.births = Births::Signature;
+        for (i, (p, scalar)) in def.params.iter().zip(scalars).enumerate() {
+            if let Some(v) = scalar {
+                f.params.push(Some(PrimParam::Scalar(v)));
+                continue;
+            }
+            let param = self.prim_param(p, i);
+            if param.is_none() {
+                self.names.bind(p.name.name, Value::Poison);
+                f.ok = false;
+            }
+            f.params.push(param.flatten());
+        }
+        self.names.births = Births::No;
+        let ret = match &def.returns {
+            None => None,
+            Some(r) if matches!(r.kind, ExprKind::None) => None,
+            Some(r) => match scalar_type(r) {
+                Some(t) => Some(t),
+                None => self.expected(r, "a scalar type"),
+            },
+        };
+        let stmts = self.tir_statements(&def.body, &mut f, &mut None);
+        let mut params = vec![];
+        for (p, d) in f.params.into_iter().zip(&def.params) {
+            match p {
+                Some(p) => params.push(p),
+                None => {
+                    if f.ok {
+                        let d = Diagnostic::unsupported(
+                            "tir",
+                            d.name.span,
+                            format!("the handle `{}` is never made a buffer", d.name.name),
+                        );
+                        self.diags.push(d.help("take it with T.match_buffer, or write `x: T.Buffer(shape, dtype)`"));
+                    }
+                    f.ok = false;
+                }
+            }
+        }
+        f.ok.then(|| PrimFunc {
+            name: def.name.name.to_string(),
+            params,
+            ret,
+            attrs: f.attrs,
+            private,
+            alloc_buffers: f.alloc_buffers,
+            body: TStmt::seq(stmts),
+            span,
+        })
+    }
+
+    /// `Some(None)` for a handle.
+    fn prim_param(&mut self, p: &ParamDef<'a>, i: usize) -> Option<Option<PrimParam>> {
+        let name = p.name.name;
+        let Some(annotation) = &p.annotation else {
+            let d = Diagnostic::error("type", p.name.span, format!("`{name}` has no type"));
+            return self.report(d.help(format!("write `{name}: T.Buffer(shape, dtype)`")));
+        };
+        let called = annotation.called().or_else(|| annotation.dotted());
+        match called.as_deref() {
+            Some("T.handle") => {
+                self.names.bind(name, Value::Handle(i));
+                Some(None)
+            }
+            Some("T.Buffer") => {
+                let Some(call) = annotation.as_call() else {
+                    return self.error("type", annotation.span, "T.Buffer needs a shape");
+                };
+                let buffer = self.buffer_type(name, call, 0, "global", annotation.span)?;
+                self.names.bind(name, Value::Buffer(buffer.clone()));
+                Some(Some(PrimParam::Buffer { buffer, handle: None }))
+            }
+            _ => self.expected(annotation, "T.Buffer(..), T.handle or a scalar type such as T.int64"),
+        }
+    }
+
+    /// A buffer from `(shape, dtype, strides=.., elem_offset=.., scope=..)`; the shape is argument number `first`.
+    ///
+    /// An offset that is a variable of its own says "anywhere in its storage": pointers of arguments include it, so it
+    /// is left out. Alignment is kept by every buffer and left out too.
+    pub fn buffer_type(
+        &mut self,
+        name: &str,
+        call: &CallExpr<'a>,
+        first: usize,
+        default_scope: &str,
+        span: Span,
+    ) -> Option<Buffer> {
+        for (k, v) in &call.keywords {
+            match k.name {
+                "shape" | "dtype" | "strides" | "elem_offset" | "scope" | "align" | "offset_factor" => {}
+                "buffer_type" | "layout" | "type" | "axis_separators" | "logical_scope" => {}
+                "data" if matches!(v.kind, ExprKind::None) => {}
+                _ => {
+                    let message = format!("the argument `{}` of a buffer is not supported", k.name);
+                    return self.unsupported("tir", k.span, message);
+                }
+            }
+        }
+        let Some(shape) = call.arg(first, "shape") else {
+            return self.error("argument", span, "a buffer needs a shape");
+        };
+        let shape = match shape.elements() {
+            Some(_) => self.dims(shape),
+            None => self.dim(shape).map(|d| vec![d]),
+        };
+        let dtype = match call.arg(first + 1, "dtype") {
+            Some(d) if !matches!(d.kind, ExprKind::None) => self.dtype(d),
+            _ => Some(DType::F32),
+        };
+        let strides = match call.keyword("strides").filter(|s| !matches!(s.kind, ExprKind::None)) {
+            Some(s) => self.dims(s),
+            None => Some(vec![]),
+        };
+        let elem_offset = match call.keyword("elem_offset") {
+            Some(o) if o.as_name().is_some() || o.as_str().is_some() || matches!(o.kind, ExprKind::None) => Some(None),
+            Some(o) => self.prim(o).map(Some),
+            None => Some(None),
+        };
+        let scope = match call.keyword("scope") {
+            Some(s) => self.string(s),
+            None => Some(default_scope.to_string()),
+        };
+        let (shape, strides) = (shape?, strides?);
+        if !strides.is_empty() && strides.len() != shape.len() {
+            return self.error("tir", span, "strides and shape differ in length");
+        }
+        let elem_offset: Option<PrimExpr> = elem_offset?.filter(|o| !o.is_int(0));
+        Some(Buffer::from_parts(name, shape, dtype?, strides, elem_offset, &scope?, span))
+    }
+}
+
+/// `T.int64`, `T.int64()`; not `T.handle`.
+pub fn scalar_type(e: &Expr) -> Option<DType> {
+    let name = match e.as_call() {
+        Some(c) if c.args.is_empty() => c.func.dotted()?,
+        Some(_) => return None,
+        None => e.dotted()?,
+    };
+    name.strip_prefix("T.")?.parse::<DType>().ok().filter(|d| !d.is_handle())
+}

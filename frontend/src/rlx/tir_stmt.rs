@@ -1,0 +1,825 @@
+//! Statements of PrimFuncs: loops, blocks, stores, lets.
+
+use super::context::{Cx, Value};
+use super::relax_func::first_line;
+use super::scalar::span_of;
+use super::syntax::*;
+use super::tir_func::{scalar_type, PrimCx};
+use relax_ir::prim::{PrimExpr, PrimKind};
+use relax_ir::tir::{
+    Block, BlockAxis, Buffer, BufferRegion, ForKind, IterKind, MatchBufferRegion, PrimParam, Stmt as TStmt,
+    StmtKind as TKind,
+};
+use relax_ir::{AttrValue, Attrs, DType, Diagnostic, Span, Var};
+
+/// Loops of one `T.grid`.
+const MAX_GRID: usize = 64;
+/// Lets, allocations and attributes of one PrimFunc that reach to the end of their list.
+const MAX_SCOPES: u32 = 512;
+
+/// A block's parts that its first statements state. `None` where statements belong to no block.
+pub struct BlockParts {
+    axes: Vec<BlockAxis>,
+    predicate: Option<PrimExpr>,
+    reads: Option<Vec<BufferRegion>>,
+    writes: Option<Vec<BufferRegion>>,
+    attrs: Attrs,
+    alloc_buffers: Vec<Buffer>,
+    match_buffers: Vec<MatchBufferRegion>,
+    init: Option<TStmt>,
+}
+
+/// A translated statement, or one that encloses all that follow in its list.
+enum Item {
+    Stmt(TStmt),
+    Let(Var, PrimExpr, Span),
+    Alloc(Buffer, Span),
+    Attr(AttrValue, String, PrimExpr, Span),
+    Loop(Var, PrimExpr, ForKind, Span),
+}
+
+/// Where a list of statements stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The function's body, or a block's.
+    Body,
+    /// Inside of a loop, a branch, an init.
+    Nested,
+}
+
+impl<'a> Cx<'a> {
+    /// The body of the function (`block` is `None`) or of a block.
+    pub fn tir_statements(&mut self, stmts: &[Stmt<'a>], f: &mut PrimCx, block: &mut Option<BlockParts>) -> Vec<TStmt> {
+        self.tir_list(stmts, f, block, Place::Body)
+    }
+
+    /// The statements of a loop or branch: in a scope of their own.
+    fn nested(&mut self, stmts: &[Stmt<'a>], f: &mut PrimCx) -> TStmt {
+        self.names.push();
+        let list = self.tir_list(stmts, f, &mut None, Place::Nested);
+        self.names.pop();
+        TStmt::seq(list)
+    }
+
+    fn tir_list(
+        &mut self,
+        stmts: &[Stmt<'a>],
+        f: &mut PrimCx,
+        block: &mut Option<BlockParts>,
+        place: Place,
+    ) -> Vec<TStmt> {
+        let mut items = vec![];
+        for s in stmts {
+            match self.tir_statement(s, f, block, place) {
+                Some(found) => items.extend(found),
+                None => {
+                    f.ok = false;
+                    self.poison_targets(s);
+                }
+            }
+        }
+        // From the end: an enclosing item takes all that follows it.
+        let mut out: Vec<TStmt> = vec![];
+        for item in items.into_iter().rev() {
+            let rest = |out: &mut Vec<TStmt>| {
+                let mut all = std::mem::take(out);
+                all.reverse();
+                TStmt::seq(all)
+            };
+            let (kind, span) = match item {
+                Item::Stmt(s) => {
+                    out.push(s);
+                    continue;
+                }
+                Item::Let(var, value, span) => (TKind::Let { var, value, body: rest(&mut out) }, span),
+                Item::Alloc(buffer, span) => (TKind::Alloc { buffer, body: rest(&mut out) }, span),
+                Item::Attr(node, key, value, span) => (TKind::Attr { node, key, value, body: rest(&mut out) }, span),
+                Item::Loop(var, extent, kind, span) => {
+                    let min = PrimExpr::int(var.dtype(), 0);
+                    (TKind::For { var, min, extent, kind, annotations: vec![], body: rest(&mut out) }, span)
+                }
+            };
+            out.push(TStmt::at(kind, span));
+        }
+        out.reverse();
+        out
+    }
+
+    fn poison_targets(&mut self, s: &Stmt<'a>) {
+        let mut names = vec![];
+        match &s.kind {
+            StmtKind::Assign { target, .. } => match target.elements() {
+                Some(items) => names.extend(items.iter().filter_map(Expr::as_name)),
+                None => names.extend(target.as_name()),
+            },
+            StmtKind::Broken(Some(n)) => names.push(*n),
+            StmtKind::With { items, .. } => names.extend(items.iter().filter_map(|(_, t)| t.as_ref()?.as_name())),
+            _ => {}
+        }
+        for n in names {
+            if !matches!(self.names.get(n), Some(Value::Buffer(_))) {
+                self.names.bind(n, Value::Poison);
+            }
+        }
+    }
+
+    fn scope(&mut self, f: &mut PrimCx, span: Span) -> Option<()> {
+        f.scopes += 1;
+        if f.scopes > MAX_SCOPES {
+            if f.scopes == MAX_SCOPES + 1 {
+                let d = Diagnostic::error("nesting", span, "this PrimFunc has too many lets and allocations");
+                self.diags.push(d.help(format!("at most {MAX_SCOPES} are read")));
+            }
+            return None;
+        }
+        Some(())
+    }
+
+    fn tir_statement(
+        &mut self,
+        s: &Stmt<'a>,
+        f: &mut PrimCx,
+        block: &mut Option<BlockParts>,
+        place: Place,
+    ) -> Option<Vec<Item>> {
+        let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, s.span))]);
+        match &s.kind {
+            StmtKind::Pass | StmtKind::Import => Some(vec![]),
+            StmtKind::Broken(_) => None,
+            StmtKind::Expr(e) => self.tir_bare(e, s.span, f, block, place),
+            StmtKind::Assign { target, annotation, value } => {
+                let Some(value) = value else {
+                    return self.error("syntax", s.span, "a value is needed here");
+                };
+                if value.is_error() || target.is_error() {
+                    return None;
+                }
+                self.tir_assign(target, annotation.as_ref(), value, s.span, f, block, place)
+            }
+            StmtKind::For { target, iter, body } => {
+                let s = self.for_loop(target, iter, body, s.span, f)?;
+                Some(vec![Item::Stmt(s)])
+            }
+            StmtKind::While { cond, body } => {
+                let cond = if cond.is_error() { None } else { self.condition(cond) };
+                let body = self.nested(body, f);
+                one(TKind::While { cond: cond?, body })
+            }
+            StmtKind::If { cond, then, otherwise } => {
+                let cond = if cond.is_error() { None } else { self.condition(cond) };
+                let then = self.nested(then, f);
+                let otherwise = if otherwise.is_empty() { None } else { Some(self.nested(otherwise, f)) };
+                one(TKind::If { cond: cond?, then, otherwise })
+            }
+            StmtKind::With { items, body } => self.tir_with(items, body, s.span, f, block, place),
+            StmtKind::Assert(cond, message) => {
+                let cond = self.condition(cond);
+                let message = match message {
+                    Some(m) => self.string(m)?,
+                    None => String::new(),
+                };
+                one(TKind::Assert { cond: cond?, message })
+            }
+            StmtKind::Return(None) => Some(vec![]),
+            StmtKind::Return(Some(_)) => {
+                self.unsupported("tir", s.span, "a PrimFunc that returns a value is not supported")
+            }
+            StmtKind::Function(_) | StmtKind::Class(_) => {
+                self.error("syntax", first_line(self.text, s.span), "this cannot be inside of a PrimFunc")
+            }
+        }
+    }
+
+    // --- statements without a target -----------------------------------------------------------------------------
+
+    fn tir_bare(
+        &mut self,
+        e: &Expr<'a>,
+        span: Span,
+        f: &mut PrimCx,
+        block: &mut Option<BlockParts>,
+        place: Place,
+    ) -> Option<Vec<Item>> {
+        if matches!(e.kind, ExprKind::Str(_)) {
+            return Some(vec![]);
+        }
+        let (Some(name), Some(call)) = (e.called(), e.as_call()) else {
+            return self.expected(e, "a statement");
+        };
+        match name.as_str() {
+            "T.func_attr" => {
+                for (k, v) in self.attrs_argument(call, span)?.0 {
+                    f.attrs.set(&k, v);
+                }
+                Some(vec![])
+            }
+            "T.reads" | "T.writes" => {
+                let items: &[Expr<'a>] = match call.args.as_slice() {
+                    [one] if one.elements().is_some() => one.elements().unwrap_or(&[]),
+                    many => many,
+                };
+                let regions: Vec<Option<BufferRegion>> = items.iter().map(|r| self.region(r)).collect();
+                let regions = regions.into_iter().collect::<Option<Vec<_>>>()?;
+                let b = self.parts(block, place, &name, span)?;
+                let slot = if name == "T.reads" { &mut b.reads } else { &mut b.writes };
+                slot.get_or_insert_with(Vec::new).extend(regions);
+                Some(vec![])
+            }
+            "T.where" => {
+                let Some(cond) = call.args.first() else {
+                    return self.error("argument", span, "T.where takes a condition");
+                };
+                let cond = self.condition(cond)?;
+                let b = self.parts(block, place, &name, span)?;
+                b.predicate = Some(match b.predicate.take() {
+                    Some(p) => PrimExpr::raw_binary(relax_ir::prim::BinOp::And, p, cond),
+                    None => cond,
+                });
+                Some(vec![])
+            }
+            "T.sblock_attr" | "T.block_attr" => {
+                let attrs = self.attrs_argument(call, span)?;
+                let b = self.parts(block, place, &name, span)?;
+                for (k, v) in attrs.0 {
+                    b.attrs.set(&k, v);
+                }
+                Some(vec![])
+            }
+            "T.attr" => {
+                self.scope(f, span)?;
+                let mut items = vec![];
+                for (node, key, value) in self.tir_attr(call, span)? {
+                    items.push(Item::Attr(node, key, value, span));
+                }
+                Some(items)
+            }
+            "T.evaluate" => match call.args.as_slice() {
+                [v] => {
+                    let v = self.prim(v)?;
+                    Some(vec![Item::Stmt(TStmt::at(TKind::Evaluate(v), span))])
+                }
+                _ => self.error("argument", span, "T.evaluate takes one expression"),
+            },
+            _ => {
+                let v = self.prim(e)?;
+                Some(vec![Item::Stmt(TStmt::at(TKind::Evaluate(v), span))])
+            }
+        }
+    }
+
+    /// The block whose direct statement this is.
+    fn parts<'b>(
+        &mut self,
+        block: &'b mut Option<BlockParts>,
+        place: Place,
+        what: &str,
+        span: Span,
+    ) -> Option<&'b mut BlockParts> {
+        match block {
+            Some(b) if place == Place::Body => Some(b),
+            _ => self.error("tir", span, format!("{what} belongs directly into a block (`with T.sblock(..):`)")),
+        }
+    }
+
+    /// `T.attr({"key": value})` and `T.attr(node, "key", value)`.
+    fn tir_attr(&mut self, call: &CallExpr<'a>, span: Span) -> Option<Vec<(AttrValue, String, PrimExpr)>> {
+        let scalar = |v: &AttrValue| match v {
+            AttrValue::Prim(p) => p.clone(),
+            AttrValue::Str(s) => PrimExpr::raw(PrimKind::Str(s.as_str().into()), DType::HANDLE),
+            AttrValue::Bool(b) => PrimExpr::bool(*b),
+            AttrValue::Int(v) => PrimExpr::int(DType::I32, *v),
+            AttrValue::Float(v) => PrimExpr::float(DType::F32, *v),
+            _ => PrimExpr::int(DType::I32, 0),
+        };
+        match call.args.as_slice() {
+            [dict] => {
+                let pairs = self.dict(dict)?;
+                Some(pairs.into_iter().map(|(k, v)| (AttrValue::Int(0), k, scalar(&v))).collect())
+            }
+            [node, key, value] => {
+                let (node, key, value) = (self.attr_value(node), self.string(key), self.attr_value(value));
+                Some(vec![(node?, key?, scalar(&value?))])
+            }
+            _ => self.error("argument", span, "T.attr takes a dictionary, or a node, a key and a value"),
+        }
+    }
+
+    /// `x[i, lo:hi]`, or a whole buffer.
+    fn region(&mut self, e: &Expr<'a>) -> Option<BufferRegion> {
+        let ExprKind::Subscript(base, index) = &e.kind else {
+            let buffer = self.buffer(e)?;
+            let region = buffer.shape.iter().map(|d| (PrimExpr::int(d.dtype(), 0), d.clone())).collect();
+            return Some(BufferRegion { buffer, region });
+        };
+        let buffer = self.buffer(base)?;
+        let items = match &index.kind {
+            ExprKind::Tuple(items) => items.iter().collect(),
+            _ => vec![index.as_ref()],
+        };
+        if items.len() != buffer.ndim() {
+            let message = format!("`{}` has {} dims, {} given", buffer.name, buffer.ndim(), items.len());
+            return self.error("tir", index.span, message);
+        }
+        let mut region = vec![];
+        for (k, i) in items.into_iter().enumerate() {
+            region.push(match &i.kind {
+                ExprKind::Slice(lo, hi, None) => {
+                    let full = buffer.shape[k].clone();
+                    let lo = match lo {
+                        Some(lo) => self.prim(lo)?,
+                        None => PrimExpr::int(full.dtype(), 0),
+                    };
+                    let hi = match hi {
+                        Some(hi) => self.prim(hi)?,
+                        None => full,
+                    };
+                    let extent = span_of(&lo, &hi);
+                    (lo, extent)
+                }
+                _ => {
+                    let p = self.prim(i)?;
+                    let t = p.dtype();
+                    (p, PrimExpr::int(t, 1))
+                }
+            });
+        }
+        Some(BufferRegion { buffer, region })
+    }
+
+    // --- assignments ----------------------------------------------------------------------------------------------
+
+    #[allow(clippy::too_many_arguments)]
+    fn tir_assign(
+        &mut self,
+        target: &Expr<'a>,
+        annotation: Option<&Expr<'a>>,
+        value: &Expr<'a>,
+        span: Span,
+        f: &mut PrimCx,
+        block: &mut Option<BlockParts>,
+        place: Place,
+    ) -> Option<Vec<Item>> {
+        if let ExprKind::Subscript(base, index) = &target.kind {
+            let stored = self.store(base, index, value, span);
+            return stored.map(|s| vec![Item::Stmt(s)]);
+        }
+        if annotation.is_none() && self.declarations(target, Some(value))? {
+            return Some(vec![]);
+        }
+        let called = value.called();
+        let call = value.as_call();
+        if let (Some(name), Some(call)) = (called.as_deref(), call) {
+            if let Some(axis) = name.strip_prefix("T.axis.") {
+                let axes = self.axes(target, axis, call, span)?;
+                let b = self.parts(block, place, "T.axis", span)?;
+                b.axes.extend(axes);
+                return Some(vec![]);
+            }
+        }
+        let Some(name) = target.as_name() else { return self.expected(target, "a name or an element of a buffer") };
+        if let (Some(fname), Some(call), None) = (called.as_deref(), call, annotation) {
+            match fname {
+                "T.match_buffer" => return self.match_buffer(name, call, span, f, block, place),
+                "T.sblock_alloc_buffer" | "T.alloc_buffer" => {
+                    let b = self.buffer_type(name, call, 0, "global", span)?;
+                    self.names.bind(name, Value::Buffer(b.clone()));
+                    match (block, place) {
+                        (Some(parts), Place::Body) => parts.alloc_buffers.push(b),
+                        (None, Place::Body) => f.alloc_buffers.push(b),
+                        _ => {
+                            self.scope(f, span)?;
+                            return Some(vec![Item::Alloc(b, span)]);
+                        }
+                    }
+                    return Some(vec![]);
+                }
+                "T.alloc_local" | "T.alloc_shared" | "T.decl_buffer" => {
+                    let scope = match fname {
+                        "T.alloc_local" => "local",
+                        "T.alloc_shared" => "shared",
+                        _ => "global",
+                    };
+                    self.scope(f, span)?;
+                    let b = self.buffer_type(name, call, 0, scope, span)?;
+                    self.names.bind(name, Value::Buffer(b.clone()));
+                    return Some(vec![Item::Alloc(b, span)]);
+                }
+                "T.launch_thread" => {
+                    self.scope(f, span)?;
+                    let (thread, extent) = self.thread(call, span)?;
+                    let var = self.loop_var(name, target.span, &PrimExpr::int(extent.dtype(), 0), &extent);
+                    return Some(vec![Item::Loop(var, extent, ForKind::ThreadBinding(thread), span)]);
+                }
+                "T.allocate" | "T.env_thread" | "T.allocate_const" | "T.Buffer" | "T.buffer_decl" => {
+                    let d = Diagnostic::unsupported("tir", value.span, format!("`{fname}` is not supported"));
+                    return self.report(d.help("print the PrimFunc before it is lowered: in block form"));
+                }
+                _ => {}
+            }
+        }
+        // `v: T.let[T.float32] = value`, `v: T.float32 = value`, `v = value`
+        let dtype = match annotation {
+            None => None,
+            Some(a) => match &a.kind {
+                ExprKind::Subscript(base, t) if base.dotted().as_deref() == Some("T.let") => match scalar_type(t) {
+                    Some(t) => Some(t),
+                    None => return self.expected(t, "a scalar type"),
+                },
+                _ if a.dotted().as_deref() == Some("T.let") => None,
+                _ => match scalar_type(a) {
+                    Some(t) => Some(t),
+                    None => return self.expected(a, "T.let[..] or a scalar type"),
+                },
+            },
+        };
+        self.scope(f, span)?;
+        let value = match dtype {
+            Some(t) => self.prim_as(value, t)?,
+            None => self.prim(value)?,
+        };
+        let var = Var::with_span(name, value.dtype(), target.span);
+        self.names.bind(name, Value::Prim(var.clone()));
+        Some(vec![Item::Let(var, value, span)])
+    }
+
+    /// `buffer[indices] = value`; the value takes the buffer's type.
+    fn store(&mut self, base: &Expr<'a>, index: &Expr<'a>, value: &Expr<'a>, span: Span) -> Option<TStmt> {
+        let buffer = self.buffer(base);
+        let n = self.num(value);
+        let buffer = buffer?;
+        let indices = self.indices(&buffer, index)?;
+        let lanes = indices.iter().map(|i| i.dtype().lanes).max().unwrap_or(1);
+        let dtype = buffer.dtype().with_lanes(lanes.max(buffer.dtype().lanes));
+        let n = n?;
+        let value = self.settle_as(n, dtype).with_span(value.span);
+        if value.dtype().lanes != dtype.lanes {
+            return self.error("type", span, format!("{} is stored where {dtype} is", value.dtype()));
+        }
+        Some(TStmt::at(TKind::Store { buffer, indices, value }, span))
+    }
+
+    fn match_buffer(
+        &mut self,
+        name: &'a str,
+        call: &CallExpr<'a>,
+        span: Span,
+        f: &mut PrimCx,
+        block: &mut Option<BlockParts>,
+        place: Place,
+    ) -> Option<Vec<Item>> {
+        let Some(source) = call.arg(0, "param") else {
+            return self.error("argument", span, "T.match_buffer takes a handle or a region, then a shape");
+        };
+        if let Some(Value::Handle(i)) = source.as_name().and_then(|n| self.names.get(n)) {
+            let i = *i;
+            let buffer = self.buffer_type(name, call, 1, "global", span)?;
+            self.names.bind(name, Value::Buffer(buffer.clone()));
+            let handle = source.as_name().map(str::to_string);
+            match f.params.get_mut(i) {
+                Some(slot @ None) => *slot = Some(PrimParam::Buffer { buffer, handle }),
+                _ => return self.error("tir", source.span, "this handle is matched twice"),
+            }
+            return Some(vec![]);
+        }
+        let source = self.region(source)?;
+        let buffer = self.buffer_type(name, call, 1, "global", span)?;
+        let b = self.parts(block, place, "T.match_buffer of a region", span)?;
+        b.match_buffers.push(MatchBufferRegion { buffer: buffer.clone(), source });
+        self.names.bind(name, Value::Buffer(buffer));
+        Some(vec![])
+    }
+
+    /// `T.axis.spatial(extent, value)`, `T.axis.remap("SR", [i, j])`
+    fn axes(&mut self, target: &Expr<'a>, axis: &str, call: &CallExpr<'a>, span: Span) -> Option<Vec<BlockAxis>> {
+        let names: Vec<&Expr<'a>> = match target.elements() {
+            Some(items) => items.iter().collect(),
+            None => vec![target],
+        };
+        if axis == "remap" {
+            return self.remap(&names, call, span);
+        }
+        let kind = match axis {
+            "spatial" | "S" => IterKind::Spatial,
+            "reduce" | "R" => IterKind::Reduce,
+            "scan" => IterKind::Scan,
+            "opaque" => IterKind::Opaque,
+            _ => return self.unsupported("tir", span, format!("axes of kind `{axis}` are not supported")),
+        };
+        let (Some(dom), Some(binding), [name]) = (call.arg(0, "dom"), call.arg(1, "binding"), names.as_slice()) else {
+            return self.error("argument", span, format!("an axis is written `v = T.axis.{axis}(extent, value)`"));
+        };
+        let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
+        let (min, extent) = self.range(dom)?;
+        // As TVM: at least 32 bits, the widest of the range.
+        let dtype = if extent.dtype().bits > 32 { extent.dtype() } else { DType::I32 };
+        let binding = self.prim_as(binding, dtype)?;
+        let binding = match binding.kind() {
+            PrimKind::Cast(inner) if inner.as_int().is_some() => inner.clone().cast(dtype),
+            _ => binding,
+        };
+        let var = Var::with_span(var_name, dtype, name.span);
+        self.names.bind(var_name, Value::Prim(var.clone()));
+        Some(vec![BlockAxis { var, kind, min: min.cast(dtype), extent: extent.cast(dtype), binding }])
+    }
+
+    fn remap(&mut self, names: &[&Expr<'a>], call: &CallExpr<'a>, span: Span) -> Option<Vec<BlockAxis>> {
+        let (Some(kinds), Some(values)) = (call.args.first(), call.args.get(1).and_then(Expr::elements)) else {
+            return self.error("argument", span, "write `vi, vj = T.axis.remap(\"SR\", [i, j])`");
+        };
+        let kinds = self.string(kinds)?;
+        if kinds.chars().count() != names.len() || values.len() != names.len() {
+            return self.error("argument", span, "T.axis.remap needs as many letters, names and loop variables");
+        }
+        let mut axes = vec![];
+        for ((letter, name), value) in kinds.chars().zip(names).zip(values) {
+            let kind = match letter {
+                'S' => IterKind::Spatial,
+                'R' => IterKind::Reduce,
+                _ => return self.error("argument", span, format!("`{letter}` is no kind of axis: S or R")),
+            };
+            let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
+            let binding = self.prim(value)?;
+            let range = binding.as_var().and_then(|v| self.names.loops.get(&v.id())).cloned();
+            let Some((min, extent)) = range else {
+                let d = Diagnostic::error("tir", value.span, "T.axis.remap takes loop variables");
+                return self.report(d.help("for anything else write T.axis.spatial(extent, value)"));
+            };
+            let var = Var::with_span(var_name, binding.dtype(), name.span);
+            self.names.bind(var_name, Value::Prim(var.clone()));
+            axes.push(BlockAxis { var, kind, min, extent, binding });
+        }
+        Some(axes)
+    }
+
+    /// `extent` or `(lo, hi)` as `(min, extent)` of one type.
+    fn range(&mut self, e: &Expr<'a>) -> Option<(PrimExpr, PrimExpr)> {
+        if let Some(items) = e.elements() {
+            let [lo, hi] = items else {
+                return self.error("argument", e.span, "a range is an extent or `(begin, end)`");
+            };
+            return self.bounds(lo, hi, e.span);
+        }
+        let extent = self.prim(e)?;
+        if !extent.dtype().is_int() {
+            return self.expected(e, "an integer");
+        }
+        Some((PrimExpr::int(extent.dtype(), 0), extent))
+    }
+
+    fn bounds(&mut self, lo: &Expr<'a>, hi: &Expr<'a>, span: Span) -> Option<(PrimExpr, PrimExpr)> {
+        let (lo, hi) = (self.num(lo), self.num(hi));
+        let (lo, hi) = self.matched(lo?, hi?, span)?;
+        if !lo.dtype().is_int() {
+            return self.error("type", span, "the bounds must be integers");
+        }
+        let extent = span_of(&lo, &hi);
+        Some((lo, extent))
+    }
+
+    // --- loops ----------------------------------------------------------------------------------------------------
+
+    fn loop_var(&mut self, name: &'a str, span: Span, min: &PrimExpr, extent: &PrimExpr) -> Var {
+        let var = Var::with_span(name, extent.dtype(), span);
+        self.names.bind(name, Value::Prim(var.clone()));
+        self.names.loops.insert(var.id(), (min.clone(), extent.clone()));
+        var
+    }
+
+    fn for_loop(
+        &mut self,
+        target: &Expr<'a>,
+        iter: &Expr<'a>,
+        body: &[Stmt<'a>],
+        span: Span,
+        f: &mut PrimCx,
+    ) -> Option<TStmt> {
+        let names: Vec<&Expr<'a>> = match target.elements() {
+            Some(items) => items.iter().collect(),
+            None => vec![target],
+        };
+        self.names.push();
+        let header = self.loop_header(&names, iter);
+        if header.is_none() {
+            for n in names.iter().filter_map(|n| n.as_name()) {
+                self.names.bind(n, Value::Poison);
+            }
+        }
+        let body = self.nested(body, f);
+        self.names.pop();
+        let mut stmt = body;
+        for (var, min, extent, kind, annotations) in header?.into_iter().rev() {
+            stmt = TStmt::at(TKind::For { var, min, extent, kind, annotations, body: stmt }, span);
+        }
+        Some(stmt)
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn loop_header(
+        &mut self,
+        names: &[&Expr<'a>],
+        iter: &Expr<'a>,
+    ) -> Option<Vec<(Var, PrimExpr, PrimExpr, ForKind, Vec<(String, AttrValue)>)>> {
+        let (Some(what), Some(call)) = (iter.called(), iter.as_call()) else {
+            return self.expected(iter, "a range such as T.grid(..) or range(..)");
+        };
+        let kind = match what.as_str() {
+            "T.grid" => {
+                if call.args.len() != names.len() {
+                    let message = format!("{} loop variables for {} extents", names.len(), call.args.len());
+                    return self.error("tir", iter.span, message);
+                }
+                if names.len() > MAX_GRID {
+                    return self.error("nesting", iter.span, format!("a grid has at most {MAX_GRID} loops"));
+                }
+                let ranges: Vec<Option<(PrimExpr, PrimExpr)>> = call.args.iter().map(|a| self.range(a)).collect();
+                let mut out = vec![];
+                for (n, r) in names.iter().zip(ranges) {
+                    let (min, extent) = r?;
+                    let Some(name) = n.as_name() else { return self.expected(n, "a name") };
+                    let var = self.loop_var(name, n.span, &min, &extent);
+                    out.push((var, min, extent, ForKind::Serial, vec![]));
+                }
+                return Some(out);
+            }
+            "range" | "T.serial" => ForKind::Serial,
+            "T.parallel" => ForKind::Parallel,
+            "T.vectorized" => ForKind::Vectorized,
+            "T.unroll" => ForKind::Unrolled,
+            "T.thread_binding" => {
+                let Some(t) = call.keyword("thread").or(call.args.last().filter(|a| a.as_str().is_some())) else {
+                    return self.error("argument", iter.span, "T.thread_binding needs thread=\"..\"");
+                };
+                ForKind::ThreadBinding(self.string(t)?)
+            }
+            _ => {
+                let d =
+                    Diagnostic::unsupported("tir", call.func.span, format!("loops over `{what}` are not supported"));
+                return self.report(d.help("write T.grid, range, T.serial, T.parallel, T.vectorized or T.unroll"));
+            }
+        };
+        let [name] = names else {
+            return self.error("tir", iter.span, format!("{what} has one loop variable"));
+        };
+        let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
+        let args: Vec<&Expr<'a>> = call.args.iter().filter(|a| a.as_str().is_none()).collect();
+        let (min, extent) = match (args.as_slice(), call.keyword("start"), call.keyword("stop")) {
+            ([extent], None, None) => self.range(extent)?,
+            ([lo, hi], None, None) => self.bounds(lo, hi, iter.span)?,
+            ([], Some(lo), Some(hi)) => self.bounds(lo, hi, iter.span)?,
+            ([], None, None) => match call.keyword("extent") {
+                Some(e) => self.range(e)?,
+                None => return self.error("argument", iter.span, "the loop has no extent"),
+            },
+            _ => return self.unsupported("tir", iter.span, "loops with a step are not supported"),
+        };
+        let annotations = match call.keyword("annotations").filter(|a| !matches!(a.kind, ExprKind::None)) {
+            Some(a) => self.dict(a)?,
+            None => vec![],
+        };
+        let var = self.loop_var(var_name, name.span, &min, &extent);
+        Some(vec![(var, min, extent, kind, annotations)])
+    }
+
+    /// `T.launch_thread("blockIdx.x", 4)`
+    fn thread(&mut self, call: &CallExpr<'a>, span: Span) -> Option<(String, PrimExpr)> {
+        let [thread, extent] = call.args.as_slice() else {
+            return self.error("argument", span, "T.launch_thread takes a name and an extent");
+        };
+        let (thread, extent) = (self.string(thread), self.prim(extent));
+        Some((thread?, extent?))
+    }
+
+    // --- with -----------------------------------------------------------------------------------------------------
+
+    fn tir_with(
+        &mut self,
+        items: &[(Expr<'a>, Option<Expr<'a>>)],
+        body: &[Stmt<'a>],
+        span: Span,
+        f: &mut PrimCx,
+        block: &mut Option<BlockParts>,
+        place: Place,
+    ) -> Option<Vec<Item>> {
+        let [(item, target)] = items else {
+            return self.unsupported("tir", first_line(self.text, span), "one thing per `with` is read");
+        };
+        let (Some(what), Some(call)) = (item.called(), item.as_call()) else {
+            return self.expected(item, "T.sblock(..) or another scope");
+        };
+        let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, span))]);
+        match what.as_str() {
+            "T.sblock" | "T.block" => {
+                let name = match call.arg(0, "name") {
+                    Some(n) => self.string(n)?,
+                    None => String::new(),
+                };
+                let mut parts = Some(BlockParts {
+                    axes: vec![],
+                    predicate: None,
+                    reads: None,
+                    writes: None,
+                    attrs: Attrs::default(),
+                    alloc_buffers: vec![],
+                    match_buffers: vec![],
+                    init: None,
+                });
+                self.names.push();
+                let list = self.tir_list(body, f, &mut parts, Place::Body);
+                self.names.pop();
+                let p = parts?;
+                let block = Block {
+                    name,
+                    axes: p.axes,
+                    predicate: p.predicate,
+                    reads: p.reads,
+                    writes: p.writes,
+                    attrs: p.attrs,
+                    alloc_buffers: p.alloc_buffers,
+                    match_buffers: p.match_buffers,
+                    init: p.init,
+                    body: TStmt::seq(list),
+                };
+                one(TKind::Block(Box::new(block)))
+            }
+            "T.init" => {
+                let init = self.nested(body, f);
+                let b = self.parts(block, place, "T.init()", item.span)?;
+                b.init = Some(match b.init.take() {
+                    Some(first) => TStmt::seq(vec![first, init]),
+                    None => init,
+                });
+                Some(vec![])
+            }
+            "T.attr" => {
+                self.scope(f, span)?;
+                let attrs = self.tir_attr(call, item.span);
+                let mut stmt = self.nested(body, f);
+                for (node, key, value) in attrs?.into_iter().rev() {
+                    stmt = TStmt::at(TKind::Attr { node, key, value, body: stmt }, span);
+                }
+                Some(vec![Item::Stmt(stmt)])
+            }
+            "T.Assert" => {
+                let (Some(cond), message) = (call.args.first(), call.args.get(1)) else {
+                    return self.error("argument", item.span, "T.Assert takes a condition and a message");
+                };
+                let cond = self.condition(cond);
+                let message = message.map(|m| self.string(m)).unwrap_or_else(|| Some(String::new()));
+                let body = self.nested(body, f);
+                let check = TStmt::at(TKind::Assert { cond: cond?, message: message? }, item.span);
+                Some(vec![Item::Stmt(check), Item::Stmt(body)])
+            }
+            "T.let" | "T.LetStmt" => {
+                let (named, value) = match (call.args.as_slice(), target) {
+                    ([name, value], None) => (Some(name), value),
+                    ([value], Some(t)) => (Some(t), value),
+                    ([value], None) => (call.keyword("var"), value),
+                    _ => return self.error("argument", item.span, "write `with T.LetStmt(value) as v:`"),
+                };
+                let Some(named) = named else {
+                    return self.error("argument", item.span, "write `with T.LetStmt(value) as v:`");
+                };
+                let Some(name) = named.as_name() else { return self.expected(named, "a name") };
+                let value = self.prim(value);
+                self.names.push();
+                let var = value.as_ref().map(|v| Var::with_span(name, v.dtype(), named.span));
+                let meaning = var.clone().map_or(Value::Poison, Value::Prim);
+                self.names.bind(name, meaning);
+                let body = self.nested(body, f);
+                self.names.pop();
+                one(TKind::Let { var: var?, value: value?, body })
+            }
+            "T.decl_buffer" | "T.alloc_local" | "T.alloc_shared" => {
+                let Some(name) = target.as_ref().and_then(Expr::as_name) else {
+                    return self.error("syntax", item.span, format!("write `with {what}(..) as name:`"));
+                };
+                let scope = if what == "T.alloc_local" { "local" } else { "global" };
+                let buffer = self.buffer_type(name, call, 0, scope, item.span);
+                self.names.push();
+                let meaning = buffer.clone().map_or(Value::Poison, Value::Buffer);
+                self.names.bind(name, meaning);
+                let body = self.nested(body, f);
+                self.names.pop();
+                one(TKind::Alloc { buffer: buffer?, body })
+            }
+            "T.launch_thread" => {
+                let header = self.thread(call, item.span);
+                self.names.push();
+                let mut found = None;
+                if let (Some((thread, extent)), Some(name)) = (header, target.as_ref().and_then(Expr::as_name)) {
+                    let min = PrimExpr::int(extent.dtype(), 0);
+                    let var = self.loop_var(name, item.span, &min, &extent);
+                    found = Some((var, min, extent, ForKind::ThreadBinding(thread)));
+                }
+                let body = self.nested(body, f);
+                self.names.pop();
+                let (var, min, extent, kind) = found?;
+                one(TKind::For { var, min, extent, kind, annotations: vec![], body })
+            }
+            _ => {
+                let d = Diagnostic::unsupported("tir", call.func.span, format!("`with {what}(..)` is not supported"));
+                self.report(d.help("PrimFuncs are read in block form: loops and `with T.sblock(..):`"))
+            }
+        }
+    }
+}

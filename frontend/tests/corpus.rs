@@ -1,0 +1,63 @@
+//! Every text of the corpus: read without an error, or refused as a whole when it is lowered.
+
+use relax_frontend::rlx;
+use relax_ir::{Fault, FileId};
+use std::path::PathBuf;
+
+/// The one text with a packed call inside of a PrimFunc (TVM's argsort): refused at that call.
+const CALLS_OUTSIDE: &str = "median_bucketize.legalized.rlx";
+
+fn texts() -> Vec<PathBuf> {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&dir)
+        .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
+        .map(|f| f.expect("a directory entry").path())
+        .filter(|p| p.extension().is_some_and(|e| e == "rlx"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn line(text: &str, at: u32) -> usize {
+    text[..(at as usize).min(text.len())].matches('\n').count() + 1
+}
+
+#[test]
+fn every_text_is_read_or_refused() {
+    let mut failures = vec![];
+    let (mut read, mut refused) = (0, 0);
+    for path in texts() {
+        let text = std::fs::read_to_string(&path).expect("a text file");
+        let name = path.file_name().expect("a name").to_string_lossy().to_string();
+        let (module, diags) = rlx::parse(FileId(0), &text);
+        if name.contains(".lowered.") {
+            let lone = diags.list.len() == 1 && diags.worst() == Some(Fault::Unsupported);
+            if !lone || module.is_some() || diags.list[0].code != "lowered-text" || diags.list[0].help.is_none() {
+                failures.push(format!("{name}: not refused: {:?}", diags.list));
+            }
+            refused += 1;
+            continue;
+        }
+        read += 1;
+        if name == CALLS_OUTSIDE {
+            let codes: Vec<&str> = diags.list.iter().map(|d| d.code).collect();
+            assert_eq!(codes, ["tir-extern"], "{name}");
+            continue;
+        }
+        let Some(module) = module.filter(|_| diags.list.is_empty()) else {
+            for d in diags.list.iter().take(3) {
+                let at = line(&text, d.span().lo);
+                let help = d.help.clone().unwrap_or_default();
+                failures.push(format!("{name}:{at}: {} ({help})", d.message));
+            }
+            continue;
+        };
+        let functions = text.lines().filter(|l| l.starts_with("    def ")).count();
+        if module.funcs.len() != functions {
+            failures.push(format!("{name}: {} of {functions} functions", module.funcs.len()));
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    assert!(read > 700 && refused > 20, "{read} texts read, {refused} refused");
+    println!("{read} texts read, {refused} refused");
+}
