@@ -23,6 +23,7 @@ pub mod prim;
 pub mod program;
 pub mod relax;
 pub mod span;
+pub mod structural;
 pub mod sym;
 pub mod tir;
 
