@@ -20,6 +20,7 @@ pub mod flat;
 pub mod module;
 pub mod op;
 pub mod prim;
+pub mod printer;
 pub mod program;
 pub mod relax;
 pub mod span;
