@@ -392,10 +392,7 @@ impl Printer<'_> {
                     operand = end;
                     continue;
                 }
-                ParamKind::Attr => match c.attrs.get(p.name) {
-                    Some(v) => Some(self.attr(v)),
-                    None => None,
-                },
+                ParamKind::Attr => c.attrs.get(p.name).map(|v| self.attr(v)),
                 ParamKind::StructInfo if c.sinfo_args.is_empty() && !matches!(p.default, Default::Required) => None,
                 ParamKind::StructInfo => Some(self.type_args(p.name, &c.sinfo_args)),
             };
