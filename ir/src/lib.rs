@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod analysis;
 pub mod attrs;
 pub mod constant;
 pub mod diag;

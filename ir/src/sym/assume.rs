@@ -37,22 +37,22 @@ impl Facts {
                 let c = self.resolve_condition(c);
                 self.assume_condition(&c)
             }),
-            Cond::Or(_) => {
+            Cond::Or(_) | Cond::Opaque(_) => {
                 self.conditions.insert(c.clone(), true);
+                self.changed();
             }
             Cond::Not(inner) => match &**inner {
                 Cond::Zero(p) => {
                     self.non_zeros.insert(p.clone());
+                    self.changed();
                     self.exclude_ends(p);
                 }
                 Cond::Or(v) => v.iter().for_each(|c| self.assume_condition(&negate(c.clone()))),
                 inner => {
                     self.conditions.insert(inner.clone(), false);
+                    self.changed();
                 }
             },
-            Cond::Opaque(_) => {
-                self.conditions.insert(c.clone(), true);
-            }
         }
     }
 

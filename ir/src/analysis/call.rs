@@ -1,0 +1,315 @@
+//! The struct info of leaves and calls, for analysis and for passes that make new calls.
+
+use super::{relate, show, signature, vars};
+use crate::diag::Diagnostic;
+use crate::module::{Func, IRModule};
+use crate::op::{InferCx, ShapeFacts};
+use crate::prim::Var;
+use crate::relax::{Call, Callee, Expr, ExprKind, FuncInfo, StructInfo, StructInfoMap, TensorInfo, TensorShape};
+use crate::span::Span;
+use crate::sym::Facts;
+use std::collections::{HashMap, HashSet};
+
+/// What the struct info of an expression depends on. Requirements that stay open are left in `facts`
+/// ([`Facts::take_requirements`]).
+pub struct Env<'a> {
+    pub module: &'a IRModule,
+    pub sinfo: &'a StructInfoMap,
+    pub facts: &'a mut Facts,
+    /// Shape variables in scope: those of a callee's type that are among them are not bound by the call.
+    pub scope: &'a HashSet<Var>,
+}
+
+impl Env<'_> {
+    /// The struct info of an expression in normal form that needs no scope of its own (no `If`, no function).
+    pub fn infer(&mut self, e: &Expr) -> Result<StructInfo, Diagnostic> {
+        Ok(match e.kind() {
+            ExprKind::Constant(c) => StructInfo::tensor(c.shape.iter().map(|d| (*d).into()).collect(), c.dtype),
+            ExprKind::Var(v) => match self.sinfo.get(v) {
+                Some(s) => s.clone(),
+                None => {
+                    return Err(Diagnostic::error(
+                        "undefined-variable",
+                        e.span(),
+                        format!("variable `{}` is used before it is bound (well-formedness 3)", v.name()),
+                    ))
+                }
+            },
+            ExprKind::GlobalVar(name) => match self.module.get(name) {
+                Some(f) => signature::of_global(f),
+                None => {
+                    return Err(Diagnostic::error(
+                        "undefined-function",
+                        e.span(),
+                        format!("the module has no function `{name}`"),
+                    ))
+                }
+            },
+            ExprKind::Tuple(fields) => {
+                StructInfo::Tuple(fields.iter().map(|f| self.infer(f)).collect::<Result<_, _>>()?)
+            }
+            ExprKind::TupleGetItem(t, i) => match self.infer(t)? {
+                StructInfo::Tuple(fields) => match fields.get(*i) {
+                    Some(s) => s.clone(),
+                    None => {
+                        return Err(Diagnostic::error(
+                            "tuple-index",
+                            e.span(),
+                            format!("field {i} of a tuple of {} fields", fields.len()),
+                        ))
+                    }
+                },
+                other => {
+                    return Err(Diagnostic::error(
+                        "tuple-index",
+                        e.span(),
+                        format!("field {i} of a value that is no tuple: {}", show::info(&other)),
+                    )
+                    .help("R.match_cast gives a value a more precise type"))
+                }
+            },
+            ExprKind::ExternFunc(_) => signature::packed(false),
+            ExprKind::Call(c) => return self.call(c, e.span()),
+            ExprKind::Shape(values) => StructInfo::shape(values.clone()),
+            ExprKind::Prim(p) => StructInfo::Prim { dtype: p.dtype(), value: Some(p.clone()) },
+            ExprKind::Str(_) => StructInfo::Str,
+            ExprKind::DType(_) => StructInfo::DType,
+            ExprKind::Absent => StructInfo::Object,
+            ExprKind::Op(op) => {
+                return Err(Diagnostic::error(
+                    "operator-value",
+                    e.span(),
+                    format!("operator R.{} may only be called, it is no value (well-formedness 8)", op.name),
+                ))
+            }
+            ExprKind::Seq(_) | ExprKind::Function(_) | ExprKind::If { .. } => {
+                return Err(Diagnostic::internal(e.span(), "struct info of an expression with a scope of its own"))
+            }
+        })
+    }
+
+    pub fn call(&mut self, c: &Call, span: Span) -> Result<StructInfo, Diagnostic> {
+        let infos: Vec<StructInfo> =
+            c.args.iter().map(|a| self.infer(a).map(|s| self.with_dims(s))).collect::<Result<_, _>>()?;
+        match &c.callee {
+            Callee::Op(op) => {
+                if op.name.starts_with("call_tir") {
+                    self.call_tir(c, &infos, span)?;
+                }
+                let mut cx = InferCx {
+                    op,
+                    args: &c.args,
+                    infos: &infos,
+                    attrs: &c.attrs,
+                    sinfo_args: &c.sinfo_args,
+                    span,
+                    facts: self.facts,
+                };
+                (op.infer)(&mut cx)
+            }
+            Callee::Expr(f) => {
+                let name = match f.kind() {
+                    ExprKind::GlobalVar(n) | ExprKind::ExternFunc(n) => n.clone(),
+                    ExprKind::Var(v) => v.name().to_string(),
+                    _ => "the function".to_string(),
+                };
+                match self.infer(f)? {
+                    StructInfo::Func(info) => self.apply(&name, &info, c, &infos, span),
+                    other => Err(Diagnostic::error(
+                        "call",
+                        span,
+                        format!("`{name}` is called but is no function: {}", show::info(&other)),
+                    )
+                    .help("R.match_cast gives a value a more precise type")),
+                }
+            }
+        }
+    }
+
+    /// A tensor whose shape is a variable of known dims has those dims.
+    fn with_dims(&self, s: StructInfo) -> StructInfo {
+        if let StructInfo::Tensor(TensorInfo { shape: Some(TensorShape::Var(v)), .. }) = &s {
+            if let Some(StructInfo::Shape { values: Some(d), .. }) = self.sinfo.get(v) {
+                if let StructInfo::Tensor(t) = s {
+                    let (shape, ndim) = (Some(TensorShape::Dims(d.clone())), Some(d.len()));
+                    return StructInfo::Tensor(TensorInfo { shape, ndim, ..t });
+                }
+            }
+        }
+        s
+    }
+
+    /// Derivation rule 11: the result of calling a function of this type.
+    fn apply(
+        &mut self,
+        name: &str,
+        f: &FuncInfo,
+        c: &Call,
+        infos: &[StructInfo],
+        span: Span,
+    ) -> Result<StructInfo, Diagnostic> {
+        let Some(params) = &f.params else {
+            return Ok(match (f.derive.as_deref(), c.sinfo_args.as_slice()) {
+                (Some("empty"), _) | (_, []) => StructInfo::Object,
+                (_, [one]) => one.clone(),
+                (_, several) => StructInfo::Tuple(several.to_vec()),
+            });
+        };
+        if params.len() != infos.len() {
+            return Err(Diagnostic::error(
+                "call",
+                span,
+                format!("`{name}` takes {} arguments, {} are given", params.len(), infos.len()),
+            )
+            .note(format!("its type is {}", show::info(&StructInfo::Func(f.clone().into())))));
+        }
+        let map = self.bind(params, infos);
+        for (i, (param, arg)) in params.iter().zip(infos).enumerate() {
+            let want = vars::substitute(param, &map);
+            let what = format!("argument {} of `{name}`", i + 1);
+            let at = c.args[i].span();
+            let at = if at.is_none() { span } else { at };
+            self.require(arg, &want, &what, at, || {
+                format!("`{name}` expects {} here, the argument is {}", show::info(param), show::info(arg))
+            })?;
+        }
+        let own: HashSet<Var> = vars::lone_vars(params).into_iter().map(|(v, _)| v).collect();
+        let ret = vars::substitute(&f.ret, &map);
+        let scope = self.scope;
+        Ok(vars::erase(&ret, &|v| !own.contains(v) || scope.contains(v), &|v| self.sinfo.contains_key(v)))
+    }
+
+    /// What the variables of a signature stand for in a call.
+    fn bind(&self, params: &[StructInfo], infos: &[StructInfo]) -> HashMap<Var, crate::PrimExpr> {
+        let bindable = vars::lone_vars(params).into_iter().map(|(v, _)| v).filter(|v| !self.scope.contains(v));
+        let bindable: HashSet<Var> = bindable.collect();
+        let mut map = HashMap::new();
+        for (p, a) in params.iter().zip(infos) {
+            vars::map_vars(p, a, &bindable, &mut map);
+        }
+        map
+    }
+
+    /// Requires that a value of struct info `got` may stand where `want` is wanted; open equalities of dims become
+    /// requirements, a kind, rank or dtype that is not known is an error.
+    fn require(
+        &mut self,
+        got: &StructInfo,
+        want: &StructInfo,
+        what: &str,
+        span: Span,
+        label: impl Fn() -> String,
+    ) -> Result<(), Diagnostic> {
+        let r = relate::relate(got, want, what, self.facts);
+        if let Some(why) = r.refused {
+            return Err(Diagnostic::error("argument", span, why).here(label()));
+        }
+        // Dims may stay unknown (materialisation names them); the kind of value must be known.
+        if let Some(why) = r.structural {
+            if !same_type(got, want) {
+                return Err(Diagnostic::error("argument", span, why)
+                    .here(label())
+                    .help("R.match_cast gives a value a more precise type"));
+            }
+        }
+        for (condition, message) in r.conditions {
+            self.facts.check_at_run_time(condition, message, span);
+        }
+        Ok(())
+    }
+
+    /// The arguments and stated outputs of a `call_tir` against the PrimFunc's parameters.
+    fn call_tir(&mut self, c: &Call, infos: &[StructInfo], span: Span) -> Result<(), Diagnostic> {
+        let name = match c.args.first().map(Expr::kind) {
+            Some(ExprKind::GlobalVar(name)) => name,
+            _ => return Err(Diagnostic::error("call", span, "the callee must be a PrimFunc of the module")),
+        };
+        let prim = match self.module.get(name) {
+            Some(Func::Prim(f)) => f,
+            Some(Func::Relax(_)) => {
+                return Err(Diagnostic::error("call", span, format!("`{name}` is no PrimFunc"))
+                    .help(format!("call a Relax function as `cls.{name}(..)`")))
+            }
+            None => {
+                return Err(Diagnostic::error(
+                    "undefined-function",
+                    span,
+                    format!("the module has no function `{name}`"),
+                ))
+            }
+        };
+        let Some(StructInfo::Tuple(args)) = infos.get(1) else { return Ok(()) };
+        let mut given: Vec<StructInfo> = args.iter().map(|s| self.with_dims(s.clone())).collect();
+        let inputs = given.len();
+        // In place: an output that takes an argument's memory is no parameter of its own.
+        match c.attrs.ints("inplace_indices").filter(|_| c.is_op("call_tir_inplace")) {
+            Some(inplace) => {
+                let new = c.sinfo_args.iter().zip(&inplace).filter(|(_, i)| **i < 0).map(|(s, _)| s.clone());
+                given.extend(new);
+            }
+            None => given.extend(c.sinfo_args.iter().cloned()),
+        }
+        let outputs = given.len();
+        match infos.get(2) {
+            Some(StructInfo::Shape { values: Some(v), .. }) => {
+                given.extend(v.iter().map(|p| StructInfo::Prim { dtype: p.dtype(), value: Some(p.clone()) }))
+            }
+            Some(StructInfo::Shape { values: None, .. }) => return Ok(()),
+            _ => {}
+        }
+        let FuncInfo { params: Some(params), .. } = vars::rename(&signature::of_prim_func(prim), &HashSet::new())
+        else {
+            return Ok(());
+        };
+        if params.len() != given.len() {
+            return Err(Diagnostic::error(
+                "call",
+                span,
+                format!(
+                    "PrimFunc `{name}` takes {} parameters, {} are given, outputs included",
+                    params.len(),
+                    given.len()
+                ),
+            )
+            .label(prim.span, "the PrimFunc"));
+        }
+        // Integer scalars convert.
+        for (p, g) in params.iter().zip(&mut given) {
+            if let (StructInfo::Prim { dtype: want, .. }, StructInfo::Prim { dtype, value }) = (p, &mut *g) {
+                if want.is_int() && dtype.is_int() {
+                    *value = value.clone().map(|v| v.cast(*want));
+                    *dtype = *want;
+                }
+            }
+        }
+        let map = self.bind(&params, &given);
+        for (i, (param, got)) in params.iter().zip(&given).enumerate() {
+            let what = match i {
+                _ if i < inputs => format!("argument {} of `{name}`", i + 1),
+                _ if i < outputs => format!("output {} of `{name}`", i - inputs + 1),
+                _ => format!("scalar {} of `{name}`", i - outputs + 1),
+            };
+            let want = vars::substitute(param, &map);
+            self.require(got, &want, &what, span, || {
+                format!("the PrimFunc's parameter is {}, it gets {}", show::info(&want), show::info(got))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Do both have the same type once struct info is erased: kind, rank and dtype?
+fn same_type(got: &StructInfo, want: &StructInfo) -> bool {
+    match (got, want) {
+        (_, StructInfo::Object) => true,
+        (StructInfo::Tensor(g), StructInfo::Tensor(w)) => {
+            (w.dtype.is_none() || g.dtype.is_some()) && (w.ndim.is_none() || g.ndim.is_some())
+        }
+        (StructInfo::Shape { ndim: g, .. }, StructInfo::Shape { ndim: w, .. }) => w.is_none() || g.is_some(),
+        (StructInfo::Tuple(g), StructInfo::Tuple(w)) => {
+            g.len() == w.len() && g.iter().zip(w).all(|(g, w)| same_type(g, w))
+        }
+        (StructInfo::Object, _) => false,
+        _ => true,
+    }
+}

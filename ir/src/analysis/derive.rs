@@ -1,0 +1,709 @@
+//! Struct info of every variable (relax_spec.md, "Derivation Rules"), with the checks that annotations leave.
+
+use super::call::Env;
+use super::relate::{self, Relation};
+use super::{graph::CallGraph, show, signature, vars, Birth, Check, Typed};
+use crate::attrs::AttrValue;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::module::{Func, IRModule};
+use crate::op::Purity;
+use crate::prim::{PrimExpr, Var};
+use crate::relax::{
+    Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, FuncInfo, Function, Param, RVar, SeqExpr,
+    StructInfo, StructInfoMap, TensorInfo, TensorShape,
+};
+use crate::span::Span;
+use crate::sym::Facts;
+use crate::DType;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Types a module in normal form; functions come out with their results stated.
+pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) -> Typed {
+    let graph = CallGraph::new(&module);
+    let positions: Vec<usize> =
+        (0..module.funcs.len()).filter(|i| matches!(module.funcs[*i], Func::Relax(_))).collect();
+    let mut sinfo = StructInfoMap::new();
+    let mut parts: Vec<Option<Part>> = positions.iter().map(|_| None).collect();
+    for component in &graph.order {
+        for &i in component {
+            let Some(Func::Relax(f)) = module.funcs.get(positions[i]).cloned() else { continue };
+            let mut d = Deriver {
+                module: &module,
+                sinfo,
+                facts: Facts::new(),
+                scope: HashSet::new(),
+                name_dims,
+                context: Context { pure: signature::is_pure(&f), name: f.name.clone() },
+                dataflow: false,
+                poisoned: HashSet::new(),
+                recursive: HashSet::new(),
+                part: Part::default(),
+            };
+            for (j, g) in module.relax_funcs().enumerate() {
+                if graph.recursive(i, j) {
+                    d.recursive.insert(g.name.clone());
+                }
+            }
+            if d.recursive.contains(&f.name) && f.ret.is_none() {
+                d.part.diags.push(
+                    Diagnostic::error(
+                        "missing-annotation",
+                        f.signature_span,
+                        format!("recursive function `{}` must state its result (well-formedness 7)", f.name),
+                    )
+                    .help("write `-> TYPE` after the parameters"),
+                );
+            }
+            let typed = d.function(&f, None);
+            sinfo = d.sinfo;
+            parts[i] = Some(d.part);
+            module.funcs[positions[i]] = Func::Relax(typed);
+        }
+    }
+    let mut typed = Typed { module, sinfo, checks: vec![], births: HashMap::new() };
+    for part in parts.into_iter().flatten() {
+        diags.extend(part.diags);
+        typed.checks.extend(part.checks);
+        typed.births.extend(part.births);
+    }
+    typed
+}
+
+/// What one function contributes.
+#[derive(Default)]
+struct Part {
+    diags: Diagnostics,
+    checks: Vec<Check>,
+    births: HashMap<RVar, Vec<Birth>>,
+}
+
+/// The function that the current expression belongs to.
+#[derive(Clone)]
+struct Context {
+    name: String,
+    pure: bool,
+}
+
+struct Deriver<'m> {
+    module: &'m IRModule,
+    sinfo: StructInfoMap,
+    facts: Facts,
+    /// Shape variables in scope.
+    scope: HashSet<Var>,
+    /// Give unknown dims names.
+    name_dims: bool,
+    context: Context,
+    dataflow: bool,
+    /// Variables whose struct info could not be derived: what uses them says nothing more.
+    poisoned: HashSet<RVar>,
+    /// Globals that are mutually recursive with the current one.
+    recursive: HashSet<String>,
+    part: Part,
+}
+
+/// A diagnostic was reported, or the cause was reported before.
+struct Failed;
+
+impl Deriver<'_> {
+    fn report(&mut self, d: Diagnostic) -> Failed {
+        self.part.diags.push(d);
+        Failed
+    }
+
+    fn env(&mut self) -> Env<'_> {
+        Env { module: self.module, sinfo: &self.sinfo, facts: &mut self.facts, scope: &self.scope }
+    }
+
+    /// Rule 12. `own` is the variable that a local function is bound to.
+    fn function(&mut self, f: &Function, own: Option<&RVar>) -> Function {
+        let outer_scope = self.scope.clone();
+        let outer_context =
+            std::mem::replace(&mut self.context, Context { name: f.name.clone(), pure: signature::is_pure(f) });
+        let outer_dataflow = std::mem::replace(&mut self.dataflow, false);
+        let outer_facts = own.map(|_| self.facts.clone());
+
+        let mut params: Vec<Param> = f.params.clone();
+        if self.name_dims {
+            for p in &mut params {
+                let stated = p.annotation.clone().unwrap_or(StructInfo::Object);
+                let mut births = vec![];
+                p.annotation = Some(name_dims(&stated, &p.var, &mut vec![], &mut births));
+            }
+        }
+        self.bind_params(f, &params);
+        if let Some(ret) = &f.ret {
+            self.check_scope(ret, f.signature_span, "the declared result", 4);
+        }
+        if let Some(v) = own {
+            // Within its own body a function is called with new shape variables each time.
+            let stated = FuncInfo {
+                params: Some(params.iter().map(|p| p.annotation.clone().unwrap_or(StructInfo::Object)).collect()),
+                ..signature::of_function(f)
+            };
+            let renamed = vars::rename(&stated, &outer_scope);
+            self.sinfo.insert(v.clone(), StructInfo::Func(Arc::new(renamed)));
+        }
+
+        let (mut body, info) = self.sequence(&f.body);
+        let mut ret = f.ret.clone();
+        match (&f.ret, info) {
+            (Some(want), Ok(got)) => {
+                let what = "the result".to_string();
+                let span = body.body.span();
+                let r = relate::relate(&got, want, &what, &mut self.facts);
+                self.state_result(f, &mut body, &got, want, r, span);
+            }
+            (None, Ok(got)) => {
+                let got = relate::simplify(&got, &mut self.facts);
+                let (scope, sinfo) = (self.visible(&params, &outer_scope), &self.sinfo);
+                ret = Some(vars::erase(&got, &|v| scope.contains(v), &|v| sinfo.contains_key(v)));
+            }
+            (_, Err(Failed)) => {}
+        }
+
+        self.scope = outer_scope;
+        self.context = outer_context;
+        self.dataflow = outer_dataflow;
+        if let Some(facts) = outer_facts {
+            self.facts = facts;
+        }
+        Function { params, ret, body: Arc::new(body), ..f.clone() }
+    }
+
+    /// Shape variables that a result may mention.
+    fn visible(&self, params: &[Param], outer: &HashSet<Var>) -> HashSet<Var> {
+        let lone = vars::lone_vars(params.iter().filter_map(|p| p.annotation.as_ref()));
+        outer.iter().cloned().chain(lone.into_iter().map(|(v, _)| v)).collect()
+    }
+
+    fn bind_params(&mut self, f: &Function, params: &[Param]) {
+        for (v, is_dim) in vars::lone_vars(params.iter().filter_map(|p| p.annotation.as_ref())) {
+            if self.scope.insert(v.clone()) {
+                if !is_dim {
+                    self.facts.declare_signed(&v);
+                }
+                let bound = |key: &str| match f.attrs.get(key) {
+                    Some(AttrValue::Dict(entries)) => {
+                        entries.iter().find(|(n, _)| n == v.name()).and_then(|(_, b)| b.as_int())
+                    }
+                    _ => None,
+                };
+                let (lo, hi) = (bound("tir_var_lower_bound"), bound("tir_var_upper_bound"));
+                if lo.is_some() || hi.is_some() {
+                    self.facts.declare_bounds(&v, lo, hi);
+                }
+            }
+        }
+        for p in params {
+            let info = p.annotation.clone().unwrap_or(StructInfo::Object);
+            self.check_scope(&info, p.var.span(), "the annotation of a parameter", 5);
+            // Dims are what a tensor has: never negative.
+            let mut dims = vec![];
+            vars::each_binding_dim(&info, &mut |d, is_dim| {
+                if is_dim && d.as_var().is_none() && d.as_int().is_none() {
+                    dims.push(d.clone());
+                }
+            });
+            for d in dims {
+                self.facts.assume(&d.ge(0));
+            }
+            self.sinfo.insert(p.var.clone(), info);
+        }
+    }
+
+    /// Criteria 4, 5, 13, 14: shape variables are bound before they are used.
+    fn check_scope(&mut self, s: &StructInfo, span: Span, what: &str, criterion: u8) {
+        let own: HashSet<Var> = func_vars(s);
+        let mut missing: Vec<(Var, Span)> = vec![];
+        vars::each_dim(s, &mut |d, _| {
+            for v in d.vars() {
+                if !self.scope.contains(&v) && !own.contains(&v) && !missing.iter().any(|(m, _)| *m == v) {
+                    missing.push((v, d.span()));
+                }
+            }
+        });
+        for (v, at) in missing {
+            let span = if at.is_none() { span } else { at };
+            let d = Diagnostic::error(
+                "unbound-shape-variable",
+                span,
+                format!(
+                    "shape variable `{}` is used in {what} before it is bound (well-formedness {criterion})",
+                    v.name()
+                ),
+            )
+            .help(format!(
+                "a variable is bound where it stands alone as a dim of a parameter or of R.match_cast, as in \
+                 R.Tensor(({}, ..))",
+                v.name()
+            ));
+            self.report(d);
+            // Once is enough.
+            self.scope.insert(v);
+        }
+    }
+
+    /// The declared result as a MatchCast at the end of the function.
+    fn state_result(
+        &mut self,
+        f: &Function,
+        body: &mut SeqExpr,
+        got: &StructInfo,
+        want: &StructInfo,
+        r: Relation,
+        span: Span,
+    ) {
+        if let Some(why) = r.refused {
+            let d = Diagnostic::error("result", span, why)
+                .here(format!("`{}` returns {}", f.name, show::info(got)))
+                .label(f.signature_span, format!("the declared result is {}", show::info(want)));
+            self.report(d);
+            return;
+        }
+        if r.structural.is_none() && r.conditions.is_empty() {
+            return;
+        }
+        let var = RVar::new("ret", false, span);
+        let value = if r.structural.is_some() {
+            BindingValue::MatchCast { value: body.body.clone(), struct_info: want.clone() }
+        } else {
+            BindingValue::Expr(body.body.clone())
+        };
+        for (condition, message) in r.conditions {
+            let message = format!("`{}`: {message}", f.name);
+            self.part.checks.push(Check { before: var.clone(), condition, message, span });
+        }
+        self.sinfo.insert(var.clone(), relate::meet(got, want));
+        let binding = Binding { var: var.clone(), annotation: None, value, span };
+        match body.blocks.last_mut() {
+            Some(last) if !last.dataflow => last.bindings.push(binding),
+            _ => body.blocks.push(BindingBlock { dataflow: false, bindings: vec![binding], span }),
+        }
+        body.body = Expr::new(ExprKind::Var(var), span);
+    }
+
+    /// Rule 7. Shape variables that are born inside stay in scope: the caller decides what leaves.
+    fn sequence(&mut self, seq: &SeqExpr) -> (SeqExpr, Result<StructInfo, Failed>) {
+        let mut blocks = vec![];
+        let outer = self.dataflow;
+        for block in &seq.blocks {
+            self.dataflow = block.dataflow;
+            let mut bindings = Vec::with_capacity(block.bindings.len());
+            for b in &block.bindings {
+                self.binding(b, &mut bindings);
+            }
+            blocks.push(BindingBlock { bindings, ..block.clone() });
+        }
+        self.dataflow = outer;
+        let info = self.leaf(&seq.body);
+        (SeqExpr { blocks, body: seq.body.clone() }, info)
+    }
+
+    fn leaf(&mut self, e: &Expr) -> Result<StructInfo, Failed> {
+        if self.uses_poisoned(e) {
+            return Err(Failed);
+        }
+        self.check_dims(e);
+        self.env().infer(e).map_err(|d| self.report(d))
+    }
+
+    /// Shape variables used as values are in scope.
+    fn check_dims(&mut self, e: &Expr) {
+        match e.kind() {
+            ExprKind::Shape(v) => self.check_scope(&StructInfo::shape(v.clone()), e.span(), "a shape", 5),
+            ExprKind::Prim(p) if p.as_int().is_none() => {
+                let s = StructInfo::Prim { dtype: p.dtype(), value: Some(p.clone()) };
+                self.check_scope(&s, e.span(), "a scalar", 5)
+            }
+            ExprKind::Tuple(f) => f.iter().for_each(|f| self.check_dims(f)),
+            _ => {}
+        }
+    }
+
+    fn uses_poisoned(&self, e: &Expr) -> bool {
+        if self.poisoned.is_empty() {
+            return false;
+        }
+        match e.kind() {
+            ExprKind::Var(v) => self.poisoned.contains(v),
+            ExprKind::Tuple(f) => f.iter().any(|f| self.uses_poisoned(f)),
+            ExprKind::TupleGetItem(t, _) => self.uses_poisoned(t),
+            ExprKind::Call(c) => {
+                c.args.iter().any(|a| self.uses_poisoned(a))
+                    || matches!(&c.callee, Callee::Expr(f) if self.uses_poisoned(f))
+            }
+            ExprKind::If { cond, .. } => self.uses_poisoned(cond),
+            _ => false,
+        }
+    }
+
+    /// Rule 8.
+    fn binding(&mut self, b: &Binding, out: &mut Vec<Binding>) {
+        match &b.value {
+            BindingValue::MatchCast { value, struct_info } => self.match_cast(b, value, struct_info, out),
+            BindingValue::Expr(e) => {
+                let (e, info) = self.value(e, &b.var);
+                for r in self.facts.take_requirements() {
+                    let check =
+                        Check { before: b.var.clone(), condition: r.condition, message: r.message, span: r.span };
+                    self.part.checks.push(check);
+                }
+                if let Some(a) = &b.annotation {
+                    self.check_scope(a, b.span, "an annotation", 13);
+                }
+                match (info, &b.annotation) {
+                    (Err(Failed), None) => {
+                        self.poisoned.insert(b.var.clone());
+                        out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
+                    }
+                    (Err(Failed), Some(a)) => {
+                        self.sinfo.insert(b.var.clone(), a.clone());
+                        out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
+                    }
+                    (Ok(info), None) => {
+                        self.define(&b.var, info);
+                        out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
+                    }
+                    (Ok(info), Some(a)) => self.annotated(b, e, info, &a.clone(), out),
+                }
+            }
+        }
+    }
+
+    /// The struct info of a variable that was just bound; with names for its dims when asked for.
+    fn define(&mut self, var: &RVar, info: StructInfo) {
+        let info = if self.name_dims {
+            let mut births = vec![];
+            let named = name_dims(&info, var, &mut vec![], &mut births);
+            if !births.is_empty() {
+                self.scope.extend(births.iter().map(|b| b.var.clone()));
+                self.part.births.entry(var.clone()).or_default().extend(births);
+            }
+            named
+        } else {
+            info
+        };
+        self.sinfo.insert(var.clone(), info);
+    }
+
+    fn annotated(&mut self, b: &Binding, e: Expr, info: StructInfo, a: &StructInfo, out: &mut Vec<Binding>) {
+        let what = format!("`{}`", b.var.name());
+        let r = relate::relate(&info, a, &what, &mut self.facts);
+        if let Some(why) = r.refused {
+            let d = Diagnostic::error("annotation", b.span, why)
+                .here(format!("the annotation says {}", show::info(a)))
+                .label(e.span(), format!("the value is {}", show::info(&info)));
+            self.report(d);
+            self.sinfo.insert(b.var.clone(), a.clone());
+            out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
+            return;
+        }
+        let span = b.span;
+        for (condition, message) in r.conditions {
+            self.facts.assume(&condition);
+            self.part.checks.push(Check { before: b.var.clone(), condition, message, span });
+        }
+        if r.structural.is_some() {
+            let value = RVar::new(b.var.name(), b.var.is_dataflow(), b.var.span());
+            self.define(&value, info.clone());
+            let known = self.sinfo.get(&value).cloned().unwrap_or(info);
+            let expr = Expr::new(ExprKind::Var(value.clone()), e.span());
+            out.push(Binding { var: value, annotation: None, value: BindingValue::Expr(e), span });
+            // With names for its dims the value may need no more than conditions.
+            let r = relate::relate(&known, a, &what, &mut self.facts);
+            let more = if r.structural.is_some() {
+                BindingValue::MatchCast { value: expr, struct_info: a.clone() }
+            } else {
+                BindingValue::Expr(expr)
+            };
+            for (condition, message) in r.conditions {
+                self.facts.assume(&condition);
+                self.part.checks.push(Check { before: b.var.clone(), condition, message, span });
+            }
+            self.define(&b.var, relate::meet(&known, a));
+            out.push(Binding { value: more, ..b.clone() });
+            return;
+        }
+        self.define(&b.var, relate::meet(&info, a));
+        out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
+    }
+
+    /// A MatchCast: new shape variables are born, the rest must match.
+    fn match_cast(&mut self, b: &Binding, value: &Expr, want: &StructInfo, out: &mut Vec<Binding>) {
+        let got = self.leaf(value);
+        let mut births = vec![];
+        born(want, &self.scope, &mut vec![], &mut births);
+        if let Ok(got) = &got {
+            for birth in &mut births {
+                birth.known = dim_at(got, &birth.path, birth.axis);
+            }
+        }
+        for birth in &births {
+            self.scope.insert(birth.var.clone());
+            if let Some(known) = &birth.known {
+                self.facts.define(&birth.var, known);
+            }
+        }
+        self.check_scope(want, b.span, "R.match_cast", 5);
+        if let Some(a) = &b.annotation {
+            self.check_scope(a, b.span, "an annotation", 13);
+        }
+        if let Ok(got) = got {
+            let r = relate::relate(&got, want, "the value", &mut self.facts);
+            if let Some(why) = r.refused {
+                let d = Diagnostic::error("match-cast", b.span, format!("this cast always fails: {why}"))
+                    .here(format!("cast to {}", show::info(want)))
+                    .label(value.span(), format!("the value is {}", show::info(&got)));
+                self.report(d);
+            }
+            for (condition, message) in r.conditions {
+                self.facts.assume(&condition);
+                self.part.checks.push(Check { before: b.var.clone(), condition, message, span: b.span });
+            }
+            self.define(&b.var, relate::meet(&got, want));
+        } else {
+            self.sinfo.insert(b.var.clone(), want.clone());
+        }
+        if !births.is_empty() {
+            self.part.births.entry(b.var.clone()).or_default().extend(births);
+        }
+        if let (Some(a), Some(info)) = (&b.annotation, self.sinfo.get(&b.var).cloned()) {
+            let r = relate::relate(&info, a, &format!("`{}`", b.var.name()), &mut self.facts);
+            if let Some(why) = r.refused {
+                let d = Diagnostic::error("annotation", b.span, why).here(format!(
+                    "the annotation says {}, the cast {}",
+                    show::info(a),
+                    show::info(want)
+                ));
+                self.report(d);
+            }
+        }
+        let cast = BindingValue::MatchCast { value: value.clone(), struct_info: want.clone() };
+        out.push(Binding { value: cast, ..b.clone() });
+    }
+
+    /// A bound value: rebuilt where it holds scopes of its own.
+    fn value(&mut self, e: &Expr, var: &RVar) -> (Expr, Result<StructInfo, Failed>) {
+        match e.kind() {
+            ExprKind::If { cond, then, otherwise } => self.branches(e, cond, then, otherwise),
+            ExprKind::Function(f) => {
+                if !self.poisoned.is_empty() && f.bindings().next().is_none() && self.uses_poisoned(&f.body.body) {
+                    return (e.clone(), Err(Failed));
+                }
+                let typed = self.function(f, Some(var));
+                let info = StructInfo::Func(Arc::new(signature::of_function(&typed)));
+                (Expr::new(ExprKind::Function(Arc::new(typed)), e.span()), Ok(info))
+            }
+            ExprKind::Call(c) => {
+                if self.uses_poisoned(e) {
+                    return (e.clone(), Err(Failed));
+                }
+                c.args.iter().for_each(|a| self.check_dims(a));
+                for s in &c.sinfo_args {
+                    self.check_scope(s, e.span(), "a type argument", 13);
+                }
+                let info = self.env().call(c, e.span());
+                self.check_purity(c, e.span());
+                (e.clone(), info.map_err(|d| self.report(d)))
+            }
+            _ => {
+                let info = self.leaf(e);
+                (e.clone(), info)
+            }
+        }
+    }
+
+    /// Rule 6.
+    fn branches(
+        &mut self,
+        e: &Expr,
+        cond: &Expr,
+        then: &SeqExpr,
+        otherwise: &SeqExpr,
+    ) -> (Expr, Result<StructInfo, Failed>) {
+        if self.dataflow {
+            self.report(Diagnostic::error(
+                "dataflow",
+                e.span(),
+                "`if` inside a dataflow block (well-formedness 6)".to_string(),
+            ));
+        }
+        let condition = self.leaf(cond);
+        if let Ok(info) = &condition {
+            let bad = match info {
+                StructInfo::Tensor(t) => t.dtype.is_some_and(|d| !d.is_bool()) || t.ndim.is_some_and(|n| n != 0),
+                StructInfo::Prim { dtype, .. } => *dtype != DType::BOOL,
+                StructInfo::Object => false,
+                _ => true,
+            };
+            if bad {
+                let d = Diagnostic::error("condition", cond.span(), "a condition must be a bool scalar")
+                    .here(format!("this is {}", show::info(info)));
+                self.report(d);
+            }
+        }
+        let mut branch = |seq: &SeqExpr| {
+            let (scope, facts) = (self.scope.clone(), self.facts.clone());
+            let (seq, info) = self.sequence(seq);
+            let info = info.map(|s| {
+                let s = relate::simplify(&s, &mut self.facts);
+                let (inner, sinfo) = (&scope, &self.sinfo);
+                vars::erase(&s, &|v| inner.contains(v), &|v| sinfo.contains_key(v))
+            });
+            self.scope = scope;
+            self.facts = facts;
+            (Arc::new(seq), info)
+        };
+        let (then, a) = branch(then);
+        let (otherwise, b) = branch(otherwise);
+        let info = match (a, b) {
+            (Ok(a), Ok(b)) => Ok(relate::join(&a, &b, &mut self.facts)),
+            _ => Err(Failed),
+        };
+        let rebuilt = ExprKind::If { cond: cond.clone(), then, otherwise };
+        (Expr::new(rebuilt, e.span()), info)
+    }
+
+    /// Type rules 10 and 11: pure functions and dataflow blocks call nothing impure.
+    fn check_purity(&mut self, c: &Call, span: Span) {
+        let (name, pure) = match &c.callee {
+            Callee::Op(op) => (format!("R.{}", op.name), op.purity == Purity::Pure),
+            Callee::Expr(f) => match f.kind() {
+                ExprKind::GlobalVar(name) => {
+                    if self.dataflow && self.recursive.contains(name) {
+                        let what = if *name == self.context.name { "recursive" } else { "mutually recursive" };
+                        let d = Diagnostic::error(
+                            "dataflow",
+                            span,
+                            format!("a {what} call of `{name}` inside a dataflow block (well-formedness 6)"),
+                        );
+                        self.report(d);
+                    }
+                    let pure = match self.module.get(name) {
+                        Some(Func::Relax(f)) => signature::is_pure(f),
+                        Some(Func::Prim(_)) => false,
+                        None => true,
+                    };
+                    (format!("`{name}`"), pure)
+                }
+                ExprKind::ExternFunc(name) => (format!("packed function \"{name}\""), false),
+                ExprKind::Var(v) => {
+                    let pure = !matches!(self.sinfo.get(v), Some(StructInfo::Func(f)) if !f.pure);
+                    (format!("`{}`", v.name()), pure)
+                }
+                _ => return,
+            },
+        };
+        if pure {
+            return;
+        }
+        if self.dataflow {
+            let d = Diagnostic::error(
+                "dataflow",
+                span,
+                format!("{name} is not pure: it may not be called inside a dataflow block (well-formedness 6)"),
+            )
+            .help("call it outside of `with R.dataflow():`");
+            self.report(d);
+        } else if self.context.pure && !self.forced() {
+            let d = Diagnostic::error(
+                "purity",
+                span,
+                format!("{name} is not pure, but `{}` is declared pure", self.context.name),
+            )
+            .help("declare the function with @R.function(pure=False)");
+            self.report(d);
+        }
+    }
+
+    fn forced(&self) -> bool {
+        self.module.relax(&self.context.name).is_some_and(signature::forced_pure)
+    }
+}
+
+/// Variables that function types inside `s` bind themselves.
+fn func_vars(s: &StructInfo) -> HashSet<Var> {
+    match s {
+        StructInfo::Func(f) => {
+            let mut own: HashSet<Var> =
+                vars::lone_vars(f.params.iter().flatten()).into_iter().map(|(v, _)| v).collect();
+            f.params.iter().flatten().for_each(|p| own.extend(func_vars(p)));
+            own.extend(func_vars(&f.ret));
+            own
+        }
+        StructInfo::Tuple(f) => f.iter().flat_map(func_vars).collect(),
+        _ => HashSet::new(),
+    }
+}
+
+/// The shape variables that a MatchCast to `s` binds: those not in scope that stand alone, first occurrence.
+fn born(s: &StructInfo, scope: &HashSet<Var>, path: &mut Vec<usize>, out: &mut Vec<Birth>) {
+    let mut dims = |values: &[PrimExpr], path: &Vec<usize>| {
+        for (axis, d) in values.iter().enumerate() {
+            if let Some(v) = d.as_var() {
+                if !scope.contains(v) && !out.iter().any(|b| b.var == *v) {
+                    out.push(Birth { var: v.clone(), path: path.clone(), axis, known: None });
+                }
+            }
+        }
+    };
+    match s {
+        StructInfo::Tensor(TensorInfo { shape: Some(TensorShape::Dims(d)), .. }) => dims(d, path),
+        StructInfo::Shape { values: Some(v), .. } => dims(v, path),
+        StructInfo::Prim { value: Some(v), .. } => dims(std::slice::from_ref(v), path),
+        StructInfo::Tuple(fields) => {
+            for (i, f) in fields.iter().enumerate() {
+                path.push(i);
+                born(f, scope, path, out);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The dim at a place of a struct info, when it is known.
+fn dim_at(s: &StructInfo, path: &[usize], axis: usize) -> Option<PrimExpr> {
+    match (path, s) {
+        ([i, rest @ ..], StructInfo::Tuple(f)) => dim_at(f.get(*i)?, rest, axis),
+        ([], StructInfo::Tensor(t)) => t.known_dims()?.get(axis).cloned(),
+        ([], StructInfo::Shape { values, .. }) => values.as_ref()?.get(axis).cloned(),
+        ([], StructInfo::Prim { value, .. }) => value.clone(),
+        _ => None,
+    }
+}
+
+/// Fresh shape variables for the unknown dims of known rank.
+fn name_dims(s: &StructInfo, var: &RVar, path: &mut Vec<usize>, births: &mut Vec<Birth>) -> StructInfo {
+    let mut fresh = |n: usize, path: &Vec<usize>| -> Vec<PrimExpr> {
+        (0..n)
+            .map(|axis| {
+                let place: String = path.iter().map(|i| format!("_{i}")).collect();
+                let v = Var::dim(format!("{}{place}_d{axis}", var.name()));
+                births.push(Birth { var: v.clone(), path: path.clone(), axis, known: None });
+                v.expr()
+            })
+            .collect()
+    };
+    match s {
+        StructInfo::Tensor(t @ TensorInfo { ndim: Some(n), .. }) if t.known_dims().is_none() => {
+            let shape = Some(TensorShape::Dims(fresh(*n, path)));
+            StructInfo::Tensor(TensorInfo { shape, ..t.clone() })
+        }
+        StructInfo::Shape { values: None, ndim: Some(n) } => StructInfo::shape(fresh(*n, path)),
+        StructInfo::Tuple(fields) => StructInfo::Tuple(
+            fields
+                .iter()
+                .enumerate()
+                .map(|(i, f)| {
+                    path.push(i);
+                    let named = name_dims(f, var, path, births);
+                    path.pop();
+                    named
+                })
+                .collect(),
+        ),
+        _ => s.clone(),
+    }
+}

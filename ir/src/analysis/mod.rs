@@ -1,0 +1,121 @@
+//! What a module means: normal form, well-formedness, struct info, purity and the checks that remain.
+//!
+//! [`analyze`] takes a module as parsed and gives it back in normal form with the struct info of every variable. It
+//! reports everything it finds. In order:
+//!
+//! 1. scopes and the criteria that hold before normalisation;
+//! 2. [`normalize`]: the normal form;
+//! 3. [`derive`]: struct info, function by function, callees before callers.
+//!
+//! # Annotations
+//!
+//! The annotation of a binding, and the declared result of a function, state what the value is. What is proved costs
+//! nothing; what is proved different is an error; the rest is checked at run time. An open equality of dims is a
+//! [`Check`]; where the value's kind, rank, dtype or shape is not known the analysis writes the check into the module
+//! as a MatchCast. Either way the struct info afterwards is the more precise of the two.
+//!
+//! # Checks
+//!
+//! A [`Check`] is a condition over shape variables. It runs before the value of the binding `before` is computed; at
+//! a MatchCast, after the value is known and the new shape variables ([`Typed::births`]) are bound. Conditions of the
+//! form `got == wanted` have what is there on the left and what is asked for on the right. Parameters have no checks
+//! here: the host code matches each argument against the signature as a MatchCast would.
+//!
+//! # Calls between functions
+//!
+//! The caller's checks cover everything that the callee's signature demands, provided that all dims have names
+//! ([`materialize`]).
+
+pub mod call;
+mod derive;
+mod graph;
+mod normalize;
+pub mod relate;
+pub mod show;
+pub mod signature;
+pub mod vars;
+
+pub use call::Env;
+pub use graph::CallGraph;
+
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::module::{Func, IRModule};
+use crate::prim::{PrimExpr, Var};
+use crate::relax::{Expr, RVar, StructInfo, StructInfoMap};
+use crate::span::Span;
+use crate::sym::Facts;
+use std::collections::{HashMap, HashSet};
+
+/// A module that means something.
+#[derive(Clone, Debug)]
+pub struct Typed {
+    /// In normal form; every function states its result.
+    pub module: IRModule,
+    /// Of every parameter and binding, nested functions and branches included.
+    pub sinfo: StructInfoMap,
+    /// In program order.
+    pub checks: Vec<Check>,
+    /// Shape variables that are born in a body, by the binding that gives birth to them.
+    pub births: HashMap<RVar, Vec<Birth>>,
+}
+
+/// A condition that could not be decided and must hold at run time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    pub before: RVar,
+    /// A bool over shape variables.
+    pub condition: PrimExpr,
+    pub message: String,
+    pub span: Span,
+}
+
+/// A shape variable and where its value comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Birth {
+    pub var: Var,
+    /// Which field of the bound value, for nested tuples from the outside in; empty for the value itself.
+    pub path: Vec<usize>,
+    /// Which dim of it; 0 for a scalar.
+    pub axis: usize,
+    /// The dim as derived from the value, when it is known: then nothing needs to be read at run time.
+    pub known: Option<PrimExpr>,
+}
+
+/// Normalises, checks and types a module. `None` when it has errors.
+pub fn analyze(module: &IRModule) -> (Option<Typed>, Diagnostics) {
+    run(module, false)
+}
+
+/// As [`analyze`], with a name for every dim: tensors and shapes of known rank and unknown dims get fresh shape
+/// variables, born at their binding (or at the parameter, whose annotation then shows them).
+pub fn materialize(module: &IRModule) -> (Option<Typed>, Diagnostics) {
+    run(module, true)
+}
+
+fn run(module: &IRModule, name_dims: bool) -> (Option<Typed>, Diagnostics) {
+    let mut diags = Diagnostics::default();
+    let mut normal = module.clone();
+    for f in &mut normal.funcs {
+        if let Func::Relax(f) = f {
+            *f = normalize::function(f, &mut diags);
+        }
+    }
+    let typed = derive::module(normal, name_dims, &mut diags);
+    if diags.has_errors() {
+        (None, diags)
+    } else {
+        (Some(typed), diags)
+    }
+}
+
+/// The struct info of a new expression in normal form (leaf or call), for passes that create calls. Requirements that
+/// stay open are left in `facts` ([`Facts::take_requirements`]): the pass adds them to the checks of the new binding.
+pub fn infer_expr(
+    facts: &mut Facts,
+    expr: &Expr,
+    sinfo: &StructInfoMap,
+    module: &IRModule,
+) -> Result<StructInfo, Diagnostic> {
+    let scope = HashSet::new();
+    Env { module, sinfo, facts, scope: &scope }.infer(expr)
+}

@@ -1,0 +1,184 @@
+//! The normal form (relax_spec.md, "Normal Form").
+//!
+//! 1. Every value of a binding is a leaf or has only leaves below it; other sub-expressions are bound to fresh variables
+//!    first, left to right.
+//! 2. `SeqExpr`s stand only as bodies of functions and branches; others are flattened.
+//! 3. Bodies and branches are `SeqExpr`s whose body is a leaf.
+//! 4. Neighbouring blocks of one kind are one block; there are no empty blocks.
+//!
+//! `R.call_packed` of a name is a call of the extern function with that name.
+
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::relax::{
+    Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo,
+};
+use crate::span::Span;
+use std::sync::Arc;
+
+/// The function in normal form.
+pub fn function(f: &Function, diags: &mut Diagnostics) -> Function {
+    Function { body: Arc::new(sequence(&f.body, diags)), ..f.clone() }
+}
+
+fn sequence(seq: &SeqExpr, diags: &mut Diagnostics) -> SeqExpr {
+    let mut n = Normalizer { blocks: vec![], dataflow: false, fresh: 0, diags };
+    for block in &seq.blocks {
+        n.block(block);
+    }
+    n.open(false, seq.body.span());
+    let body = n.leaf(&seq.body);
+    n.blocks.retain(|b| !b.bindings.is_empty());
+    SeqExpr { blocks: n.blocks, body }
+}
+
+struct Normalizer<'d> {
+    blocks: Vec<BindingBlock>,
+    /// The kind of block under way.
+    dataflow: bool,
+    fresh: usize,
+    diags: &'d mut Diagnostics,
+}
+
+impl Normalizer<'_> {
+    /// Bindings go to a block of this kind from here on; the last one goes on when it is of the same kind.
+    fn open(&mut self, dataflow: bool, span: Span) {
+        self.dataflow = dataflow;
+        match self.blocks.last_mut() {
+            Some(last) if last.dataflow == dataflow => last.span = last.span.to(span),
+            Some(last) if last.bindings.is_empty() => *last = BindingBlock { dataflow, bindings: vec![], span },
+            _ => self.blocks.push(BindingBlock { dataflow, bindings: vec![], span }),
+        }
+        // An empty block that was replaced may now follow one of its own kind.
+        let n = self.blocks.len();
+        if n >= 2 && self.blocks[n - 1].bindings.is_empty() && self.blocks[n - 2].dataflow == dataflow {
+            self.blocks.pop();
+        }
+    }
+
+    fn push(&mut self, b: Binding) {
+        match self.blocks.last_mut() {
+            Some(last) => last.bindings.push(b),
+            None => {
+                self.blocks.push(BindingBlock { dataflow: self.dataflow, span: b.span, bindings: vec![b] });
+            }
+        }
+    }
+
+    fn block(&mut self, block: &BindingBlock) {
+        self.open(block.dataflow, block.span);
+        for b in &block.bindings {
+            self.binding(b);
+        }
+    }
+
+    fn binding(&mut self, b: &Binding) {
+        let value = match &b.value {
+            BindingValue::MatchCast { value, struct_info } => {
+                BindingValue::MatchCast { value: self.leaf(value), struct_info: struct_info.clone() }
+            }
+            BindingValue::Expr(e) => BindingValue::Expr(self.value(e)),
+        };
+        self.push(Binding { value, ..b.clone() });
+    }
+
+    /// An expression that may be bound: its operands are leaves.
+    fn value(&mut self, e: &Expr) -> Expr {
+        let kind = match e.kind() {
+            ExprKind::Seq(seq) => {
+                self.flatten(seq);
+                return self.value(&seq.body);
+            }
+            ExprKind::Tuple(_) => return self.leaf(e),
+            ExprKind::TupleGetItem(t, i) => ExprKind::TupleGetItem(self.leaf(t), *i),
+            ExprKind::Function(f) => ExprKind::Function(Arc::new(function(f, self.diags))),
+            ExprKind::If { cond, then, otherwise } => ExprKind::If {
+                cond: self.leaf(cond),
+                then: Arc::new(sequence(then, self.diags)),
+                otherwise: Arc::new(sequence(otherwise, self.diags)),
+            },
+            ExprKind::Call(c) => ExprKind::Call(self.call(c)),
+            _ => return e.clone(),
+        };
+        Expr::new(kind, e.span())
+    }
+
+    fn call(&mut self, c: &Call) -> Call {
+        let mut callee = match &c.callee {
+            Callee::Expr(e) => match e.kind() {
+                // An operator as an expression in callee position is an ordinary operator call.
+                ExprKind::Op(op) => Callee::Op(op),
+                _ => Callee::Expr(self.leaf(e)),
+            },
+            Callee::Op(op) => Callee::Op(op),
+        };
+        let mut args: Vec<Expr> = c.args.iter().map(|a| self.leaf(a)).collect();
+        if matches!(&callee, Callee::Op(op) if op.name == "call_packed") && !args.is_empty() {
+            let target = match args[0].kind() {
+                ExprKind::Str(s) => Some(Expr::new(ExprKind::ExternFunc(s.clone()), args[0].span())),
+                ExprKind::ExternFunc(_) => Some(args[0].clone()),
+                _ => None,
+            };
+            if let Some(f) = target {
+                args.remove(0);
+                callee = Callee::Expr(f);
+            }
+        }
+        Call { callee, args, attrs: c.attrs.clone(), sinfo_args: c.sinfo_args.clone() }
+    }
+
+    /// A leaf: other expressions are bound to a fresh variable.
+    fn leaf(&mut self, e: &Expr) -> Expr {
+        match e.kind() {
+            _ if e.is_leaf() => e.clone(),
+            ExprKind::Tuple(fields) => {
+                let fields = fields.iter().map(|f| self.leaf(f)).collect();
+                Expr::new(ExprKind::Tuple(fields), e.span())
+            }
+            ExprKind::Seq(seq) => {
+                self.flatten(seq);
+                self.leaf(&seq.body)
+            }
+            _ => {
+                let value = self.value(e);
+                self.bind(value, None).with_span(e.span())
+            }
+        }
+    }
+
+    fn bind(&mut self, value: Expr, annotation: Option<StructInfo>) -> FreshVar {
+        let base = if self.dataflow { "lv" } else { "gv" };
+        let name = if self.fresh == 0 { base.to_string() } else { format!("{base}{}", self.fresh) };
+        self.fresh += 1;
+        let span = value.span();
+        let var = RVar::new(name, self.dataflow, span);
+        self.push(Binding { var: var.clone(), annotation, value: BindingValue::Expr(value), span });
+        FreshVar(var)
+    }
+
+    /// The bindings of a nested sequence join the scope it stands in.
+    fn flatten(&mut self, seq: &SeqExpr) {
+        let outer = self.dataflow;
+        for block in &seq.blocks {
+            if outer && !block.dataflow && !block.bindings.is_empty() {
+                self.diags.push(
+                    Diagnostic::error(
+                        "normal-form",
+                        block.span,
+                        "a dataflow block holds an ordinary block of bindings",
+                    )
+                    .help("move the bindings out of the dataflow block"),
+                );
+            }
+            self.block(block);
+        }
+        self.open(outer, seq.body.span());
+    }
+}
+
+struct FreshVar(RVar);
+
+impl FreshVar {
+    fn with_span(self, span: Span) -> Expr {
+        Expr::new(ExprKind::Var(self.0), span)
+    }
+}
