@@ -190,7 +190,7 @@ impl<'a> ComputeCx<'a> {
                     inputs.push(builder.input(name, t.dims, t.dtype));
                 }
                 StructInfo::Tuple(fields) => {
-                    for (j, f) in fields.iter().enumerate() {
+                    for (j, f) in fields.iter().enumerate().filter(|(_, f)| f.as_tensor().is_some()) {
                         let t = self.known(f)?;
                         inputs.push(builder.input(&format!("{name}_{j}"), t.dims, t.dtype));
                     }

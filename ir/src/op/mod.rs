@@ -50,8 +50,8 @@ pub enum Compute {
     /// then the shape variables that no buffer dim binds (as scalars), then the outputs.
     Kernel(fn(&ComputeCx) -> Result<PrimFunc, Diagnostic>),
     /// As [`Compute::Kernel`], with an output whose dims depend on the data: each output buffer has its upper bound as
-    /// shape, and one more int64 output holds the actual dims of the first output. Outputs are written densely in their
-    /// actual dims: element `f` in row-major order of the actual dims is element `f` of the buffer.
+    /// shape, and one more int64 output holds the actual dims of all outputs, one after the other. Outputs are written
+    /// densely in their actual dims: element `f` in row-major order of the actual dims is element `f` of the buffer.
     DataDependent(fn(&ComputeCx) -> Result<PrimFunc, Diagnostic>),
     /// A rewrite into other operators: shape and host-level operators that need no kernel of their own, handled by
     /// name in lowering (`call_tir`, `shape_of`, `print`, ...).

@@ -56,8 +56,8 @@ fn infer_unique(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     Ok(StructInfo::Tuple(fields))
 }
 
-/// Sorts with indices, then walks the sorted elements: outputs are the values, what was asked for, and the number of
-/// distinct elements.
+/// Sorts with indices, then walks the sorted elements: outputs are the values, what was asked for, and the dims of
+/// all of them.
 fn unique(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let x = inputs[0].clone();
@@ -70,6 +70,10 @@ fn unique(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let values = k.buffer("values", &[n.clone()], x.dtype());
     let mut extra = |asked: usize, name: &str| flag(cx.scalar(asked)).then(|| k.buffer(name, &[n.clone()], DType::I64));
     let (index, inverse, counts) = (extra(2, "index"), extra(3, "inverse"), extra(4, "counts"));
+    let mut outputs: Vec<Buffer> = vec![values.clone()];
+    outputs.extend([&index, &inverse, &counts].into_iter().flatten().cloned());
+    let dims = k.buffer("dims", &[PrimExpr::i64(outputs.len() as i64)], DType::I64);
+    let whole = outputs.iter().position(|o| Some(o) == inverse.as_ref());
     let count = k.buffer("count", &[PrimExpr::i64(1)], DType::I64);
     k.rows("distinct", &[], |_| {
         let zero = vec![PrimExpr::i64(0)];
@@ -96,9 +100,12 @@ fn unique(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let walk = Stmt::for_serial(&p, n.clone(), Stmt::seq(every));
         Stmt::seq(vec![Stmt::store(&count, zero.clone(), PrimExpr::i64(0)), walk])
     });
-    let mut outputs: Vec<Buffer> = vec![values];
-    outputs.extend([index, inverse, counts].into_iter().flatten());
-    outputs.push(count);
+    k.rows("dims", &[], |_| {
+        let length = |i: usize| if Some(i) == whole { n.clone() } else { count.at([PrimExpr::i64(0)]) };
+        let at = |i: usize| vec![PrimExpr::i64(i as i64)];
+        Stmt::seq((0..outputs.len()).map(|i| Stmt::store(&dims, at(i), length(i))).collect())
+    });
+    outputs.push(dims);
     Ok(k.finish(&outputs))
 }
 
