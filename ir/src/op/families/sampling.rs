@@ -1,13 +1,21 @@
 //! Sampling at computed positions.
 
-use crate::op::families::pending::pending;
+use crate::diag::Diagnostic;
+use crate::dtype::DType;
+use crate::op::elem::wide_dtype;
+use crate::op::families::layout;
+use crate::op::families::rules;
+use crate::op::rule::dim_text;
 use crate::op::*;
+use crate::prim::{Intrin, PrimExpr};
+use crate::relax::StructInfo;
+use crate::tir::{Buffer, PrimFunc};
 
 pub static OPS: &[OpDecl] = &[
-    OpDecl {
-        name: "image.grid_sample",
-        doc: "Samples `data` at the normalised positions of `grid` (-1 and 1 are the borders).",
-        params: &[
+    OpDecl::pure(
+        "image.grid_sample",
+        "Samples `data` `(n, c, d?, h, w)` at the positions of `grid` `(n, 2 or 3, d?, h', w')`, x first, where -1 and 1 are the borders of the image (`align_corners`: the centres of the border elements). `method` is `nearest`, `bilinear` or (2-d) `bicubic`, `padding_mode` `zeros`, `border` or `reflection`. Source: ONNX `GridSample`, TVM `topi.image.grid_sample`.",
+        &[
             operand("data"),
             operand("grid"),
             attr("method", Default::Str("bilinear")),
@@ -15,18 +23,261 @@ pub static OPS: &[OpDecl] = &[
             attr("padding_mode", Default::Str("zeros")),
             attr("align_corners", Default::Bool(false)),
         ],
-        purity: Purity::Pure,
-        infer: pending,
-        compute: Compute::Unsupported("no computation yet"),
-        ulp: 8,
-    },
-    OpDecl {
-        name: "image.affine_grid",
-        doc: "The grid of normalised positions of an affine map `(n, 2, 3)`: `(n, 2, height, width)`.",
-        params: &[operand("data"), operand("size"), attr("align_corners", Default::Bool(true))],
-        purity: Purity::Pure,
-        infer: pending,
-        compute: Compute::Unsupported("no computation yet"),
-        ulp: 4,
-    },
+        infer_grid_sample,
+        Compute::Kernel(grid_sample),
+    )
+    .ulp(8),
+    OpDecl::pure(
+        "image.affine_grid",
+        "The positions for `image.grid_sample` of an affine map: `(n, 2, 3)` and `size` `(h, w)` give `(n, 2, h, w)`, `(n, 3, 4)` and `(d, h, w)` give `(n, 3, d, h, w)`.",
+        &[operand("data"), operand("size"), attr("align_corners", Default::Bool(true))],
+        infer_affine_grid,
+        Compute::Kernel(affine_grid),
+    )
+    .ulp(4),
 ];
+
+fn infer_grid_sample(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (x, g) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
+    let rank = match cx.attrs.str("layout") {
+        Some("NCHW") => 2,
+        Some("NCDHW") => 3,
+        _ => return Err(cx.error("layout must be \"NCHW\" or \"NCDHW\"")),
+    };
+    let method = cx.attrs.str("method").unwrap_or("");
+    if !(matches!(method, "nearest" | "bilinear") || method == "bicubic" && rank == 2) {
+        return Err(cx.error(format!("method \"{method}\" is not one of nearest, bilinear and (2-d) bicubic")));
+    }
+    let padding = cx.attrs.str("padding_mode").unwrap_or("");
+    if !matches!(padding, "zeros" | "border" | "reflection") {
+        return Err(cx.error(format!("padding_mode \"{padding}\" is not one of zeros, border and reflection")));
+    }
+    rules::require_ndim(cx, 0, rank + 2)?;
+    rules::require_ndim(cx, 1, rank + 2)?;
+    cx.require_float(1, g.dtype)?;
+    let (Some(xd), Some(gd)) = (x.known_dims(), g.known_dims()) else {
+        return Ok(rules::unknown(Some(rank + 2), x.dtype));
+    };
+    cx.require_eq(&xd[0], &gd[0], || {
+        format!("batch differs: data has {}, grid has {}", dim_text(&xd[0]), dim_text(&gd[0]))
+    })?;
+    cx.require_eq(&gd[1], &PrimExpr::i64(rank as i64), || {
+        format!("the grid has {} coordinates, {rank} are needed", dim_text(&gd[1]))
+    })?;
+    let mut dims = vec![xd[0].clone(), xd[1].clone()];
+    dims.extend_from_slice(&gd[2..]);
+    Ok(rules::known(dims, x.dtype))
+}
+
+/// What sampling along one axis needs.
+struct Axis<'a> {
+    cx: &'a ComputeCx<'a>,
+    size: PrimExpr,
+    real: DType,
+}
+
+impl Axis<'_> {
+    fn float(&self, v: f64) -> PrimExpr {
+        PrimExpr::float(self.real, v)
+    }
+
+    fn corners(&self) -> bool {
+        self.cx.attrs.bool("align_corners").unwrap_or(false)
+    }
+
+    /// From -1..1 to elements.
+    fn position(&self, g: PrimExpr) -> PrimExpr {
+        let one = self.float(1.0);
+        match self.corners() {
+            true => (g + one) * (self.size.clone() - 1).cast(self.real) / self.float(2.0),
+            false => (g + one) * self.size.clone().cast(self.real) / self.float(2.0) - self.float(0.5),
+        }
+    }
+
+    fn clip(&self, at: PrimExpr) -> PrimExpr {
+        at.max(self.float(0.0)).min((self.size.clone() - 1).cast(self.real))
+    }
+
+    /// Mirrors a position at the borders until it is inside.
+    fn reflect(&self, at: PrimExpr) -> PrimExpr {
+        let (size, start) = match self.corners() {
+            true => (self.size.clone() - 1, 0.0),
+            false => (self.size.clone(), -0.5),
+        };
+        let start = self.float(start);
+        let span = size.clone().cast(self.real);
+        let distance = (start.clone() - at.clone()).call1(Intrin::Abs);
+        let times = distance.clone().cast(DType::I64).trunc_div(size.max(1));
+        let extra = distance - times.clone().cast(self.real) * span.clone();
+        let even = times.floor_mod(2).eq(0);
+        let folded = even.select(extra.clone() + start.clone(), span.clone() - extra + start.clone());
+        let inside = at.clone().ge(start.clone()).and(at.clone().le(span + start));
+        inside.select(at, folded)
+    }
+
+    /// Applies `padding_mode` to a position.
+    fn pad(&self, at: PrimExpr) -> PrimExpr {
+        match self.cx.attrs.str("padding_mode") {
+            Some("border") => self.clip(at),
+            Some("reflection") => self.clip(self.reflect(at)),
+            _ => at,
+        }
+    }
+
+    /// Elements and weights around position `at`.
+    fn taps(&self, at: PrimExpr) -> Vec<(PrimExpr, PrimExpr)> {
+        let floor = at.clone().call1(Intrin::Floor);
+        let base = floor.clone().cast(DType::I64);
+        let t = at.clone() - floor;
+        let one = self.float(1.0);
+        match self.cx.attrs.str("method") {
+            Some("nearest") => vec![(at.call1(Intrin::NearbyInt).cast(DType::I64), one)],
+            Some("bilinear") => vec![(base.clone(), one - t.clone()), (base + 1, t)],
+            _ => {
+                let c = |v: f64| self.float(v);
+                // Keys' kernel with a = -0.75, as PyTorch.
+                let a = -0.75;
+                let near = |f: PrimExpr| (c(a + 2.0) * f.clone() - c(a + 3.0)) * f.clone() * f + c(1.0);
+                let far = |f: PrimExpr| ((c(a) * f.clone() - c(5.0 * a)) * f.clone() + c(8.0 * a)) * f - c(4.0 * a);
+                let weights = [far(t.clone() + c(1.0)), near(t.clone()), near(c(1.0) - t.clone()), far(c(2.0) - t)];
+                let at = |i: i64| match self.cx.attrs.str("padding_mode") {
+                    Some("zeros") => base.clone() + (i - 1),
+                    _ => self.pad((base.clone() + (i - 1)).cast(self.real)).cast(DType::I64),
+                };
+                weights.into_iter().enumerate().map(|(i, w)| (at(i as i64), w)).collect()
+            }
+        }
+    }
+}
+
+fn grid_sample(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (data, out) = (cx.tensor(0)?, cx.result()?);
+    let (mut k, inputs) = cx.kernel()?;
+    let (x, grid) = (&inputs[0], &inputs[1]);
+    let rank = out.dims.len() - 2;
+    let real = match wide_dtype(grid.dtype()) {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    };
+    let axes: Vec<Axis> = (0..rank).map(|i| Axis { cx, size: data.dims[i + 2].clone(), real }).collect();
+    let bicubic = cx.attrs.str("method") == Some("bicubic");
+    // Positions are the same for all channels: one stage per axis.
+    let mut shape = out.dims.to_vec();
+    shape.remove(1);
+    let positions: Vec<Buffer> = axes
+        .iter()
+        .zip(layout::spatial(rank).chars())
+        .enumerate()
+        .map(|(n, (axis, letter))| {
+            k.compute(&format!("position_{letter}"), &shape, real, |i| {
+                let mut at = i.to_vec();
+                at.insert(1, PrimExpr::i64((rank - 1 - n) as i64));
+                let p = axis.position(grid.at(at).cast(real));
+                if bicubic {
+                    p
+                } else {
+                    axis.pad(p)
+                }
+            })
+        })
+        .collect();
+    let y = k.compute("grid_sample", out.dims, out.dtype, |i| {
+        let mut at = i.to_vec();
+        at.remove(1);
+        let taps: Vec<_> = axes.iter().zip(&positions).map(|(a, p)| a.taps(p.at(at.clone()))).collect();
+        let source = |at: &[PrimExpr]| {
+            let mut index = vec![i[0].clone(), i[1].clone()];
+            let mut inside = PrimExpr::bool(true);
+            for (a, p) in axes.iter().zip(at) {
+                inside = inside.and(p.clone().ge(0)).and(p.clone().lt(a.size.clone()));
+                index.push(p.clone());
+            }
+            inside.if_then_else(x.at(index).cast(real), PrimExpr::zero(real))
+        };
+        if cx.attrs.str("method") == Some("nearest") {
+            return source(&taps.iter().map(|t| t[0].0.clone()).collect::<Vec<_>>());
+        }
+        mix(&taps, &mut vec![], &source)
+    });
+    Ok(k.finish(&[y]))
+}
+
+/// The weighted sum over the taps of the axes from number `at.len()` on.
+fn mix(
+    taps: &[Vec<(PrimExpr, PrimExpr)>],
+    at: &mut Vec<PrimExpr>,
+    source: &dyn Fn(&[PrimExpr]) -> PrimExpr,
+) -> PrimExpr {
+    let Some(axis) = taps.get(at.len()) else { return source(at) };
+    let mut sum: Option<PrimExpr> = None;
+    for (p, w) in axis {
+        at.push(p.clone());
+        let term = mix(taps, at, source) * w.clone();
+        at.pop();
+        sum = Some(match sum {
+            Some(s) => s + term,
+            None => term,
+        });
+    }
+    sum.unwrap_or(PrimExpr::f32(0.0))
+}
+
+fn infer_affine_grid(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let x = rules::tensor(cx, 0)?;
+    cx.require_float(0, x.dtype)?;
+    rules::require_ndim(cx, 0, 3)?;
+    let (size, ndim) = cx.shape_operand(1)?;
+    if ndim.is_some_and(|n| n != 2 && n != 3) {
+        return Err(cx.error("size must have 2 or 3 values"));
+    }
+    let (Some(dims), Some(size)) = (x.known_dims(), size) else {
+        return Ok(rules::unknown(ndim.map(|n| n + 2), x.dtype));
+    };
+    let rank = size.len() as i64;
+    for (dim, wanted) in [(&dims[1], rank), (&dims[2], rank + 1)] {
+        cx.require_eq(dim, &PrimExpr::i64(wanted), || {
+            format!("data must be (n, {rank}, {}) for {rank} spatial dims, a dim is {}", rank + 1, dim_text(dim))
+        })?;
+    }
+    if cx.attrs.bool("align_corners").unwrap_or(true) {
+        for s in &size {
+            cx.require(s.clone().gt(1), || format!("with align_corners a size of {} is too small", dim_text(s)))?;
+        }
+    }
+    Ok(rules::known([vec![dims[0].clone(), PrimExpr::i64(rank)], size].concat(), x.dtype))
+}
+
+fn affine_grid(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let out = cx.result()?;
+    let (mut k, x) = cx.kernel()?;
+    let acc = wide_dtype(out.dtype);
+    let size = &out.dims[2..];
+    let corners = cx.attrs.bool("align_corners").unwrap_or(true);
+    // (start, step) of each spatial axis.
+    let steps: Vec<(PrimExpr, PrimExpr)> = size
+        .iter()
+        .map(|s| {
+            let float = |v: f64| PrimExpr::float(acc, v);
+            match (s.as_int(), corners) {
+                (Some(s), true) => (float(-1.0), float((2.0 - 1e-7) / (s - 1).max(1) as f64)),
+                (Some(s), false) => (float(-1.0 + 1.0 / s as f64), float(2.0 / s as f64)),
+                (None, true) => (float(-1.0), float(2.0 - 1e-7) / (s.clone() - 1).max(1).cast(acc)),
+                (None, false) => {
+                    let s = s.clone().cast(acc);
+                    (float(-1.0) + float(1.0) / s.clone(), float(2.0) / s)
+                }
+            }
+        })
+        .collect();
+    let y = k.compute("affine_grid", out.dims, out.dtype, |i| {
+        let rank = size.len();
+        let entry = |c: usize| x[0].at([i[0].clone(), i[1].clone(), PrimExpr::i64(c as i64)]).cast(acc);
+        let mut v = entry(rank);
+        for (n, (start, step)) in steps.iter().enumerate() {
+            let at = start.clone() + i[n + 2].clone().cast(acc) * step.clone();
+            v = v + entry(rank - 1 - n) * at;
+        }
+        v
+    });
+    Ok(k.finish(&[y]))
+}
