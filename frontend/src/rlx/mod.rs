@@ -10,6 +10,7 @@
 mod attrs;
 mod call;
 mod context;
+mod dialect;
 mod lexer;
 mod metadata;
 mod module;
@@ -47,7 +48,10 @@ pub fn parse(file: FileId, text: &str) -> (Option<IRModule>, Diagnostics) {
         return (None, d.into());
     }
     let mut cx = context::Cx::new(file, text, diags);
-    let module = cx.module(&tree);
+    let mut module = cx.module(&tree);
+    if let Some(m) = &mut module {
+        dialect::modernize(m);
+    }
     let mut diags = cx.diags;
     if diags.list.len() > MAX_DIAGNOSTICS {
         let rest = diags.list.len() - MAX_DIAGNOSTICS;

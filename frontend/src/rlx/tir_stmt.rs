@@ -2,7 +2,7 @@
 
 use super::context::{Cx, Value};
 use super::relax_func::first_line;
-use super::scalar::span_of;
+use super::scalar::{span_of, Num};
 use super::syntax::*;
 use super::tir_func::{scalar_type, PrimCx};
 use relax_ir::prim::{PrimExpr, PrimKind};
@@ -209,7 +209,11 @@ impl<'a> Cx<'a> {
         match name.as_str() {
             "T.func_attr" => {
                 for (k, v) in self.attrs_argument(call, span)?.0 {
-                    f.attrs.set(&k, v);
+                    // TVM 0.23 and before called the dialect `tir`.
+                    match k.strip_prefix("tir.") {
+                        Some(rest) => f.attrs.set(&format!("tirx.{rest}"), v),
+                        None => f.attrs.set(&k, v),
+                    }
                 }
                 Some(vec![])
             }
@@ -510,13 +514,19 @@ impl<'a> Cx<'a> {
         };
         let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
         let (min, extent) = self.range(dom)?;
-        // As TVM: at least 32 bits, the widest of the range.
-        let dtype = if extent.dtype().bits > 32 { extent.dtype() } else { DType::I32 };
-        let binding = self.prim_as(binding, dtype)?;
-        let binding = match binding.kind() {
-            PrimKind::Cast(inner) if inner.as_int().is_some() => inner.clone().cast(dtype),
-            _ => binding,
+        // At least 32 bits, the widest of range and value: TVM 0.25 prints `(1, T.int64(0))` for an int64 axis.
+        let value = self.num(binding)?;
+        let width = |p: &PrimExpr| if p.dtype().is_int() { p.dtype().bits } else { 0 };
+        let bits = match &value {
+            Num::Expr(p) => width(p).max(width(&extent)),
+            _ => width(&extent),
         };
+        let dtype = if bits > 32 { DType::I64 } else { DType::I32 };
+        let binding = match value {
+            Num::Expr(p) if p.as_int().is_some() => p.cast(dtype),
+            n => self.settle_as(n, dtype),
+        };
+        let binding = binding.with_span(span);
         let var = Var::with_span(var_name, dtype, name.span);
         self.names.bind(var_name, Value::Prim(var.clone()));
         Some(vec![BlockAxis { var, kind, min: min.cast(dtype), extent: extent.cast(dtype), binding }])
