@@ -153,3 +153,63 @@ fn runtime_links() {
         assert!(call.windows(text.len()).any(|w| w == text));
     }
 }
+
+/// Calls into the C library through stubs and the offset table, on AArch64.
+#[test]
+fn aarch64_imports() {
+    let dir = tempfile::tempdir().expect("dir");
+    let tool = |name: &str, args: &[&str]| {
+        let out = Command::new(name).current_dir(dir.path()).args(args).output().expect(name);
+        assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
+    };
+    save(
+        dir.path(),
+        "model.c",
+        br#"
+typedef unsigned long size_t;
+void *malloc(size_t), *memcpy(void *, const void *, size_t);
+size_t strlen(const char *);
+static int seven(void) { return 7; }
+static int (*const table[])(void) = {seven, seven};
+static const char *const names[] = {"a", "bc", "def"};
+static void *(*const allocate)(size_t) = malloc;
+int indirect(int i) { return table[i]() + (int)strlen(names[i]); }
+void *copy(const void *p, size_t n) { void *q = malloc(n); if (q) memcpy(q, p, n); return q; }
+void *(*which(int i))(size_t) { return i ? malloc : *(void *(*const volatile *)(size_t))&allocate; }
+"#,
+    );
+    save(
+        dir.path(),
+        "main.c",
+        br#"
+typedef unsigned long size_t;
+void *malloc(size_t), *dlopen(const char *, int), *dlsym(void *, const char *);
+int strcmp(const char *, const char *);
+__asm__(".globl _start\n_start: bl main\nbl exit\n");
+int main(void) {
+  void *lib = dlopen("./libmodel.so", 2);
+  if (!lib) return 2;
+  int (*indirect)(int) = dlsym(lib, "indirect");
+  void *(*copy)(const void *, size_t) = dlsym(lib, "copy");
+  void *(*(*which)(int))(size_t) = dlsym(lib, "which");
+  if (indirect(1) != 9) return 3;
+  if (strcmp(copy("hello", 6), "hello")) return 4;
+  return which(0) == malloc && which(1) == malloc ? 0 : 5;
+}
+"#,
+    );
+    tool("aarch64-linux-gnu-gcc", &["-c", "-O1", "-fPIC", "-ffunction-sections", "model.c", "-o", "model.o"]);
+    // Only the C library's run time is needed, not its development files.
+    let libc = "/usr/aarch64-linux-gnu/lib/libc.so.6";
+    tool("aarch64-linux-gnu-gcc", &["-nostdlib", "main.c", "-o", "main", libc]);
+    let object = std::fs::read(dir.path().join("model.o")).expect("object");
+    let exports: Vec<String> = ["indirect", "copy", "which"].map(String::from).to_vec();
+    let bytes = link_shared(&object, None, "libmodel.so", &exports).expect("link");
+    readelf(&save(dir.path(), "libmodel.so", &bytes));
+    let status = Command::new("qemu-aarch64")
+        .args(["-L", "/usr/aarch64-linux-gnu", "./main"])
+        .current_dir(dir.path())
+        .status()
+        .expect("qemu-aarch64");
+    assert_eq!(status.code(), Some(0));
+}

@@ -65,7 +65,7 @@ pub struct Layout {
     pub soname: u32,
     /// Dynamic relocations: place, kind of entry.
     pub relocs: Vec<(u64, DynReloc)>,
-    /// Bytes of the symbol table for debuggers, its strings, and the number of local symbols (the null one included).
+    /// The symbol table for debuggers, local symbols first.
     pub symtab: Vec<LocalSymbol>,
     pub strtab: Strings,
     pub file_size: u64,
@@ -105,10 +105,14 @@ impl Layout {
         }
     }
 
-    /// The output section that holds an address.
+    /// The output section that holds an address; the end of one that another does not follow counts.
     pub fn holder(&self, address: u64) -> Option<usize> {
-        (self.outputs.iter())
-            .position(|o| o.flags & SHF_ALLOC as u64 != 0 && (o.address..=o.address + o.size).contains(&address))
+        let find = |end: u64| {
+            (self.outputs.iter()).position(|o| {
+                o.flags & SHF_ALLOC as u64 != 0 && (o.address..o.address + o.size + end).contains(&address)
+            })
+        };
+        find(0).or_else(|| find(1))
     }
 }
 
@@ -131,7 +135,6 @@ pub fn layout(input: &Input, linked: &Linked, soname: &str) -> Result<Layout, Di
     let groups = [(Part::ReadOnly, read_only), (Part::Text, of(Kind::Code)), (Part::Relocated, of(Kind::Relocated))];
     let group = |part: Part| groups.iter().find(|g| g.0 == part).map_or(&[][..], |g| &g.1);
 
-    let relative = linked.got.iter().filter(|s| !linked.is_import(input, **s)).count();
     let pointers = (linked.pointers.iter())
         .filter(|(s, r)| {
             let symbol = linked.target[input.sections[*s].relocs[*r].symbol];
@@ -140,7 +143,6 @@ pub fn layout(input: &Input, linked: &Linked, soname: &str) -> Result<Layout, Di
         .count();
     let rela = (linked.got.len() + pointers) as u64 * 24;
     let dynamic_entries = 7 + 2 + 1 + needed.is_some() as u64 + if rela > 0 { 4 } else { 0 };
-    let _ = relative;
 
     let mut outputs = vec![Output {
         part: Part::Null,
@@ -265,12 +267,14 @@ pub fn layout(input: &Input, linked: &Linked, soname: &str) -> Result<Layout, Di
 /// Named functions and objects, local ones first.
 fn local_symbols(input: &Input, linked: &Linked, address: &[Option<u64>], strtab: &mut Strings) -> Vec<LocalSymbol> {
     let mut list = vec![];
+    let mut exported = vec![false; input.symbols.len()];
+    linked.exports.iter().for_each(|&id| exported[id] = true);
     for global in [false, true] {
         for (id, s) in input.symbols.iter().enumerate() {
             let Place::Section(section, _) = s.place else { continue };
             let kept = address[section].is_some() && linked.target[id] == id;
             let named = !s.name.is_empty() && !s.name.starts_with(".L") && matches!(s.kind, STT_FUNC | STT_OBJECT);
-            if kept && named && linked.exports.contains(&id) == global {
+            if kept && named && exported[id] == global {
                 list.push(LocalSymbol { symbol: id, name: strtab.add(s.name), global });
             }
         }

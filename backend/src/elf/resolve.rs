@@ -52,6 +52,9 @@ pub struct Linked {
     pub got: Vec<SymbolId>,
     /// Imports that are called through a stub; each has a slot, too.
     pub plt: Vec<SymbolId>,
+    /// Per symbol: its place in `got` and in `plt`.
+    pub slot: Vec<Option<u32>>,
+    pub stub: Vec<Option<u32>>,
     /// Absolute pointers in kept sections: section, index of the relocation.
     pub pointers: Vec<(SectionId, usize)>,
 }
@@ -115,10 +118,17 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
         }
     }
 
-    let mut linked =
-        Linked { target, live: vec![], exports: roots, imports: vec![], got: vec![], plt: vec![], pointers: vec![] };
-    let mut slot = vec![false; input.symbols.len()];
-    let mut stub = vec![false; input.symbols.len()];
+    let mut linked = Linked {
+        target,
+        live: vec![],
+        exports: roots,
+        imports: vec![],
+        got: vec![],
+        plt: vec![],
+        slot: vec![None; input.symbols.len()],
+        stub: vec![None; input.symbols.len()],
+        pointers: vec![],
+    };
     let mut imported: BTreeMap<&str, SymbolId> = BTreeMap::new();
     for (id, section) in input.sections.iter().enumerate().filter(|(id, _)| kept[*id]) {
         let mut kind = kind_of(section.name, section.flags)?;
@@ -157,10 +167,12 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
                     )));
                 }
             }
-            if wants_slot && !std::mem::replace(&mut slot[symbol], true) {
+            if wants_slot && linked.slot[symbol].is_none() {
+                linked.slot[symbol] = Some(linked.got.len() as u32);
                 linked.got.push(symbol);
             }
-            if wants_stub && !std::mem::replace(&mut stub[symbol], true) {
+            if wants_stub && linked.stub[symbol].is_none() {
+                linked.stub[symbol] = Some(linked.plt.len() as u32);
                 linked.plt.push(symbol);
             }
         }

@@ -49,7 +49,7 @@ pub fn write(input: &Input, linked: &Linked, layout: &Layout) -> Result<Vec<u8>,
             Part::Plt => {
                 let got = layout.address_of(Part::Got);
                 for (i, id) in linked.plt.iter().enumerate() {
-                    let slot = linked.got.iter().position(|s| s == id).unwrap_or(0) as u64 * 8 + got;
+                    let slot = linked.slot[*id].unwrap_or(0) as u64 * 8 + got;
                     let stub = input.arch.stub(o.address + i as u64 * STUB, slot).map_err(|e| mend(&e, ".plt"))?;
                     out.put(&stub);
                 }
@@ -294,17 +294,15 @@ fn place_section(
 
 fn site(input: &Input, linked: &Linked, layout: &Layout, base: u64, r: &Reloc) -> Site {
     let symbol = linked.target[r.symbol];
-    let entry = |list: &[usize], part, each: u64| {
-        list.iter().position(|s| *s == symbol).map(|i| layout.address_of(part) + i as u64 * each)
-    };
+    let entry = |index: Option<u32>, part, each: u64| index.map(|i| layout.address_of(part) + i as u64 * each);
     let value = match layout.symbol(input, symbol) {
         Some(address) => address,
-        None => entry(&linked.plt, Part::Plt, STUB).unwrap_or(0),
+        None => entry(linked.stub[symbol], Part::Plt, STUB).unwrap_or(0),
     };
     Site {
         place: base + r.offset,
         value: value.wrapping_add_signed(r.addend),
-        slot: entry(&linked.got, Part::Got, 8).map(|a| a.wrapping_add_signed(r.addend)),
+        slot: entry(linked.slot[symbol], Part::Got, 8).map(|a| a.wrapping_add_signed(r.addend)),
     }
 }
 
