@@ -59,8 +59,38 @@ impl Fx<'_> {
     }
 
     pub fn load(&mut self, ptr: &PrimExpr, offset: &PrimExpr, d: DType) -> Result<Val, Diagnostic> {
+        if offset.dtype().lanes > 1 {
+            return self.gather(ptr, offset, d);
+        }
         let (base, disp) = self.address(ptr, offset, d.bytes() as i64)?;
         Ok(self.load_at(d, base, disp))
+    }
+
+    /// One element per lane of `offset`; a ramp with a literal stride shares one address.
+    fn gather(&mut self, ptr: &PrimExpr, offset: &PrimExpr, d: DType) -> Result<Val, Diagnostic> {
+        let bytes = d.bytes() as i64;
+        let lane = lane_type(d).unwrap_or(types::I8);
+        let mut parts = vec![];
+        if let PrimKind::Ramp(base, stride) = offset.kind() {
+            let reach = stride.as_int().and_then(|s| s.checked_mul(bytes * d.lanes as i64));
+            if let (Some(stride), Some(-0x100_0000..=0x100_0000)) = (stride.as_int(), reach) {
+                let (base, disp) = self.address(ptr, base, bytes)?;
+                for i in 0..d.lanes as i64 {
+                    let at = disp + (i * stride * bytes) as i32;
+                    parts.push(self.b.ins().load(lane, flags(), base, at));
+                }
+                return Ok(Val { dtype: d, rep: Rep::Scalar, parts });
+            }
+        }
+        let (base, disp) = self.address(ptr, &PrimExpr::i64(0), bytes)?;
+        let index = self.eval(offset)?;
+        for i in 0..d.lanes as usize {
+            let index = self.extract(&index, i);
+            let scaled = self.b.ins().ishl_imm_u(index, bytes.trailing_zeros() as i64);
+            let at = self.b.ins().iadd(base, scaled);
+            parts.push(self.b.ins().load(lane, flags(), at, disp));
+        }
+        Ok(Val { dtype: d, rep: Rep::Scalar, parts })
     }
 
     pub fn store(&mut self, ptr: &PrimExpr, offset: &PrimExpr, v: &Val) -> Result<(), Diagnostic> {

@@ -181,7 +181,7 @@ pub enum PrimKind {
     /// Block form only: element of a buffer.
     BufferLoad(Buffer, Arc<[PrimExpr]>),
     /// Flat form only: `lanes` consecutive elements at `ptr + offset`, `offset` (scalar int64) in elements of the
-    /// loaded type; the node's dtype carries the lanes.
+    /// loaded type; the node's dtype carries the lanes. A vector `offset` gathers: one element per lane.
     Load {
         ptr: PrimExpr,
         offset: PrimExpr,

@@ -4,6 +4,7 @@
 //! float16 and bfloat16 values are held in float32 and rounded after every operation that may need it, as the
 //! reference interpreter does; only loads, stores and casts name the storage type.
 
+use super::map::spread;
 use super::poly::Poly;
 use super::Ranges;
 use relax_ir::flat::FlatStmt;
@@ -201,6 +202,11 @@ impl Emit {
                 }
                 let r = body(self);
                 self.ranges.restore(var, old);
+                // The variable may get another value in the same scope.
+                for s in &mut self.scopes {
+                    s.exprs.retain(|e, _| !e.uses(var));
+                    s.loads.retain(|e, _| !e.uses(var));
+                }
                 return r;
             }
         }
@@ -585,11 +591,35 @@ impl Emit {
                 let Some(v) = lane.var.as_ref().filter(|v| off.uses(v) || self.lanes_in(&off, lane)) else {
                     return self.load(&ptr, &off, d);
                 };
-                match off.split(v) {
-                    Some((stride, _)) if stride.as_const() == Some(1) && !self.lanes_in(&off.without(v), lane) => {
+                let v = v.clone();
+                match off.split(&v).filter(|(_, rest)| !self.lanes_in(rest, lane)) {
+                    Some((stride, _)) if stride.as_const() == Some(1) => {
                         self.load(&ptr, &off, d.with_lanes(lane.lanes))?
                     }
-                    _ => return Err(self.internal("a gather in vector code")),
+                    Some((stride, rest)) => {
+                        // A strided gather: the offsets are a ramp.
+                        let at = rest.add(&stride.mul(&Poly::var(&v)));
+                        let (p, base) = self.address(&ptr, &at, d.bytes() as i64)?;
+                        let stride = self.index(&stride)?;
+                        let stride = self.hoist(stride);
+                        let load = PrimExpr::load_ptr(p, base.ramp(stride, lane.lanes), d.with_lanes(lane.lanes));
+                        self.keep(if is_half(d) { load.cast(ct.with_lanes(lane.lanes)) } else { load })
+                    }
+                    None => {
+                        let mut at = PrimExpr::i64(0);
+                        for (atoms, c) in &off.terms {
+                            let mut prod = PrimExpr::i64(*c);
+                            for a in atoms {
+                                let a = self.value(a, lane)?;
+                                let v = widen(vec![prod, a]);
+                                prod = PrimExpr::binary(BinOp::Mul, v[0].clone(), v[1].clone());
+                            }
+                            let v = widen(vec![at, prod]);
+                            at = PrimExpr::binary(BinOp::Add, v[0].clone(), v[1].clone());
+                        }
+                        let load = PrimExpr::load_ptr(ptr.expr(), spread(at, lane.lanes), d.with_lanes(lane.lanes));
+                        self.keep(if is_half(d) { load.cast(ct.with_lanes(lane.lanes)) } else { load })
+                    }
                 }
             }
             PrimKind::Call(Intrin::Likely, args) => match args.first() {

@@ -14,7 +14,7 @@ pub enum Value {
 }
 use Value::*;
 
-/// Memory is a list of objects; a pointer is `(object + 1) << 40 | byte`.
+/// Memory is a list of objects; a pointer is `(object + 1) << 40 | 1 << 39`, plus bytes.
 #[derive(Default)]
 pub struct Machine {
     pub memory: Vec<Vec<u8>>,
@@ -22,7 +22,7 @@ pub struct Machine {
 }
 
 pub fn pointer(object: usize) -> i64 {
-    ((object as i64) + 1) << 40
+    (((object as i64) + 1) << 40) + (1 << 39)
 }
 
 fn round(d: DType, v: f64) -> f64 {
@@ -103,7 +103,7 @@ impl Machine {
         let p = self.int(ptr)?;
         let offset = self.int(offset)?;
         let obj = (p >> 40) - 1;
-        let byte = (p & ((1 << 40) - 1)) + offset * d.bytes() as i64;
+        let byte = (p & ((1 << 40) - 1)) - (1 << 39) + offset * d.bytes() as i64;
         let len = match usize::try_from(obj).ok().and_then(|o| self.memory.get(o)) {
             Some(m) => m.len() as i64,
             None => return Err(format!("wild pointer {p:x} + {offset} in {ptr:?}")),
@@ -218,6 +218,19 @@ impl Machine {
             PrimKind::IfThenElse(c, t, f) => {
                 let side = if self.int(c)? != 0 { t } else { f };
                 self.eval(side)?
+            }
+            PrimKind::Load { ptr, offset } if offset.dtype().lanes > 1 => {
+                let Int(at) = self.eval(offset)? else { return Err("a float offset".into()) };
+                let mut out = vec![];
+                for i in at {
+                    let one = PrimExpr::load_ptr(ptr.clone(), PrimExpr::i64(i), el);
+                    out.push(self.eval(&one)?);
+                }
+                if d.is_float() {
+                    Float(out.into_iter().flat_map(|v| if let Float(v) = v { v } else { vec![] }).collect())
+                } else {
+                    Int(out.into_iter().flat_map(|v| if let Int(v) = v { v } else { vec![] }).collect())
+                }
             }
             PrimKind::Load { ptr, offset } => {
                 let (obj, at) = self.locate(ptr, offset, d)?;

@@ -4,19 +4,28 @@
 //! workspace pointer when [`crate::kernel_workspace`] is not 0; it returns nothing.
 
 mod emit;
+mod fuse;
+mod map;
+mod nest;
 mod poly;
 mod ranges;
+mod reduce;
+mod stage;
 mod stmt;
 
 pub use ranges::Ranges;
 
 use crate::kernel::kernel_dims;
 use emit::{Emit, Place};
+use fuse::{fuse, Item};
+use map::elementwise;
 use poly::Poly;
+use reduce::reduction;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::PrimKind;
-use relax_ir::tir::{Buffer, PrimFunc, Stmt};
+use relax_ir::tir::{Buffer, PrimFunc, Stmt, StmtKind};
 use relax_ir::{DType, Diagnostic, PrimExpr, Var};
+use stage::recognise;
 use stmt::{nested_allocs, StmtEmit};
 
 /// Choices of the target that shape the loops.
@@ -37,18 +46,25 @@ const STACK_BYTES: i64 = 1024;
 
 /// What a kernel computes, after the decisions that do not depend on the target.
 struct Plan {
-    items: Vec<Stmt>,
+    items: Vec<Item>,
     allocs: Vec<Buffer>,
 }
 
 fn plan(f: &PrimFunc) -> Plan {
     let mut allocs = f.alloc_buffers.clone();
     allocs.extend(nested_allocs(&f.body));
-    Plan { items: vec![f.body.clone()], allocs }
+    let stmts = match f.body.kind() {
+        StmtKind::Seq(v) => v.as_slice(),
+        _ => std::slice::from_ref(&f.body),
+    };
+    let item = |s: &Stmt| recognise(s).map_or_else(|| Item::Stmt(s.clone()), Item::Stage);
+    let mut items = stmts.iter().map(item).collect();
+    fuse(&mut items, &mut allocs);
+    Plan { items, allocs }
 }
 
 /// Schedules `f`. Errors: a construct that has no scalar form (packed int4, explicit vectors, strings).
-pub fn schedule(f: &PrimFunc, _options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
+pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
     let plan = plan(f);
     let mut e = Emit::new(f.span);
     let mut params = vec![];
@@ -93,8 +109,18 @@ pub fn schedule(f: &PrimFunc, _options: &SchedOptions) -> Result<FlatFunc, Diagn
             place(&mut e, b, ptr, &dims)?;
         }
     }
-    for s in &plan.items {
-        StmtEmit { e: &mut e, env: Default::default() }.stmt(s)?;
+    for item in &plan.items {
+        match item {
+            Item::Stmt(s) => StmtEmit { e: &mut e, env: Default::default() }.stmt(s)?,
+            Item::Stage(s) => {
+                e.span = if s.span.is_none() { f.span } else { s.span };
+                if s.accs.is_empty() {
+                    elementwise(&mut e, s, options)?;
+                } else {
+                    reduction(&mut e, s, options)?;
+                }
+            }
+        }
     }
     Ok(FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body: e.finish(), span: f.span })
 }

@@ -175,3 +175,101 @@ fn half_precision_and_small_integers() {
         check(&f, &[&[(&n, 1)], &[(&n, 37)]]);
     }
 }
+
+fn at(b: &relax_ir::tir::Buffer, i: &[&PrimExpr]) -> PrimExpr {
+    b.at(i.iter().map(|e| (*e).clone()).collect::<Vec<_>>())
+}
+
+#[test]
+fn dot_products_along_the_reduction() {
+    let (m, n, p) = (Var::dim("m"), Var::dim("n"), Var::dim("p"));
+    let mut k = KernelBuilder::new("linear");
+    let a = k.input("a", &[m.expr(), p.expr()], DType::F32);
+    let b = k.input("b", &[n.expr(), p.expr()], DType::F32);
+    let c = k.sum("c", &[m.expr(), n.expr()], DType::F32, &[p.expr()], |i, r| {
+        at(&a, &[&i[0], &r[0]]) * at(&b, &[&i[1], &r[0]])
+    });
+    let f = k.finish(&[c]);
+    check(&f, &[&[(&m, 1), (&n, 1), (&p, 0)], &[(&m, 7), (&n, 8), (&p, 37)], &[(&m, 1), (&n, 13), (&p, 16)]]);
+}
+
+#[test]
+fn convolution_with_padding_and_strides() {
+    for stride in [1i64, 2] {
+        let c = PrimExpr::i64;
+        let n = n();
+        let mut k = KernelBuilder::new(format!("conv_stride_{stride}"));
+        let x = k.input("x", &[n.expr(), c(3), c(11), c(13)], DType::F32);
+        let w = k.input("w", &[c(5), c(3), c(3), c(3)], DType::F32);
+        let b = k.input("b", &[c(1), c(5), c(1), c(1)], DType::F32);
+        let pad = k.compute("pad", &[n.expr(), c(3), c(13), c(15)], DType::F32, |i| {
+            let (h, v) = (&i[2], &i[3]);
+            let inside = c(1).le(h.clone()).and(h.clone().lt(12i64)).and(c(1).le(v.clone())).and(v.clone().lt(14i64));
+            let from = at(&x, &[&i[0], &i[1], &(h.clone() - 1i64), &(v.clone() - 1i64)]);
+            inside.if_then_else(from, PrimExpr::f32(0.0))
+        });
+        let (oh, ow) = ((11 - 1) / stride + 1, (13 - 1) / stride + 1);
+        let shape = [n.expr(), c(5), c(oh), c(ow)];
+        let y = k.sum("y", &shape, DType::F32, &[c(3), c(3), c(3)], |i, r| {
+            let (h, v) = (i[2].clone() * stride + r[1].clone(), i[3].clone() * stride + r[2].clone());
+            at(&pad, &[&i[0], &r[0], &h, &v]) * at(&w, &[&i[1], &r[0], &r[1], &r[2]])
+        });
+        let z = k.compute("z", &shape, DType::F32, |i| {
+            (y.at(i) + at(&b, &[&c(0), &i[1], &c(0), &c(0)])).max(PrimExpr::f32(0.0))
+        });
+        let f = k.finish(&[z]);
+        check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 2)]]);
+        let mut k = KernelBuilder::new(format!("pool_stride_{stride}"));
+        let x = k.input("x", &[n.expr(), c(2), c(13), c(15)], DType::F32);
+        let init = PrimExpr::min_value(DType::F32);
+        let r = Reducer { init, combine: &|a, b| a.max(b) };
+        let y = k.reduce("y", &[n.expr(), c(2), c(oh), c(ow)], DType::F32, &[c(3), c(3)], r, |i, r| {
+            at(&x, &[&i[0], &i[1], &(i[2].clone() * stride + r[0].clone()), &(i[3].clone() * stride + r[1].clone())])
+        });
+        let f = k.finish(&[y]);
+        check(&f, &[&[(&n, 2)]]);
+    }
+}
+
+#[test]
+fn reductions_of_every_kind() {
+    let (m, n) = (Var::dim("m"), Var::dim("n"));
+    for d in [DType::F32, DType::F64, DType::F16, DType::I32, DType::I8, DType::I64, DType::U8] {
+        let mut k = KernelBuilder::new(format!("reduce_{d}"));
+        let x = k.input("x", &[m.expr(), n.expr()], d);
+        let rows = k.sum("rows", &[m.expr()], d, &[n.expr()], |i, r| at(&x, &[&i[0], &r[0]]));
+        let cols = k.sum("cols", &[n.expr()], d, &[m.expr()], |i, r| at(&x, &[&r[0], &i[0]]));
+        let all = k.sum("all", &[], d, &[m.expr(), n.expr()], |_, r| at(&x, &[&r[0], &r[1]]));
+        let low = Reducer { init: PrimExpr::max_value(d), combine: &|a, b| a.min(b) };
+        let least = k.reduce("least", &[m.expr()], d, &[n.expr()], low, |i, r| at(&x, &[&i[0], &r[0]]));
+        let wide = k.sum("wide", &[m.expr()], DType::I32, &[n.expr()], |i, r| {
+            at(&x, &[&i[0], &r[0]]).cast(DType::I32) * PrimExpr::i32(3)
+        });
+        let f = k.finish(&[rows, cols, all, least, wide]);
+        check(&f, &[&[(&m, 0), (&n, 3)], &[(&m, 1), (&n, 1)], &[(&m, 3), (&n, 41)], &[(&m, 40), (&n, 9)]]);
+    }
+}
+
+#[test]
+fn gathers_concatenation_and_transposition() {
+    let (m, n) = (Var::dim("m"), Var::dim("n"));
+    let mut k = KernelBuilder::new("movement");
+    let x = k.input("x", &[m.expr(), n.expr()], DType::F32);
+    let y = k.input("y", &[m.expr(), PrimExpr::i64(5)], DType::F32);
+    let idx = k.input("idx", &[PrimExpr::i64(6)], DType::I64);
+    let cat = k.compute("cat", &[m.expr(), n.expr() + 5i64], DType::F32, |i| {
+        let left = i[1].clone().lt(n.expr());
+        left.if_then_else(x.at(i), at(&y, &[&i[0], &(i[1].clone() - n.expr())]))
+    });
+    let t = k.compute("t", &[n.expr() + 5i64, m.expr()], DType::F32, |i| at(&cat, &[&i[1], &i[0]]).call1(Intrin::Tanh));
+    let g =
+        k.compute("g", &[PrimExpr::i64(6), PrimExpr::i64(5)], DType::F32, |i| at(&y, &[&at(&idx, &[&i[0]]), &i[1]]));
+    let flat = k.compute("flat", &[m.expr() * 5i64], DType::F32, |i| {
+        at(&y, &[&i[0].clone().floor_div(5i64), &i[0].clone().floor_mod(5i64)]) * PrimExpr::f32(2.0)
+    });
+    let rev = k.compute("rev", &[m.expr(), PrimExpr::i64(5)], DType::F32, |i| {
+        at(&y, &[&i[0], &(PrimExpr::i64(4) - i[1].clone())]).call1(Intrin::Exp)
+    });
+    let f = k.finish(&[cat, t, g, flat, rev]);
+    check(&f, &[&[(&m, 4), (&n, 1)], &[(&m, 9), (&n, 30)]]);
+}

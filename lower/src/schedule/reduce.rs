@@ -1,0 +1,443 @@
+//! Reductions on register accumulators.
+//!
+//! A tile of output points is computed at a time: vectors along a contiguous output axis (matmul with a row-major
+//! right side, convolution, pooling) or along the reduction axis (dot products, row sums), and several rows where a
+//! load serves all of them. Every point of the tile has its accumulator in a register while the reduction loops run;
+//! equal loads of a tile are shared. Float sums are reassociated when the vectors run along the reduction; each
+//! step is a fused multiply-add where the target has one. Integer results are exact.
+
+use super::emit::{compute_type, Emit, Lane, Res};
+use super::map::{point, spread, strips};
+use super::nest::{scan, used_plainly, Nest};
+use super::poly::Poly;
+use super::stage::{Axis, Stage};
+use super::SchedOptions;
+use relax_ir::prim::{BinOp, Intrin, PrimKind};
+use relax_ir::{PrimExpr, Var};
+use std::collections::HashMap;
+
+/// The decisions for one reduction.
+struct Tile {
+    /// Vectors along this axis; `None` for scalar code.
+    vector: Option<Vector>,
+    /// Rows of the tile: axis and how many points of it.
+    rows: Vec<(Var, i64)>,
+    /// Reduction steps per round of the innermost loop.
+    unroll: i64,
+}
+
+#[derive(Clone)]
+struct Vector {
+    axis: Axis,
+    lanes: u16,
+    /// Registers side by side.
+    count: u16,
+    /// The axis is a reduction axis and this combines the lanes.
+    combine: Option<BinOp>,
+}
+
+pub fn reduction(e: &mut Emit, s: &Stage, o: &SchedOptions) -> Res<()> {
+    let mut n = Nest::new(e, s)?;
+    let tile = choose(e, &mut n, o);
+    e.contract = true;
+    let mut axes = n.spatial.clone();
+    // Tile axes inside the others, the vector axis last.
+    let rank = |a: &Axis| match &tile.vector {
+        Some(v) if v.combine.is_none() && v.axis.var == a.var => 2,
+        _ => tile.rows.iter().any(|(r, _)| *r == a.var) as i32,
+    };
+    axes.sort_by_key(rank);
+    let mut point = Point { offsets: vec![], lanes: 1, count: 1 };
+    let r = spatial(e, &n, &tile, &axes, &mut point);
+    e.contract = false;
+    r
+}
+
+/// The register tile of one instance of the loops.
+#[derive(Clone)]
+struct Point {
+    /// Rows along each tile axis in this instance.
+    offsets: Vec<(Var, i64)>,
+    lanes: u16,
+    count: u16,
+}
+
+fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -> Res<()> {
+    let Some((first, rest)) = axes.split_first() else { return kernel(e, n, t, p) };
+    let end = Poly::of(&first.extent, &e.ranges);
+    let end = e.index(&end)?;
+    let end = e.hoist(end);
+    let zero = PrimExpr::i64(0);
+    if let Some(v) = t.vector.as_ref().filter(|v| v.combine.is_none() && v.axis.var == first.var) {
+        return strips(e, &first.var, zero, end, v.lanes, v.count, |e, lane| {
+            let mut p = p.clone();
+            p.lanes = v.lanes.min(lane.lanes);
+            p.count = (lane.lanes / v.lanes).max(1);
+            spatial(e, n, t, rest, &mut p)
+        });
+    }
+    let rows = t.rows.iter().find(|(v, _)| *v == first.var).map_or(1, |(_, k)| *k);
+    if rows == 1 {
+        return e.for_loop(&first.var, zero, end, 1, |e| spatial(e, n, t, rest, p));
+    }
+    let mut with = |e: &mut Emit, from: PrimExpr, to: PrimExpr, step: i64| {
+        let mut p = p.clone();
+        p.offsets.push((first.var.clone(), step));
+        e.for_loop(&first.var, from, to, step, |e| spatial(e, n, t, rest, &mut p))
+    };
+    match end.as_int() {
+        Some(len) => {
+            let whole = len / rows * rows;
+            with(e, zero, PrimExpr::i64(whole), rows)?;
+            with(e, PrimExpr::i64(whole), end, len - whole)
+        }
+        None => {
+            let whole = end.clone().floor_div(rows) * rows;
+            let whole = e.hoist(whole);
+            with(e, zero, whole.clone(), rows)?;
+            with(e, whole, end, 1)
+        }
+    }
+}
+
+/// The points of a tile: substitutions of the axis variables.
+fn instances(t: &Tile, p: &Point) -> Vec<HashMap<Var, PrimExpr>> {
+    let mut all = vec![HashMap::new()];
+    let mut cross = |v: &Var, count: i64, step: i64| {
+        let mut next = vec![];
+        for m in &all {
+            for i in 0..count {
+                let mut m: HashMap<Var, PrimExpr> = m.clone();
+                if i > 0 {
+                    m.insert(v.clone(), v.expr() + i * step);
+                }
+                next.push(m);
+            }
+        }
+        all = next;
+    };
+    for (v, count) in &p.offsets {
+        cross(v, *count, 1);
+    }
+    if let Some(v) = &t.vector {
+        if v.combine.is_none() && p.lanes > 1 {
+            cross(&v.axis.var, p.count as i64, p.lanes as i64);
+        }
+    }
+    all
+}
+
+fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
+    let points = instances(t, p);
+    let spatial_lane = match &t.vector {
+        Some(v) if v.combine.is_none() => Lane::of(&v.axis.var, p.lanes),
+        _ => Lane::scalar(),
+    };
+    let along = t.vector.as_ref().filter(|v| v.combine.is_some());
+    // Initial values.
+    let mut finals: Vec<Vec<Var>> = vec![];
+    for m in &points {
+        let mut accs = vec![];
+        for a in &n.accs {
+            let init = e.value(&a.init.substitute(m), &spatial_lane)?;
+            accs.push(e.local("acc", spread(init, spatial_lane.lanes)));
+        }
+        finals.push(accs);
+    }
+    match along {
+        None => {
+            let locals = finals.clone();
+            steps(e, n, t, &n.reduce, &mut HashMap::new(), &mut |e, k| {
+                update(e, n, &points, &locals, k, &spatial_lane)
+            })?
+        }
+        Some(v) => lanewise(e, n, t, v, &points, &finals)?,
+    }
+    for (m, accs) in points.iter().zip(&finals) {
+        for (a, local) in n.accs.iter().zip(accs) {
+            e.set_value(&a.var, local.expr());
+        }
+        let mut outs = n.outs.clone();
+        for o in &mut outs {
+            o.offset = o.offset.substitute(m);
+            o.value = o.value.substitute(m);
+        }
+        point(e, &outs, &spatial_lane)?;
+    }
+    Ok(())
+}
+
+/// Vectors along a reduction axis: partial results per lane, combined at the end.
+fn lanewise(
+    e: &mut Emit,
+    n: &Nest,
+    t: &Tile,
+    v: &Vector,
+    points: &[HashMap<Var, PrimExpr>],
+    finals: &[Vec<Var>],
+) -> Res<()> {
+    let Some(op) = v.combine else { return Err(e.internal("no way to combine lanes")) };
+    let Some(acc) = n.accs.first() else { return Err(e.internal("no accumulator")) };
+    let others: Vec<Axis> = n.reduce.iter().filter(|a| a.var != v.axis.var).cloned().collect();
+    let ct = compute_type(acc.var.dtype());
+    let mut partial: Vec<Vec<Vec<Var>>> = vec![];
+    for f in finals {
+        let mut vectors = vec![];
+        for _ in 0..v.count {
+            let start = if op == BinOp::Add { PrimExpr::zero(ct) } else { f[0].expr() };
+            vectors.push(vec![e.local("acc", spread(start, v.lanes))]);
+        }
+        partial.push(vectors);
+    }
+    let end = Poly::of(&v.axis.extent, &e.ranges);
+    let end = e.index(&end)?;
+    let end = e.hoist(end);
+    steps(e, n, t, &others, &mut HashMap::new(), &mut |e, k| {
+        strips(e, &v.axis.var, PrimExpr::i64(0), end.clone(), v.lanes, v.count, |e, lane| {
+            if lane.lanes == 1 {
+                return update(e, n, points, finals, k, lane);
+            }
+            for c in 0..lane.lanes / v.lanes {
+                let mut k = k.clone();
+                if c > 0 {
+                    k.insert(v.axis.var.clone(), v.axis.var.expr() + (c * v.lanes) as i64);
+                }
+                let locals: Vec<Vec<Var>> = partial.iter().map(|p| p[c as usize].clone()).collect();
+                update(e, n, points, &locals, &k, &Lane::of(&v.axis.var, v.lanes))?;
+            }
+            Ok(())
+        })
+    })?;
+    let reduce = match op {
+        BinOp::Add => Intrin::ReduceAdd,
+        BinOp::Max => Intrin::ReduceMax,
+        _ => Intrin::ReduceMin,
+    };
+    for (p, f) in partial.iter().zip(finals) {
+        let mut all: Vec<PrimExpr> = p.iter().map(|x| x[0].expr()).collect();
+        while all.len() > 1 {
+            let half = all.len().div_ceil(2);
+            let high = all.split_off(half);
+            for (a, b) in all.iter_mut().zip(high) {
+                *a = PrimExpr::binary(op, a.clone(), b);
+            }
+        }
+        let total = PrimExpr::call(reduce, all);
+        e.assign(&f[0], PrimExpr::binary(op, f[0].expr(), total));
+    }
+    Ok(())
+}
+
+type Step<'a> = &'a mut dyn FnMut(&mut Emit, &HashMap<Var, PrimExpr>) -> Res<()>;
+
+/// The reduction loops, the innermost one unrolled.
+fn steps(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], k: &mut HashMap<Var, PrimExpr>, body: Step) -> Res<()> {
+    let Some((first, rest)) = axes.split_first() else { return body(e, k) };
+    let end = Poly::of(&first.extent, &e.ranges);
+    let end = e.index(&end)?;
+    let end = e.hoist(end);
+    let zero = PrimExpr::i64(0);
+    if !rest.is_empty() || t.unroll == 1 {
+        // Short windows are written out.
+        return e.for_loop(&first.var, zero, end, 1, |e| steps(e, n, t, rest, k, body));
+    }
+    let unroll = match first.len() {
+        Some(len) if len <= 2 * t.unroll => len.max(1),
+        _ => t.unroll,
+    };
+    let whole = match end.as_int() {
+        Some(len) => PrimExpr::i64(len / unroll * unroll),
+        None => {
+            let whole = end.clone().floor_div(unroll) * unroll;
+            e.hoist(whole)
+        }
+    };
+    e.for_loop(&first.var, zero, whole.clone(), unroll, |e| {
+        for i in 0..unroll {
+            let mut k = k.clone();
+            if i > 0 {
+                k.insert(first.var.clone(), first.var.expr() + i);
+            }
+            body(e, &k)?;
+        }
+        Ok(())
+    })?;
+    e.for_loop(&first.var, whole, end, 1, |e| body(e, k))
+}
+
+/// One reduction step of every point of the tile.
+fn update(
+    e: &mut Emit,
+    n: &Nest,
+    points: &[HashMap<Var, PrimExpr>],
+    locals: &[Vec<Var>],
+    k: &HashMap<Var, PrimExpr>,
+    lane: &Lane,
+) -> Res<()> {
+    for (m, accs) in points.iter().zip(locals) {
+        let mut map = m.clone();
+        for (v, x) in k {
+            map.insert(v.clone(), x.clone());
+        }
+        for (a, local) in n.accs.iter().zip(accs) {
+            e.set_value(&a.var, local.expr());
+        }
+        let mut values = vec![];
+        for a in &n.accs {
+            let x = e.value(&a.update.substitute(&map), lane)?;
+            let x = spread(x, lane.lanes);
+            // With several accumulators each must see the old state of the others.
+            values.push(if n.accs.len() > 1 { e.bind("next", x) } else { x });
+        }
+        for (local, x) in accs.iter().zip(values) {
+            e.assign(local, x);
+        }
+    }
+    Ok(())
+}
+
+/// `update = op(acc, term)` with `term` free of the accumulator.
+fn combiner(n: &Nest) -> Option<BinOp> {
+    let [acc] = n.accs.as_slice() else { return None };
+    let d = acc.var.dtype();
+    if d.is_bool() || (d.is_float() && d.bits == 16) {
+        return None;
+    }
+    let PrimKind::Binary(op @ (BinOp::Add | BinOp::Max | BinOp::Min), a, b) = acc.update.kind() else { return None };
+    let free = |e: &PrimExpr| !used_plainly(e, &acc.var);
+    let own = |e: &PrimExpr| e.as_var() == Some(&acc.var);
+    ((own(a) && free(b)) || (own(b) && free(a))).then_some(*op)
+}
+
+/// Points of a tile axis: all of a short one, else the count that leaves the fewest over.
+fn rows_for(a: &Axis, most: i64) -> i64 {
+    match a.len() {
+        Some(len) if len <= most => len,
+        Some(len) => (2..=most).rev().find(|r| len % r == 0 && *r * 2 > most).unwrap_or(most),
+        None => most,
+    }
+}
+
+fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
+    let scalar = Tile { vector: None, rows: vec![], unroll: 1 };
+    let updates: Vec<&PrimExpr> = n.accs.iter().map(|a| &a.update).collect();
+    let values = n.values();
+    let acc_bytes = n.accs.iter().map(|a| compute_type(a.var.dtype()).bytes()).max().unwrap_or(4);
+    let score = |gather: usize, unit: usize, invariant: usize| gather * 10 + unit * 2 + invariant;
+    let mut best: Option<(usize, Vector)> = None;
+    if o.vector_bytes == 0 {
+        return scalar;
+    }
+    for a in n.spatial.iter().rev() {
+        if n.out_stride(e, &a.var).and_then(|s| s.as_const()) != Some(1) {
+            continue;
+        }
+        let s = scan(&values, &a.var, e);
+        let u = scan(&updates, &a.var, e);
+        let lanes = o.vector_bytes as usize / s.widest.max(acc_bytes);
+        let short = a.len().is_some_and(|l| l < lanes as i64);
+        if s.blocked || lanes < 2 || short {
+            continue;
+        }
+        let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, combine: None };
+        best = Some((score(u.gather, u.unit, u.invariant), v));
+        break;
+    }
+    if let (Some(op), Some(a)) = (combiner(n), n.reduce.last()) {
+        let u = scan(&updates, &a.var, e);
+        let lanes = o.vector_bytes as usize / u.widest.max(acc_bytes);
+        let short = a.len().is_some_and(|l| l < lanes as i64);
+        let cost = score(u.gather, u.unit, u.invariant) + 1;
+        if !u.blocked && lanes >= 2 && !short && u.gather == 0 && best.as_ref().is_none_or(|(c, _)| cost < *c) {
+            let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, combine: Some(op) };
+            best = Some((cost, v));
+        }
+    }
+    let Some((_, mut v)) = best else { return scalar };
+    // Loads that vary along the vector axis but not along a row axis serve all rows of a tile.
+    let loads = distinct_loads(&updates);
+    let along: Vec<&PrimExpr> = loads.iter().filter(|l| l.uses(&v.axis.var)).collect();
+    let shared = |a: &Axis| loads.iter().filter(|l| !l.uses(&a.var)).count();
+    let heavy = {
+        let s = scan(&updates, &v.axis.var, e);
+        s.calls > 0 || s.ops > 16
+    };
+    let mut rows = vec![];
+    let row_axes: Vec<&Axis> = n.spatial.iter().filter(|a| a.var != v.axis.var && a.len() != Some(1)).collect();
+    let single = n.accs.len() == 1;
+    if v.combine.is_none() {
+        let gain = |a: &Axis| along.iter().filter(|l| !l.uses(&a.var)).count();
+        let row = row_axes.iter().rev().max_by_key(|a| gain(a)).filter(|a| gain(a) > 0 && single && !heavy);
+        v.count = match (row, single && !heavy) {
+            (Some(a), _) => {
+                let count = vector_count(&v.axis, v.lanes);
+                let r = rows_for(a, if count == 2 { 4 } else { 3 });
+                rows.push((a.var.clone(), r));
+                if r == 1 {
+                    4
+                } else {
+                    count
+                }
+            }
+            (None, true) => 4,
+            (None, false) => 1,
+        };
+        if let Some(len) = v.axis.len() {
+            v.count = v.count.min((len / v.lanes as i64).max(1) as u16);
+        }
+    } else if single && !heavy {
+        // Dot products: rows on up to two axes.
+        let mut candidates: Vec<&&Axis> = row_axes.iter().filter(|a| shared(a) > 0).collect();
+        candidates.reverse();
+        for a in candidates.into_iter().take(2) {
+            rows.push((a.var.clone(), rows_for(a, 3)));
+        }
+        let product: i64 = rows.iter().map(|(_, r)| r).product();
+        if rows.len() == 1 && product == 3 {
+            rows[0].1 = rows_for(row_axes.iter().find(|a| a.var == rows[0].0).unwrap_or(&&v.axis), 4);
+        }
+        v.count = if product >= 4 {
+            1
+        } else if product >= 2 {
+            2
+        } else {
+            4
+        };
+    }
+    rows.retain(|(_, r)| *r > 1);
+    let size = updates.iter().map(|u| weight(u)).sum::<usize>();
+    let points = rows.iter().map(|(_, r)| *r as usize).product::<usize>() * v.count as usize;
+    let unroll = if heavy || v.combine.is_some() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
+    Tile { vector: Some(v), rows, unroll }
+}
+
+/// Registers side by side on the vector axis of a tile with rows: 3, or 2 where that divides better.
+fn vector_count(a: &Axis, lanes: u16) -> u16 {
+    let lanes = lanes as i64;
+    match a.len() {
+        Some(len) if len % (3 * lanes) == 0 => 3,
+        Some(len) if len % (2 * lanes) == 0 && len < 16 * lanes => 2,
+        _ => 3,
+    }
+}
+
+fn distinct_loads(values: &[&PrimExpr]) -> Vec<PrimExpr> {
+    let mut out: Vec<PrimExpr> = vec![];
+    for v in values {
+        v.walk(&mut |n| {
+            if matches!(n.kind(), PrimKind::Load { .. }) && !out.contains(n) {
+                out.push(n.clone());
+            }
+        });
+    }
+    out
+}
+
+/// Operations of a value, addresses left out.
+fn weight(e: &PrimExpr) -> usize {
+    match e.kind() {
+        PrimKind::Load { .. } => 1,
+        PrimKind::Var(_) | PrimKind::Int(_) | PrimKind::Float(_) => 0,
+        _ => 1 + e.children().iter().map(|c| weight(c)).sum::<usize>(),
+    }
+}
