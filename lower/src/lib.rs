@@ -4,6 +4,7 @@
 
 pub mod interp;
 pub mod kernel;
+pub mod math;
 pub mod schedule;
 
 pub use kernel::{kernel_dims, kernel_workspace};

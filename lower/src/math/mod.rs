@@ -1,0 +1,203 @@
+//! Transcendental functions as arithmetic.
+//!
+//! [`expand`] rewrites a flat function so that only the intrinsics remain that every backend translates (the list at
+//! [`FlatFunc`]). The expansions are branch-free polynomials without tables, so they vectorise; the single exception are
+//! sine and cosine of huge arguments, behind a condition that holds for no lane in practice. f16 and bf16 are computed
+//! in f32. Each function's doc gives its error bound in units in the last place (ULP) against the exact value, as the
+//! tests measure it, with and without fused multiply-add.
+//!
+//! All functions pass NaN on, give the limits at infinities, and odd functions keep -0.0. f32 exp, exp2, exp10 and
+//! sigmoid return 0 for results below 2^-125 (1.2e-38 would be the least normal number); everything else handles
+//! denormal arguments and results.
+
+mod build;
+mod erf;
+mod exp;
+mod hyperbolic;
+mod integer;
+mod inverse;
+mod log;
+mod misc;
+mod pow;
+mod trig;
+
+use build::Build;
+use relax_ir::flat::{FlatFunc, FlatStmt};
+use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
+use relax_ir::DType;
+use std::collections::HashMap;
+
+/// Replaces every intrinsic that backends do not translate.
+pub fn expand(f: &mut FlatFunc) {
+    for s in &mut f.body {
+        expand_stmt(s);
+    }
+}
+
+fn expand_stmt(s: &mut FlatStmt) {
+    let mut memo = HashMap::new();
+    let mut go = |e: &mut PrimExpr| *e = expand_with(e, &mut memo);
+    match s {
+        FlatStmt::Let { value, .. } | FlatStmt::Assign { value, .. } => go(value),
+        FlatStmt::Local { init, .. } => go(init),
+        FlatStmt::Store { ptr, offset, value } => {
+            go(ptr);
+            go(offset);
+            go(value);
+        }
+        FlatStmt::For { begin, end, body, .. } => {
+            go(begin);
+            go(end);
+            body.iter_mut().for_each(expand_stmt);
+        }
+        FlatStmt::While { cond, body } => {
+            go(cond);
+            body.iter_mut().for_each(expand_stmt);
+        }
+        FlatStmt::If { cond, then, otherwise } => {
+            go(cond);
+            then.iter_mut().chain(otherwise).for_each(expand_stmt);
+        }
+        FlatStmt::Call { args, .. } => args.iter_mut().for_each(go),
+        FlatStmt::CallIndirect { target, args, .. } => {
+            go(target);
+            args.iter_mut().for_each(go);
+        }
+        FlatStmt::Return(Some(e)) => go(e),
+        FlatStmt::Stack { .. } | FlatStmt::Address { .. } | FlatStmt::Return(None) => {}
+    }
+}
+
+/// Expands one expression.
+pub fn expand_expr(e: &PrimExpr) -> PrimExpr {
+    expand_with(e, &mut HashMap::new())
+}
+
+/// `memo` maps nodes (kept alive by the statement) to what became of them, so that shared nodes stay shared.
+fn expand_with(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> PrimExpr {
+    if e.children().is_empty() {
+        return e.clone();
+    }
+    let key = e.kind() as *const PrimKind as usize;
+    if let Some(done) = memo.get(&key) {
+        return done.clone();
+    }
+    let inner = e.map_children(&mut |c| expand_with(c, memo));
+    let done = match inner.kind() {
+        PrimKind::Call(f, args) => expand_call(*f, args, inner.dtype()).unwrap_or(inner),
+        _ => inner,
+    };
+    memo.insert(key, done.clone());
+    done
+}
+
+/// `None`: backends translate it as it is.
+fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> {
+    use Intrin::*;
+    let x = args.first()?;
+    let d = x.dtype();
+    match f {
+        Sqrt | Floor | Ceil | Trunc | NearbyInt | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | CopySign
+        | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
+        Round => return Some(PrimExpr::raw(PrimKind::Call(NearbyInt, args.into()), result)),
+        _ => {}
+    }
+    // The same value in every lane is computed once.
+    if let Some(scalars) = args.iter().map(uniform).collect::<Option<Vec<_>>>() {
+        if d.lanes > 1 {
+            let one = expand_call(f, &scalars, result.element())?;
+            return Some(one.broadcast(d.lanes));
+        }
+    }
+    if !d.is_float() {
+        return integer::expand(f, args);
+    }
+    if d.bits == 16 {
+        if f == NextAfter {
+            return Some(misc::nextafter_half(x, args.get(1)?));
+        }
+        let wide = DType::F32.with_lanes(d.lanes);
+        let wider: Vec<PrimExpr> =
+            args.iter().map(|a| if a.dtype().is_float() { a.clone().cast(wide) } else { a.clone() }).collect();
+        let r = expand_call(f, &wider, if result.is_float() { wide } else { result })?;
+        return Some(if result.is_float() { r.cast(result) } else { r });
+    }
+    let mut b = Build::new(d);
+    let x = b.bind(x.clone());
+    let second = |b: &mut Build| args.get(1).map(|y| b.bind(y.clone()));
+    let r = match f {
+        Exp => b.exp(&x),
+        Exp2 => b.exp2(&x),
+        Exp10 => b.exp10(&x),
+        Sigmoid => b.sigmoid(&x),
+        Log => b.log(&x),
+        Log2 => b.log2(&x),
+        Log10 => b.log10(&x),
+        Log1p => b.log1p(&x),
+        Sin => b.sin(&x),
+        Cos => b.cos(&x),
+        Tan => b.tan(&x),
+        Asin => b.asin(&x),
+        Acos => b.acos(&x),
+        Atan => b.atan(&x),
+        Atan2 => {
+            let other = second(&mut b)?;
+            b.atan2(&x, &other)
+        }
+        Sinh => b.sinh(&x),
+        Cosh => b.cosh(&x),
+        Tanh => b.tanh(&x),
+        Asinh => b.asinh(&x),
+        Acosh => b.acosh(&x),
+        Atanh => b.atanh(&x),
+        Erf => b.erf(&x),
+        Rsqrt => b.c(1.0) / b.sqrt(&x),
+        Pow => {
+            let y = second(&mut b)?;
+            b.pow(&x, &y)
+        }
+        Fmod => {
+            let y = second(&mut b)?;
+            b.fmod(&x, &y)
+        }
+        Hypot => {
+            let y = second(&mut b)?;
+            b.hypot(&x, &y)
+        }
+        NextAfter => {
+            let y = second(&mut b)?;
+            b.nextafter(&x, &y)
+        }
+        LdExp => {
+            let y = second(&mut b)?;
+            b.ldexp(&x, &y)
+        }
+        IsInf => b.abs(&x).eq(b.c(f64::INFINITY)),
+        IsFinite => b.abs(&x).lt(b.c(f64::INFINITY)),
+        Sqrt | Floor | Ceil | Trunc | NearbyInt | Round | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma
+        | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
+    };
+    Some(b.finish(r))
+}
+
+/// The scalar that all lanes hold; a scalar is its own.
+fn uniform(e: &PrimExpr) -> Option<PrimExpr> {
+    match e.kind() {
+        PrimKind::Broadcast(a) => Some(a.clone()),
+        _ if e.dtype().lanes == 1 => Some(e.clone()),
+        _ => None,
+    }
+}
+
+/// Any lane of a condition.
+fn any(c: PrimExpr) -> PrimExpr {
+    if c.dtype().lanes == 1 {
+        c
+    } else {
+        PrimExpr::call(Intrin::ReduceMax, [c])
+    }
+}
+
+fn raw(op: BinOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
+    PrimExpr::raw_binary(op, a, b)
+}
