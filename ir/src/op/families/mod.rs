@@ -25,7 +25,6 @@ mod matmul;
 mod memory;
 mod nms;
 mod norm;
-mod pending;
 mod pool;
 mod quant;
 mod reduce;
