@@ -1,0 +1,72 @@
+//! The analysis of real modules: every text of the corpus is well-formed and typed.
+
+use relax_frontend::rlx::parse;
+use relax_ir::analysis::{analyze, materialize, Typed};
+use relax_ir::{Diagnostics, FileId};
+use std::path::PathBuf;
+
+fn corpus() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus")
+}
+
+/// Every text but the VM-lowered ones, by name.
+fn texts() -> Vec<(String, String)> {
+    let mut out = vec![];
+    for entry in std::fs::read_dir(corpus()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.ends_with(".rlx") && !name.contains(".lowered.") {
+            out.push((name, std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+    out.sort();
+    assert!(out.len() > 700, "{} texts", out.len());
+    out
+}
+
+fn show(text: &str, d: &Diagnostics) -> Vec<String> {
+    d.list
+        .iter()
+        .filter(|d| d.is_error())
+        .map(|d| {
+            let line = text[..(d.span().lo as usize).min(text.len())].matches('\n').count() + 1;
+            let labels: Vec<&str> = d.labels.iter().map(|l| l.text.as_str()).collect();
+            format!("line {line}: [{}] {} | {}", d.code, d.message, labels.join(" | "))
+        })
+        .collect()
+}
+
+fn typed(text: &str) -> Result<(Typed, Typed), Vec<String>> {
+    let (module, d) = parse(FileId(0), text);
+    let Some(module) = module.filter(|_| !d.has_errors()) else {
+        return Err(vec!["does not parse".into()]);
+    };
+    let (a, d) = analyze(&module);
+    let a = a.ok_or_else(|| show(text, &d))?;
+    let (b, d) = materialize(&a.module);
+    let b = b.ok_or_else(|| show(text, &d))?;
+    Ok((a, b))
+}
+
+#[test]
+fn every_text_of_the_corpus_is_typed() {
+    let mut failures = vec![];
+    let mut count = 0;
+    let verbose = std::env::var_os("ANALYSIS_CHECKS").is_some();
+    for (name, text) in texts() {
+        match typed(&text) {
+            Ok((a, b)) => {
+                count += 1;
+                if verbose && !a.checks.is_empty() {
+                    for c in &a.checks {
+                        let line = text[..(c.span.lo as usize).min(text.len())].matches('\n').count() + 1;
+                        println!("{name}:{line}: check {} | {}", relax_ir::analysis::show::dim(&c.condition), c.message);
+                    }
+                }
+                let _ = b;
+            }
+            Err(why) => failures.push(format!("{name}: {}", why.join("\n    "))),
+        }
+    }
+    assert!(failures.is_empty(), "{} of {} fail\n{}", failures.len(), failures.len() + count, failures.join("\n"));
+}
