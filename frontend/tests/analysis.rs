@@ -38,9 +38,7 @@ fn show(text: &str, d: &Diagnostics) -> Vec<String> {
 
 fn typed(text: &str) -> Result<(Typed, Typed), Vec<String>> {
     let (module, d) = parse(FileId(0), text);
-    let Some(module) = module.filter(|_| !d.has_errors()) else {
-        return Err(vec!["does not parse".into()]);
-    };
+    let module = module.ok_or_else(|| show(text, &d))?;
     let (a, d) = analyze(&module);
     let a = a.ok_or_else(|| show(text, &d))?;
     let (b, d) = materialize(&a.module);

@@ -196,12 +196,11 @@ impl Facts {
             let mut i = 0;
             while i < kept.len() {
                 let d = if max { kept[i].sub(&p)? } else { p.sub(&kept[i])? };
-                let r = self.range(&d);
-                if r.lo >= 0 {
+                if self.decide_non_negative(&d) == Answer::Yes {
                     dominated = true;
                     break;
                 }
-                if r.hi <= 0 {
+                if self.decide_non_negative(&d.scale(-1)?) == Answer::Yes {
                     kept.remove(i);
                 } else {
                     i += 1;
@@ -279,6 +278,8 @@ impl Facts {
             self.solved.insert(id, p.clone());
             p
         } else {
+            // Rebuilding may come back to the same atom: then it stays as it is.
+            self.resolved.insert(id, (self.epoch, Poly::atom(id)));
             self.rebuild_atom(id).unwrap_or_else(|| Poly::atom(id))
         };
         self.resolved.insert(id, (self.epoch, p.clone()));
@@ -318,9 +319,6 @@ impl Facts {
 
     fn rebuild_extremum(&mut self, max: bool, v: Vec<Poly>) -> Option<Poly> {
         let now: Vec<Poly> = v.iter().map(|p| self.resolve(p)).collect();
-        if now == v {
-            return None;
-        }
         self.extremum(max, now)
     }
 }

@@ -214,6 +214,15 @@ impl Facts {
                 let old = self.bounds.get(&id).copied().unwrap_or(Range::ALL);
                 self.bounds.insert(id, old.meet(bound));
                 self.changed();
+                // An interval of one number is that number.
+                let now = self.atom_range(id);
+                if let Some(v) = i64::try_from(now.lo).ok().filter(|_| now.lo == now.hi) {
+                    if !self.solved.contains_key(&id) {
+                        self.solved.insert(id, Poly::constant(v));
+                        self.changed();
+                        self.refresh();
+                    }
+                }
                 return;
             }
         }

@@ -140,7 +140,7 @@ impl Facts {
         p.map_or(Answer::Unknown, |p| self.decide_non_negative(&p))
     }
 
-    fn decide_non_negative(&mut self, p: &Poly) -> Answer {
+    pub(super) fn decide_non_negative(&mut self, p: &Poly) -> Answer {
         let r = self.range(p);
         if r.lo >= 0 {
             return Answer::Yes;
@@ -214,46 +214,37 @@ impl Facts {
         }
     }
 
-    /// Tries both sides of the first selection, minimum or maximum in `p`.
+    /// Tries both sides of the innermost selection, minimum or maximum in `p`.
     fn by_cases(&mut self, p: &Poly, prove: fn(&mut Facts, &Poly) -> Answer) -> Answer {
         if self.depth >= MAX_CASES {
             return Answer::Unknown;
         }
-        let split = p.atoms().find_map(|id| match self.atom(id) {
-            Atom::Select(c, a, b) => Some((id, Split::Cond((**c).clone()), a.clone(), b.clone())),
-            Atom::Max(v) if v.len() == 2 => Some((id, Split::Order(true), v[0].clone(), v[1].clone())),
-            Atom::Min(v) if v.len() == 2 => Some((id, Split::Order(false), v[0].clone(), v[1].clone())),
-            _ => None,
-        });
-        let Some((id, split, a, b)) = split else { return Answer::Unknown };
-        let cond = match split {
-            Split::Cond(c) => Some(c),
-            Split::Order(max) => {
-                let d = if max { a.sub(&b) } else { b.sub(&a) };
-                d.map(Cond::NonNegative)
-            }
-        };
-        let Some(cond) = cond else { return Answer::Unknown };
-        let mut side = |c: Cond, value: Poly| {
-            let Some(q) = replace(p, id, &value) else { return Answer::Unknown };
+        let Some(cond) = self.split(p) else { return Answer::Unknown };
+        let mut side = |c: Cond| {
             self.under(&c, |f| {
-                let q = f.resolve(&q);
+                let q = f.resolve(p);
                 let q = f.meet_div_mod(q);
                 prove(f, &q)
             })
         };
-        match side(cond.clone(), a) {
+        match side(cond.clone()) {
             Answer::Unknown => Answer::Unknown,
-            first if side(negate(cond), b) == first => first,
+            first if side(negate(cond)) == first => first,
             _ => Answer::Unknown,
         }
     }
-}
 
-enum Split {
-    Cond(Cond),
-    /// True: a maximum.
-    Order(bool),
+    /// A condition that decides an atom of `p`, at any depth.
+    fn split(&self, p: &Poly) -> Option<Cond> {
+        p.atoms().find_map(|id| match self.atom(id) {
+            Atom::Var(_) | Atom::Opaque(_) => None,
+            Atom::FloorDiv(a, b) | Atom::FloorMod(a, b) => self.split(a).or_else(|| self.split(b)),
+            Atom::Select(c, a, b) => self.split(a).or_else(|| self.split(b)).or_else(|| Some((**c).clone())),
+            Atom::Max(v) | Atom::Min(v) => {
+                v.iter().find_map(|p| self.split(p)).or_else(|| v[0].sub(&v[1]).map(Cond::NonNegative))
+            }
+        })
+    }
 }
 
 /// A positive whole number `k` for which `p - k * fact` loses the last term of `fact`.
