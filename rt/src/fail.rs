@@ -75,14 +75,17 @@ pub unsafe extern "C" fn relax_rt_fail(
             text.dtype(got);
         }
         code::PACKED => text.str(": no packed function of this name is registered"),
+        code::PACKED_FAILED => {
+            text.str(": returned ");
+            text.number(got);
+        }
         code::MEMORY => {
             text.str(": no memory for ");
             text.number(wanted);
             text.str(" bytes");
         }
         // A check of something that has no two values, e.g. a condition.
-        code::CHECK | code::ASSERT | code::STRIDES | code::CALL | code::PACKED_FAILED | code::TYPE if wanted == got => {
-        }
+        code::CHECK | code::ASSERT | code::STRIDES | code::CALL | code::TYPE if wanted == got => {}
         _ => {
             text.str(": wanted ");
             text.number(wanted);

@@ -12,10 +12,15 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod abi;
+pub mod arena;
+pub mod check;
 pub mod fail;
 #[cfg(feature = "hosted")]
 pub mod hosted;
+pub mod make;
+pub mod packed;
 mod text;
 pub mod value;
 
 pub use abi::{Call, DLDataType, DLDevice, DLManagedTensor, DLTensor, EntryDesc, ModuleDesc, Packed, ValueDesc};
+pub use value::Value;

@@ -102,3 +102,22 @@ impl Text {
         }
     }
 }
+
+/// Whether two NUL-terminated strings agree.
+///
+/// # Safety
+/// Both are NUL-terminated.
+pub(crate) unsafe fn same(a: *const c_char, b: *const c_char) -> bool {
+    let mut i = 0;
+    loop {
+        // SAFETY: all bytes before `i` were equal and not NUL, so `i` is inside both strings.
+        let (x, y) = unsafe { (*a.add(i), *b.add(i)) };
+        if x != y {
+            return false;
+        }
+        if x == 0 {
+            return true;
+        }
+        i += 1;
+    }
+}

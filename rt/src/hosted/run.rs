@@ -3,6 +3,7 @@
 use crate::abi::*;
 use crate::fail::{code, relax_rt_fail};
 use crate::hosted::libc;
+use crate::text::same;
 use core::ffi::{c_char, c_void};
 use core::ptr::null_mut;
 
@@ -124,25 +125,6 @@ unsafe fn find(desc: *const ModuleDesc, name: *const c_char) -> *const EntryDesc
         }
     }
     core::ptr::null()
-}
-
-/// Whether two NUL-terminated strings agree.
-///
-/// # Safety
-/// Both are NUL-terminated.
-pub(crate) unsafe fn same(a: *const c_char, b: *const c_char) -> bool {
-    let mut i = 0;
-    loop {
-        // SAFETY: all bytes before `i` were equal and not NUL, so `i` is inside both strings.
-        let (x, y) = unsafe { (*a.add(i), *b.add(i)) };
-        if x != y {
-            return false;
-        }
-        if x == 0 {
-            return true;
-        }
-        i += 1;
-    }
 }
 
 /// Allocates results and workspace and calls. On an error, results may be partly allocated.

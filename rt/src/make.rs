@@ -1,0 +1,223 @@
+//! Values in memory of the caller: from `arena` when it is not null, else from the allocator of the call.
+//!
+//! Each function writes an owned value to `out` and returns 0, or fails with [`code::MEMORY`] (named `what`) and
+//! writes the null value. Tuples and closures take over the owners of their fields, also on failure.
+
+use crate::abi::{Call, DLDataType, DLDevice, DLTensor, DEVICE_CPU};
+use crate::arena::Arena;
+use crate::fail::{code, relax_rt_fail};
+use crate::value::{data_offset, new_box, own, relax_rt_drop, tag, Closure, ClosureFn, Object, Shape, Tuple, Value};
+use core::ffi::{c_char, c_void};
+use core::mem::size_of;
+use core::ptr::{copy_nonoverlapping, null_mut};
+
+/// `head + count * each`; `None` when negative or too large.
+fn bytes_of(head: usize, count: i64, each: usize) -> Option<usize> {
+    usize::try_from(count).ok()?.checked_mul(each)?.checked_add(head)
+}
+
+/// A box, or a reported failure and null.
+///
+/// # Safety
+/// As for the functions below.
+unsafe fn make(call: *mut Call, arena: *mut Arena, tag: u32, bytes: Option<usize>, out: *mut Value) -> *mut c_void {
+    // SAFETY: granted by the caller.
+    unsafe {
+        let p = match bytes {
+            Some(b) => new_box(call, arena, tag, b),
+            None => null_mut(),
+        };
+        out.write(if p.is_null() { Value::NULL } else { own(tag, p) });
+        if p.is_null() {
+            let wanted = bytes.map_or(i64::MAX, |b| b as i64);
+            relax_rt_fail(call, code::MEMORY, 0, wanted, 0, c"a value".as_ptr());
+        }
+        p
+    }
+}
+
+/// A shape of `count` values, copied from `values` unless that is null.
+///
+/// # Safety
+/// `call` and `arena` are null or valid, `out` writable, `values` null or of `count` integers.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_shape(
+    call: *mut Call,
+    arena: *mut Arena,
+    count: i64,
+    values: *const i64,
+    out: *mut Value,
+) -> i32 {
+    // SAFETY: the box has room for the struct and `count` values.
+    unsafe {
+        let bytes = bytes_of(size_of::<Shape>(), count, 8);
+        let p = make(call, arena, tag::SHAPE, bytes, out).cast::<Shape>();
+        if p.is_null() {
+            return code::MEMORY;
+        }
+        p.write(Shape { count });
+        if !values.is_null() {
+            copy_nonoverlapping(values, p.add(1).cast::<i64>(), count as usize);
+        }
+    }
+    code::OK
+}
+
+/// A tuple of `count` fields.
+///
+/// # Safety
+/// As for [`relax_rt_shape`]; `fields` points to `count` values that the tuple takes over.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_tuple(
+    call: *mut Call,
+    arena: *mut Arena,
+    count: i64,
+    fields: *mut Value,
+    out: *mut Value,
+) -> i32 {
+    // SAFETY: the box has room for the struct (8 bytes) and the fields (aligned to 8).
+    unsafe {
+        let bytes = bytes_of(size_of::<Tuple>(), count, size_of::<Value>());
+        let p = make(call, arena, tag::TUPLE, bytes, out).cast::<Tuple>();
+        if p.is_null() {
+            drop_all(fields, count);
+            return code::MEMORY;
+        }
+        p.write(Tuple { count });
+        copy_nonoverlapping(fields, p.add(1).cast::<Value>(), count as usize);
+    }
+    code::OK
+}
+
+/// A closure of `body` over `count` captured values.
+///
+/// # Safety
+/// As for [`relax_rt_tuple`].
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_closure(
+    call: *mut Call,
+    arena: *mut Arena,
+    body: ClosureFn,
+    count: i64,
+    captured: *mut Value,
+    out: *mut Value,
+) -> i32 {
+    // SAFETY: the box has room for the struct and the captured values.
+    unsafe {
+        let bytes = bytes_of(size_of::<Closure>(), count, size_of::<Value>());
+        let p = make(call, arena, tag::CLOSURE, bytes, out).cast::<Closure>();
+        if p.is_null() {
+            drop_all(captured, count);
+            return code::MEMORY;
+        }
+        p.write(Closure { code: body, count });
+        copy_nonoverlapping(captured, p.add(1).cast::<Value>(), count as usize);
+    }
+    code::OK
+}
+
+/// A tensor with uninitialised data, dense, aligned to 64.
+///
+/// # Safety
+/// As for [`relax_rt_shape`]; `shape` points to `ndim` dims.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_tensor(
+    call: *mut Call,
+    arena: *mut Arena,
+    dtype: DLDataType,
+    ndim: i32,
+    shape: *const i64,
+    out: *mut Value,
+) -> i32 {
+    // SAFETY: the box has room for the struct, `ndim` dims, and the data behind them.
+    unsafe {
+        let head = bytes_of(size_of::<DLTensor>(), ndim as i64, 8);
+        let mut bits = Some(dtype.bits as usize * dtype.lanes as usize);
+        let mut i = 0;
+        while i < ndim as isize {
+            let dim = usize::try_from(*shape.offset(i)).ok();
+            bits = bits.and_then(|b| b.checked_mul(dim?));
+            i += 1;
+        }
+        let data = head.map(data_offset);
+        let bytes = data.and_then(|d| d.checked_add(bits? / 8 + 1));
+        let p = make(call, arena, tag::TENSOR, bytes, out).cast::<DLTensor>();
+        let (false, Some(data)) = (p.is_null(), data) else {
+            return code::MEMORY;
+        };
+        let dims = p.add(1).cast::<i64>();
+        copy_nonoverlapping(shape, dims, if ndim > 0 { ndim as usize } else { 0 });
+        p.write(DLTensor {
+            data: p.cast::<u8>().add(data).cast(),
+            device: DLDevice { device_type: DEVICE_CPU, device_id: 0 },
+            ndim,
+            dtype,
+            shape: dims,
+            strides: null_mut(),
+            byte_offset: 0,
+        });
+    }
+    code::OK
+}
+
+/// A string of `length` bytes; a NUL is appended.
+///
+/// # Safety
+/// As for [`relax_rt_shape`]; `bytes` points to `length` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_str(
+    call: *mut Call,
+    arena: *mut Arena,
+    length: i64,
+    bytes: *const u8,
+    out: *mut Value,
+) -> i32 {
+    // SAFETY: the box has room for the bytes and the NUL.
+    unsafe {
+        let p = make(call, arena, tag::STR, bytes_of(1, length, 1), out).cast::<u8>();
+        if p.is_null() {
+            return code::MEMORY;
+        }
+        copy_nonoverlapping(bytes, p, length as usize);
+        p.add(length as usize).write(0);
+    }
+    code::OK
+}
+
+/// Wraps `data` of the caller; `destroy` is called with it when the last owner is gone, and on failure.
+///
+/// # Safety
+/// As for [`relax_rt_shape`]; `kind` is NUL-terminated and outlives the value.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_object(
+    call: *mut Call,
+    arena: *mut Arena,
+    kind: *const c_char,
+    data: *mut c_void,
+    destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    out: *mut Value,
+) -> i32 {
+    // SAFETY: the box has room for the struct.
+    unsafe {
+        let p = make(call, arena, tag::OBJECT, Some(size_of::<Object>()), out).cast::<Object>();
+        if p.is_null() {
+            if let Some(destroy) = destroy {
+                destroy(data);
+            }
+            return code::MEMORY;
+        }
+        p.write(Object { kind, data, destroy });
+    }
+    code::OK
+}
+
+/// # Safety
+/// `values` points to `count` values that are given up.
+unsafe fn drop_all(values: *mut Value, count: i64) {
+    let mut i = 0;
+    while i < count as isize {
+        // SAFETY: within the array.
+        unsafe { relax_rt_drop(values.offset(i)) };
+        i += 1;
+    }
+}
