@@ -273,3 +273,36 @@ fn gathers_concatenation_and_transposition() {
     let f = k.finish(&[cat, t, g, flat, rev]);
     check(&f, &[&[(&m, 4), (&n, 1)], &[(&m, 9), (&n, 30)]]);
 }
+
+/// Every PrimFunc of the corpus, with two sizes of the symbolic dims.
+#[test]
+fn every_kernel_of_the_corpus() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/corpus");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
+    files.retain(|p| {
+        let name = p.file_name().unwrap().to_string_lossy();
+        name.ends_with(".rlx") && name.matches('.').count() == if name.contains("lized.") || name.contains("fused.") { 2 } else { 1 }
+    });
+    files.sort();
+    let (mut failed, mut skipped, mut passed) = (vec![], vec![], 0);
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (module, _) = relax_frontend::rlx::parse(relax_ir::FileId(0), &text);
+        let Some(module) = module else { continue };
+        for f in &module.funcs {
+            let relax_ir::Func::Prim(f) = f else { continue };
+            for (size, seed) in [(3, 1), (6, 2)] {
+                match compare(f, &|_| size, seed) {
+                    Ok(()) => passed += 1,
+                    Err(e) if e.starts_with("reference:") => skipped.push(format!("{}: {e}", f.name)),
+                    Err(e) => {
+                        let head: String = e.chars().take(if failed.len() < 3 { 6000 } else { 200 }).collect();
+                        failed.push(format!("{} {} ({size}): {head}", path.display(), f.name))
+                    }
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{passed} passed, {} skipped, {} failed:\n{}", skipped.len(), failed.len(), failed.join("\n"));
+    assert!(passed > 500, "only {passed} passed, skipped: {skipped:#?}");
+}
