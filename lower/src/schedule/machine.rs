@@ -1,9 +1,13 @@
 //! A bounds-checked interpreter of flat TIR, for tests: what a backend must do with a scheduled kernel.
 
+use super::{schedule, SchedOptions};
 use crate::interp::scalar::{self, PBf16, Precision, Wrap, P16, P32, P64};
 use crate::interp::tensor::{read_float, read_int, write_float, write_int};
+use crate::interp::{Arg, Tensor};
+use crate::{kernel_dims, kernel_workspace};
 use relax_ir::flat::{FlatFunc, FlatStmt};
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
+use relax_ir::tir::{PrimFunc, PrimParam};
 use relax_ir::{DType, PrimExpr, TypeCode, Var};
 use std::collections::HashMap;
 
@@ -19,6 +23,54 @@ use Value::*;
 pub struct Machine {
     pub memory: Vec<Vec<u8>>,
     vars: HashMap<Var, Value>,
+}
+
+/// Schedules `f` and runs the kernel as [`crate::interp::run`] runs the function; on failure the text ends in the flat
+/// statements. Dims are bound by the shapes of the arguments.
+pub fn run(f: &PrimFunc, args: &mut [Arg], options: &SchedOptions) -> Result<(), String> {
+    let mut bound: HashMap<Var, PrimExpr> = HashMap::new();
+    let mut machine = Machine::default();
+    let mut values = vec![];
+    for (p, a) in f.params.iter().zip(args.iter()) {
+        match (p, a) {
+            (PrimParam::Buffer { buffer, .. }, Arg::Tensor(t)) => {
+                for (d, x) in buffer.shape.iter().zip(&t.shape) {
+                    if let PrimKind::Var(v) = d.kind() {
+                        bound.entry(v.clone()).or_insert_with(|| PrimExpr::int(v.dtype(), *x));
+                    }
+                }
+                machine.memory.push(t.data.clone());
+                values.push(Int(vec![pointer(machine.memory.len() - 1)]));
+            }
+            (PrimParam::Scalar(v), Arg::Scalar(x)) => {
+                bound.insert(v.clone(), PrimExpr::int(v.dtype(), *x));
+            }
+            (PrimParam::Scalar(v), Arg::Float(x)) => {
+                bound.insert(v.clone(), PrimExpr::float(v.dtype(), *x));
+            }
+            _ => return Err("an argument of the wrong kind".into()),
+        }
+    }
+    for v in kernel_dims(f) {
+        let Some(x) = bound.get(&v) else { return Err(format!("{v:?} is not bound")) };
+        values.push(match x.as_float() {
+            Some(x) => Float(vec![x]),
+            None => Int(vec![x.as_int().unwrap_or(0)]),
+        });
+    }
+    let workspace = kernel_workspace(f);
+    if !workspace.is_int(0) {
+        let bytes = machine.int(&workspace.substitute(&bound))?;
+        machine.memory.push(vec![0x5A; bytes as usize]);
+        values.push(Int(vec![pointer(machine.memory.len() - 1)]));
+    }
+    let flat = schedule(f, options).map_err(|d| format!("schedule: {}", d.message))?;
+    machine.call(&flat, values).map_err(|e| format!("{e}\n{:#?}", flat.body))?;
+    let tensors = args.iter_mut().filter_map(|a| if let Arg::Tensor(t) = a { Some(t) } else { None });
+    for (t, data) in tensors.zip(machine.memory) {
+        *t = Tensor { data, ..t.clone() };
+    }
+    Ok(())
 }
 
 pub fn pointer(object: usize) -> i64 {

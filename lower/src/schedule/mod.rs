@@ -5,6 +5,7 @@
 
 mod emit;
 mod fuse;
+pub mod machine;
 mod map;
 mod nest;
 mod poly;
@@ -198,7 +199,5 @@ fn place(e: &mut Emit, b: &Buffer, ptr: Var, dims: &[Var]) -> Result<(), Diagnos
     Ok(())
 }
 
-#[cfg(test)]
-mod machine;
 #[cfg(test)]
 mod tests;

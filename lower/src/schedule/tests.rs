@@ -1,9 +1,8 @@
 //! Scheduled kernels against the reference interpreter.
 
-use super::machine::{pointer, Machine, Value};
-use super::{schedule, SchedOptions};
+use super::{machine, schedule, SchedOptions};
 use crate::interp::{run, Arg, Tensor};
-use crate::{kernel_dims, kernel_workspace};
+use crate::kernel_dims;
 use relax_ir::prim::Intrin;
 use relax_ir::tir::{KernelBuilder, PrimFunc, PrimParam, Reducer};
 use relax_ir::{DType, PrimExpr, Var};
@@ -50,30 +49,12 @@ pub fn compare(f: &PrimFunc, dims: &dyn Fn(&Var) -> i64, seed: u64) -> Result<()
             PrimParam::Scalar(v) => Arg::Scalar(dims(v)),
         });
     }
-    let mut machine = Machine::default();
-    let mut values = vec![];
-    for a in &args {
-        if let Arg::Tensor(t) = a {
-            machine.memory.push(t.data.clone());
-            values.push(Value::Int(vec![pointer(machine.memory.len() - 1)]));
-        }
-    }
-    for v in &vars {
-        values.push(if v.dtype().is_float() { Value::Float(vec![dims(v) as f64]) } else { Value::Int(vec![dims(v)]) });
-    }
-    let workspace = eval(&kernel_workspace(f), &env)?;
-    if !kernel_workspace(f).is_int(0) {
-        machine.memory.push(vec![0x5A; workspace as usize]);
-        values.push(Value::Int(vec![pointer(machine.memory.len() - 1)]));
-    }
+    let mut scheduled = args.clone();
     run(f, &mut args).map_err(|d| format!("reference: {}", d.message))?;
-    let flat = schedule(f, &SchedOptions::default()).map_err(|d| format!("schedule: {}", d.message))?;
-    machine.call(&flat, values).map_err(|e| format!("{e}\n{:#?}", flat.body))?;
-    let mut object = 0;
-    for (p, a) in f.params.iter().zip(&args) {
-        let (PrimParam::Buffer { buffer, .. }, Arg::Tensor(want)) = (p, a) else { continue };
-        let got = Tensor { data: machine.memory[object].clone(), ..want.clone() };
-        object += 1;
+    machine::run(f, &mut scheduled, &SchedOptions::default())?;
+    let flat = schedule(f, &SchedOptions::default()).map_err(|d| d.message)?;
+    for ((p, a), b) in f.params.iter().zip(&args).zip(&scheduled) {
+        let (PrimParam::Buffer { buffer, .. }, Arg::Tensor(want), Arg::Tensor(got)) = (p, a, b) else { continue };
         if want.dtype.is_float() {
             let tol = if want.dtype.bits == 16 { 2e-2 } else { 2e-5 };
             for (i, (w, g)) in want.to_f64().iter().zip(got.to_f64()).enumerate() {
@@ -281,7 +262,8 @@ fn every_kernel_of_the_corpus() {
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
     files.retain(|p| {
         let name = p.file_name().unwrap().to_string_lossy();
-        name.ends_with(".rlx") && name.matches('.').count() == if name.contains("lized.") || name.contains("fused.") { 2 } else { 1 }
+        name.ends_with(".rlx")
+            && name.matches('.').count() == if name.contains("lized.") || name.contains("fused.") { 2 } else { 1 }
     });
     files.sort();
     let (mut failed, mut skipped, mut passed) = (vec![], vec![], 0);
@@ -303,6 +285,12 @@ fn every_kernel_of_the_corpus() {
             }
         }
     }
-    assert!(failed.is_empty(), "{passed} passed, {} skipped, {} failed:\n{}", skipped.len(), failed.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{passed} passed, {} skipped, {} failed:\n{}",
+        skipped.len(),
+        failed.len(),
+        failed.join("\n")
+    );
     assert!(passed > 500, "only {passed} passed, skipped: {skipped:#?}");
 }

@@ -7,6 +7,7 @@ use relax_ir::sym::Facts;
 use relax_ir::tir::PrimParam;
 use relax_ir::{Attrs, DType, Span};
 use relax_lower::interp::{self, Arg, Tensor};
+use relax_lower::schedule::{machine, SchedOptions};
 use std::collections::HashMap;
 
 /// A value at run time.
@@ -161,7 +162,14 @@ pub fn call(op: &'static OpDecl, args: &[Value], attrs: &Attrs, mode: Dims) -> R
     if outputs.next().is_some() {
         return Err("fewer buffer parameters than inputs and outputs".to_string());
     }
+    let mut scheduled = params.clone();
     interp::run(&kernel, &mut params).map_err(|d| d.message)?;
+    machine::run(&kernel, &mut scheduled, &SchedOptions::default()).map_err(|e| format!("scheduled: {e}"))?;
+    for (want, got) in params.iter().zip(&scheduled) {
+        if let (Some(want), Some(got)) = (want.tensor(), got.tensor()) {
+            compare(got, want, 1e-4, 1e-4).map_err(|e| format!("scheduled: {e}"))?;
+        }
+    }
     let tensors: Vec<Tensor> = params.into_iter().filter_map(|a| a.tensor().cloned()).skip(n_inputs).collect();
     let mut results = if dynamic { actual(tensors)? } else { tensors }.into_iter();
     shape_like(&out, &mut results).ok_or_else(|| "results are missing".to_string())
