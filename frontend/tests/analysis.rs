@@ -1,7 +1,7 @@
 //! The analysis of real modules: every text of the corpus is well-formed and typed.
 
 use relax_frontend::rlx::parse;
-use relax_ir::analysis::{analyze, materialize, Typed};
+use relax_ir::analysis::{analyze, materialise, Typed};
 use relax_ir::{Diagnostics, FileId, IRModule};
 use std::path::PathBuf;
 
@@ -46,8 +46,8 @@ fn typed(text: &str) -> Option<Result<(Typed, Typed), Vec<String>>> {
 fn types(text: &str, module: &IRModule) -> Result<(Typed, Typed), Vec<String>> {
     let (a, d) = analyze(module);
     let a = a.ok_or_else(|| show(text, &d))?;
-    let (b, d) = materialize(&a.module);
-    let b = b.ok_or_else(|| show(text, &d))?;
+    let mut b = a.clone();
+    materialise(&mut b).map_err(|d| show(text, &d))?;
     Ok((a, b))
 }
 

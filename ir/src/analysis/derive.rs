@@ -275,7 +275,7 @@ impl Deriver<'_> {
             self.part.checks.push(Check { before: var.clone(), condition, message, span });
         }
         self.sinfo.insert(var.clone(), relate::meet(got, want));
-        let binding = Binding { var: var.clone(), annotation: None, value, span };
+        let binding = Binding { var: var.clone(), annotation: Some(want.clone()), value, span };
         match body.blocks.last_mut() {
             Some(last) if !last.dataflow => last.bindings.push(binding),
             _ => body.blocks.push(BindingBlock { dataflow: false, bindings: vec![binding], span }),
@@ -457,9 +457,8 @@ impl Deriver<'_> {
                     .label(value.span(), format!("the value is {}", show::info(&got)));
                 self.report(d);
             }
-            for (condition, message) in r.conditions {
+            for (condition, _) in r.conditions {
                 self.facts.assume(&condition);
-                self.part.checks.push(Check { before: b.var.clone(), condition, message, span: b.span });
             }
             self.define(&b.var, relate::meet(&got, want));
         } else {

@@ -16,15 +16,18 @@
 //!
 //! # Checks
 //!
-//! A [`Check`] is a condition over shape variables. It runs before the value of the binding `before` is computed; at
-//! a MatchCast, after the value is known and the new shape variables ([`Typed::births`]) are bound. Conditions of the
-//! form `got == wanted` have what is there on the left and what is asked for on the right. Parameters have no checks
-//! here: the host code matches each argument against the signature as a MatchCast would.
+//! A [`Check`] is a condition over shape variables. It runs before the value of the binding `before` is computed.
+//! Conditions of the form `got == wanted` have what is there on the left and what is asked for on the right.
+//! Parameters and MatchCasts have no checks here: the host code matches each argument against the signature, and the
+//! value of a MatchCast against its struct info.
+//!
+//! A binding may give birth to shape variables: a MatchCast those that stand alone in its struct info, any binding
+//! those that [`materialise`] made for unknown dims. They are bound when the value is known, before the next binding.
 //!
 //! # Calls between functions
 //!
 //! The caller's checks cover everything that the callee's signature demands, provided that all dims have names
-//! ([`materialize`]).
+//! ([`materialise`]).
 
 pub mod call;
 mod derive;
@@ -34,6 +37,7 @@ pub mod relate;
 pub mod show;
 pub mod signature;
 pub mod vars;
+mod well_formed;
 
 pub use call::Env;
 pub use graph::CallGraph;
@@ -81,31 +85,48 @@ pub struct Birth {
     pub known: Option<PrimExpr>,
 }
 
+impl Typed {
+    /// The struct info of a leaf: a variable, constant, tuple of leaves, shape, scalar, ...; `None` for what computes.
+    pub fn info_of(&self, e: &Expr) -> Option<StructInfo> {
+        if !e.is_leaf() {
+            return None;
+        }
+        infer_expr(&mut Facts::new(), e, &self.sinfo, &self.module).ok()
+    }
+}
+
 /// Normalises, checks and types a module. `None` when it has errors.
 pub fn analyze(module: &IRModule) -> (Option<Typed>, Diagnostics) {
-    run(module, false)
-}
-
-/// As [`analyze`], with a name for every dim: tensors and shapes of known rank and unknown dims get fresh shape
-/// variables, born at their binding (or at the parameter, whose annotation then shows them).
-pub fn materialize(module: &IRModule) -> (Option<Typed>, Diagnostics) {
-    run(module, true)
-}
-
-fn run(module: &IRModule, name_dims: bool) -> (Option<Typed>, Diagnostics) {
     let mut diags = Diagnostics::default();
+    well_formed::module(module, &mut diags);
+    let broken = diags.has_errors();
     let mut normal = module.clone();
     for f in &mut normal.funcs {
         if let Func::Relax(f) = f {
             *f = normalize::function(f, &mut diags);
         }
     }
-    let typed = derive::module(normal, name_dims, &mut diags);
+    let mut more = Diagnostics::default();
+    let typed = derive::module(normal, false, &mut more);
+    // Broken scopes were reported once.
+    diags.list.extend(more.list.into_iter().filter(|d| !broken || d.code != "undefined-variable"));
     if diags.has_errors() {
         (None, diags)
     } else {
         (Some(typed), diags)
     }
+}
+
+/// Gives every dim a name: tensors and shapes of known rank and unknown dims get fresh shape variables, born at their
+/// binding ([`Typed::births`]) or at the parameter, whose annotation then shows them. Everything is derived again.
+pub fn materialise(typed: &mut Typed) -> Result<(), Diagnostics> {
+    let mut diags = Diagnostics::default();
+    let named = derive::module(typed.module.clone(), true, &mut diags);
+    if diags.has_errors() {
+        return Err(diags);
+    }
+    *typed = named;
+    Ok(())
 }
 
 /// The struct info of a new expression in normal form (leaf or call), for passes that create calls. Requirements that
