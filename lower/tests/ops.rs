@@ -1,5 +1,5 @@
-//! Every operator against TVM's results: `data/ops.jsonl` holds one call per line with its inputs, attributes and
-//! outputs (see `data/ops.py`). Each is run with static and with symbolic dims. `OPS=name` runs one operator and prints.
+//! Every operator against TVM's results: each line of `data/*.jsonl` is a call with its inputs, attributes and outputs
+//! (see `data/ops.py`). Each is run with static and with symbolic dims. `OPS=name` runs one operator and prints.
 
 mod eval;
 
@@ -127,9 +127,13 @@ fn run(case: &Json, mode: Dims) -> Result<(), String> {
 #[test]
 fn operators_agree_with_tvm() {
     let only = std::env::var("OPS").ok();
-    let file =
-        std::env::var("OPS_DATA").unwrap_or_else(|_| format!("{}/tests/data/ops.jsonl", env!("CARGO_MANIFEST_DIR")));
-    let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let folder = format!("{}/tests/data", env!("CARGO_MANIFEST_DIR"));
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{folder}: {e}"));
+    let mut files: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.path())).collect();
+    files.retain(|f| f.extension().is_some_and(|e| e == "jsonl"));
+    files.sort();
+    let read = |f: &std::path::PathBuf| std::fs::read_to_string(f).unwrap_or_else(|e| panic!("{}: {e}", f.display()));
+    let text: String = files.iter().map(read).collect();
     let mut failed: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut count = 0;
     for (line, case) in text.lines().enumerate() {

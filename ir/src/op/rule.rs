@@ -51,6 +51,15 @@ pub fn wrap_axis(axis: i64, ndim: usize) -> Option<usize> {
     (0..n).contains(&a).then_some(a as usize)
 }
 
+/// `end - begin`, at least 0 where `begin` is clipped to `end`: `max(end - x, 0)` for a begin of `min(x, end)`.
+pub fn length(begin: &PrimExpr, end: &PrimExpr) -> PrimExpr {
+    let zero = PrimExpr::i64(0);
+    match begin.kind() {
+        PrimKind::Binary(BinOp::Min, x, n) if n == end => (end.clone() - x.clone()).max(zero),
+        _ => end.clone() - begin.clone(),
+    }
+}
+
 /// Operand `e` (or its struct info) as scalar expression, when it states one.
 pub fn scalar_value(e: Option<&Expr>, info: Option<&StructInfo>) -> Option<PrimExpr> {
     match (e.map(Expr::kind), info) {

@@ -85,9 +85,9 @@ def emit(name, fn, args, attrs=None, tol=None, note=None, want=None, static=Fals
             return relax.ShapeExpr(list(a.v))
         return a
 
-    exprs = [expr(a) for a in args]
     if want is None:
         try:
+            exprs = [expr(a) for a in args]
             bb = relax.BlockBuilder()
             with bb.function("main", params):
                 out = bb.emit(fn(*exprs))
@@ -181,6 +181,9 @@ emit("nn.leakyrelu", lambda x: op.nn.leakyrelu(x, 0.3), [f(7)], {"alpha": 0.3})
 emit("nn.softplus", lambda x: op.nn.softplus(x, 2.0, 3.0), [f(9, lo=-4, hi=4)], {"beta": 2.0, "threshold": 3.0})
 emit("nn.relu", op.nn.relu, [special()])
 emit("nn.relu", op.nn.relu, [i(9, d="int32")])
+
+for ax in (0, 1, -1):
+    emit("nn.prelu", lambda x, a: op.nn.prelu(x, a, ax), [f(3, 3, 3), f(3)], {"axis": ax})
 
 # Creation
 emit("arange", lambda *a: op.arange(10, dtype="int64"), [10], {"dtype": "int64"})
@@ -299,6 +302,12 @@ emit("meshgrid", lambda t: op.meshgrid(t, "xy"), [(f(3), f(4), f(2))], {"indexin
 emit("reverse_sequence", lambda x, l: op.reverse_sequence(x, l, 1, 0), [f(4, 6, 2), np.array([1, 6, 3, 2], "int64")])
 emit("reverse_sequence", lambda x, l: op.reverse_sequence(x, l, 0, 1), [f(4, 6), np.array([1, 4, 3, 2, 2, 1], "int32")], {"seq_axis": 0, "batch_axis": 1})
 
+for mode in ("constant", "reflect", "replicate", "circular"):
+    for w in ([0, 0, 1, 2], [2, 1, 0, 0], [1, 1, 2, 3]):
+        emit("nn.pad", lambda x: op.nn.pad(x, w, mode, 1.5), [f(4, 5)], {"pad_width": w, "pad_mode": mode, "pad_value": 1.5}, note=mode)
+x = f(2, 8, 3, 5)
+emit("nn.pixel_shuffle", None, [x], {"upscale_factor": 2}, want=[x.reshape(2, 2, 2, 2, 3, 5).transpose(0, 1, 4, 2, 5, 3).reshape(2, 2, 6, 10)])
+
 # Indexing
 for mode in ("fast", "clip", "wrap"):
     lo, hi = (0, 6) if mode == "fast" else (-9, 9)
@@ -315,13 +324,13 @@ for ax in (0, 1, -1):
         if red != "update":
             j = i(*j.shape, lo=-4, hi=4)
         emit("scatter_elements", lambda x, j, u: op.scatter_elements(x, j, u, ax, red), [f(4, 4), j, f(*j.shape)], {"axis": ax, "reduction": red})
-emit("gather_nd", op.gather_nd, [f(4, 6, 5), i(3, 2, lo=0, hi=4)], static=True)
+emit("gather_nd", op.gather_nd, [f(4, 6, 5), i(3, 2, lo=0, hi=4)])
 emit("gather_nd", op.gather_nd, [f(4, 6), i(3, 1, lo=0, hi=4)])
 emit("gather_nd", lambda x, j: op.gather_nd(x, j, 1), [f(4, 6, 5), i(4, 3, 1, lo=0, hi=6)], {"batch_dims": 1})
 for red in ("update", "add", "mul", "max", "min"):
     j = np.array([[0], [2], [3]], "int64") if red == "update" else i(5, 1, lo=0, hi=4)
     emit("scatter_nd", lambda x, j, u: op.scatter_nd(x, j, u, red), [f(4, 6), j, f(len(j), 6)], {"reduction": red})
-emit("scatter_nd", lambda x, j, u: op.scatter_nd(x, j, u, "add"), [f(4, 6), i(5, 2, lo=0, hi=4), f(5)], {"reduction": "add"}, static=True)
+emit("scatter_nd", lambda x, j, u: op.scatter_nd(x, j, u, "add"), [f(4, 6), i(5, 2, lo=0, hi=4), f(5)], {"reduction": "add"})
 emit("index_tensor", lambda x, t: op.index_tensor(x, list(t)), [f(4, 6, 5), (i(3, 1, lo=0, hi=4), i(2, lo=0, hi=6))])
 emit("index_tensor", lambda x, t: op.index_tensor(x, list(t)), [f(4, 6), (i(3, lo=0, hi=4),)])
 for acc in (False, True):

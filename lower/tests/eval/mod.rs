@@ -1,5 +1,7 @@
 //! Runs single operators on plain values: infer, compute, then the reference interpreter.
 
+pub mod program;
+
 use relax_ir::op::{Compute, ComputeCx, InferCx, OpDecl};
 use relax_ir::prim::{PrimExpr, Var};
 use relax_ir::relax::{Expr, ExprKind, StructInfo};
@@ -21,12 +23,6 @@ pub enum Value {
 }
 
 impl Value {
-    pub fn tensor(&self) -> Option<&Tensor> {
-        match self {
-            Value::Tensor(t) => Some(t),
-            _ => None,
-        }
-    }
     /// The tensors of a value, tuples flattened.
     pub fn leaves(&self) -> Vec<&Tensor> {
         match self {
@@ -110,7 +106,17 @@ fn zeros(info: &StructInfo, at: &HashMap<Var, PrimExpr>) -> Result<Vec<Tensor>, 
 /// Runs one call. The result has the structure of the derived struct info.
 pub fn call(op: &'static OpDecl, args: &[Value], attrs: &Attrs, mode: Dims) -> Result<Value, String> {
     let mut names = Names { mode, of: HashMap::new() };
-    let infos: Vec<StructInfo> = args.iter().map(|a| names.info(a)).collect();
+    let mut infos: Vec<StructInfo> = args.iter().map(|a| names.info(a)).collect();
+    if matches!(op.name, "gather_nd" | "scatter_nd") {
+        // The length of index tuples is a number.
+        if let (Some(StructInfo::Tensor(info)), Some(Value::Tensor(t))) = (infos.get_mut(1), args.get(1)) {
+            let mut dims = info.known_dims().map(<[PrimExpr]>::to_vec).unwrap_or_default();
+            if let (Some(d), Some(v)) = (dims.last_mut(), t.shape.last()) {
+                *d = PrimExpr::i64(*v);
+            }
+            *info = info.with_dims(Some(dims), None);
+        }
+    }
     let exprs: Vec<Expr> = args.iter().map(|a| names.expr(a)).collect();
     let at = names.values();
     let mut facts = Facts::new();

@@ -1,8 +1,12 @@
 //! Activations of neural networks. Float16 and bfloat16 compute in float32.
 
 use super::unary::{any, float};
+use crate::diag::Diagnostic;
+use crate::op::elem::{convert, wide};
 use crate::op::*;
 use crate::prim::{Intrin, PrimExpr};
+use crate::relax::StructInfo;
+use crate::tir::PrimFunc;
 
 const DATA: &[ParamDecl] = &[operand("data")];
 
@@ -96,4 +100,60 @@ pub static OPS: &[OpDecl] = &[
         }),
     )
     .ulp(4),
+    OpDecl::pure(
+        "nn.prelu",
+        "`x` where positive, `alpha * x` elsewhere, with one `alpha` per index of dim `axis` (or one for all), float dtypes.",
+        &[operand("data"), operand("alpha"), attr("axis", Default::Int(1))],
+        infer_prelu,
+        Compute::Kernel(prelu),
+    ),
+    OpDecl::pure(
+        "nn.dropout",
+        "At inference the identity; the second result is the mask, all ones.",
+        &[operand("data"), attr("rate", Default::Float(0.5))],
+        |cx| {
+            let t = float(cx)?;
+            Ok(StructInfo::Tuple(vec![t.clone(), t]))
+        },
+        Compute::Kernel(|cx| {
+            let (mut k, inputs) = cx.kernel()?;
+            let x = &inputs[0];
+            let y = k.compute("dropout", &x.shape, x.dtype(), |i| x.at(i));
+            let mask = k.compute("mask", &x.shape, x.dtype(), |_| PrimExpr::one(x.dtype()));
+            Ok(k.finish(&[y, mask]))
+        }),
+    ),
 ];
+
+fn infer_prelu(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (x, alpha) = (cx.tensor(0)?.clone(), cx.tensor(1)?.clone());
+    cx.require_float(0, x.dtype)?;
+    cx.same_dtype(&[("data", x.dtype), ("alpha", alpha.dtype)])?;
+    if alpha.ndim.is_some_and(|n| n != 1) {
+        return Err(cx.error("alpha must have one dim"));
+    }
+    if let Some(n) = x.ndim {
+        let axis = cx.axis(cx.int("axis")?, n)?;
+        if let (Some(d), Some(a)) = (x.known_dims(), alpha.known_dims()) {
+            if !a[0].is_int(1) {
+                cx.require_eq(&d[axis], &a[0], || {
+                    let (a, d) = (rule::dim_text(&a[0]), rule::dim_text(&d[axis]));
+                    format!("alpha has {a} elements, axis {axis} of data has {d}")
+                })?;
+            }
+        }
+    }
+    Ok(StructInfo::Tensor(x))
+}
+
+fn prelu(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let (x, alpha) = (&inputs[0], &inputs[1]);
+    let axis = cx.axis(cx.attrs.int("axis").unwrap_or(1), x.ndim())?;
+    let y = k.compute("prelu", &x.shape, x.dtype(), |i| {
+        let at = if alpha.shape[0].is_int(1) { PrimExpr::i64(0) } else { i[axis].clone() };
+        let (v, a) = (wide(x.at(i)), wide(alpha.at([at])));
+        convert(v.clone().gt(PrimExpr::zero(v.dtype())).select(v.clone(), v * a), x.dtype())
+    });
+    Ok(k.finish(&[y]))
+}

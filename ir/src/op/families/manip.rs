@@ -8,7 +8,7 @@ use crate::attrs::AttrValue;
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::op::elem::{convert, flat_index, Elem};
-use crate::op::rule::{dim_text, dims_text};
+use crate::op::rule::{dim_text, dims_text, length};
 use crate::op::*;
 use crate::prim::{BinOp, PrimExpr, PrimKind, Var};
 use crate::relax::{StructInfo, TensorInfo};
@@ -315,7 +315,7 @@ fn infer_split(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let symbolic_sections = dims[axis].as_int().is_none() && cx.attrs.int("indices_or_sections").is_some();
     let mut fields = vec![];
     for (i, w) in cuts.windows(2).enumerate() {
-        let mut len = w[1].clone() - w[0].clone();
+        let mut len = length(&w[0], &w[1]);
         if symbolic_sections {
             // Equal parts are known to start inside: part, .., dim - part * (n - 1).
             let n = parts as i64;

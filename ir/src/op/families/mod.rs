@@ -25,6 +25,7 @@ mod matmul;
 mod memory;
 mod nms;
 mod norm;
+mod pad;
 mod pool;
 mod quant;
 mod reduce;
@@ -53,6 +54,7 @@ pub static ALL: &[&[OpDecl]] = &[
     search::OPS,
     sort::OPS,
     manip::OPS,
+    pad::OPS,
     index::OPS,
     slice::OPS,
     matmul::OPS,

@@ -72,13 +72,15 @@ fn cut(
     let (low, high) = if up { (zero.clone(), n.clone()) } else { (PrimExpr::i64(-1), n.clone() - 1) };
     let mut clip = |i: PrimExpr| {
         let i = i.cast(DType::I64);
-        let i = match i.as_int() {
-            Some(v) if v < 0 => i + n.clone(),
-            Some(_) => i,
-            None if known(i.clone().ge(zero.clone())) => i,
-            None => i.clone().lt(zero.clone()).select(i.clone() + n.clone(), i),
-        };
-        let i = if known(i.clone().ge(low.clone())) { i } else { i.max(low.clone()) };
+        // A bound that may be negative is clipped at both ends, as TVM states it: then stated and derived dims agree.
+        match i.as_int() {
+            Some(v) if v < 0 => return (i + n.clone()).max(low.clone()).min(high.clone()),
+            None if !known(i.clone().ge(zero.clone())) => {
+                let wrapped = i.clone().lt(zero.clone()).if_then_else(i.clone() + n.clone(), i);
+                return wrapped.max(low.clone()).min(high.clone());
+            }
+            _ => {}
+        }
         if known(i.clone().le(high.clone())) {
             i
         } else {
@@ -86,7 +88,7 @@ fn cut(
         }
     };
     let (b, e) = if inbound { (begin.cast(DType::I64), end.cast(DType::I64)) } else { (clip(begin), clip(end)) };
-    let span = if up { e - b.clone() } else { b.clone() - e };
+    let span = if up { rule::length(&b, &e) } else { b.clone() - e };
     let by = step.abs();
     let len = (span.clone() + (by - 1)).floor_div(PrimExpr::i64(by));
     let len = if inbound || known(span.ge(zero.clone())) { len } else { len.max(zero) };

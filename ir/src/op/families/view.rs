@@ -88,10 +88,10 @@ pub fn infer_reshape(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (target, ndim) = cx.shape_operand(1)?;
     let Some(mut target) = target else { return Ok(StructInfo::Tensor(t.with_dims(None, ndim))) };
     let from = t.known_dims();
-    for (i, d) in target.iter_mut().enumerate() {
-        if d.is_int(0) {
-            // 0 copies the dim, except where x is empty there or the dim is not known.
-            if let Some(same) = from.and_then(|f| f.get(i)) {
+    // 0 copies the dim, unless x has no elements: then it is what it says.
+    if let Some(from) = from.filter(|f| !PrimExpr::product(*f).is_int(0)) {
+        for (d, same) in target.iter_mut().zip(from) {
+            if d.is_int(0) {
                 *d = same.clone();
             }
         }
