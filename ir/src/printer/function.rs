@@ -275,23 +275,13 @@ impl Printer<'_> {
         self.nested(|p| p.branch(name, annotation, otherwise));
     }
 
-    /// A branch ends by binding the name of the whole; its last binding does so where it is the branch's value.
+    /// A branch ends by binding the name of the whole to its value.
     fn branch(&mut self, name: &str, annotation: Option<&StructInfo>, s: &SeqExpr) {
         let mark = self.names.mark();
-        let last = s.blocks.last().filter(|b| !b.dataflow).and_then(|b| b.bindings.last());
-        let value = s.body.as_var();
-        match (last, value) {
-            (Some(last), Some(v)) if last.var == *v => {
-                self.names.fix(v.id(), name);
-                self.seq_bindings(s);
-            }
-            _ => {
-                self.seq_bindings(s);
-                let value = self.expr(&s.body);
-                let typed = annotation.map(|a| format!(": {}", self.info(a, Place::Body))).unwrap_or_default();
-                self.line(&format!("{name}{typed} = {value}"));
-            }
-        }
+        self.seq_bindings(s);
+        let value = self.expr(&s.body);
+        let typed = annotation.map(|a| format!(": {}", self.info(a, Place::Body))).unwrap_or_default();
+        self.line(&format!("{name}{typed} = {value}"));
         self.names.leave(mark);
     }
 

@@ -1,6 +1,6 @@
 //! Constants: small ones in place, the others in the JSON graph that the text starts with, as TVM writes it.
 
-use super::scalar::{float_literal, quote};
+use super::scalar::{float_literal_of, quote};
 use super::Printer;
 use crate::constant::Constant;
 use serde_json::{json, Value};
@@ -22,7 +22,7 @@ impl Printer<'_> {
                 Some(if c.get_i64(0) != 0 { "True" } else { "False" }.to_string())
             } else if d.is_float() {
                 // TVM's parser refuses its own text for the others.
-                Some(c.get_f64(0)).filter(|v| v.is_finite()).map(float_literal)
+                Some(c.get_f64(0)).filter(|v| v.is_finite()).map(|v| float_literal_of(d, v))
             } else if d == crate::DType::U64 {
                 Some((c.get_i64(0) as u64).to_string())
             } else {

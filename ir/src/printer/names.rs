@@ -64,6 +64,11 @@ impl Names {
         self.used.insert(name.to_string());
     }
 
+    /// Does something in scope have this name?
+    pub fn is_used(&self, name: &str) -> bool {
+        self.used.contains(name)
+    }
+
     pub fn mark(&self) -> usize {
         self.log.len()
     }

@@ -2,7 +2,7 @@
 
 use super::Printer;
 use crate::dtype::{DType, TypeCode};
-use crate::prim::{BinOp, PrimExpr, PrimKind, Var};
+use crate::prim::{round_float, BinOp, PrimExpr, PrimKind, Var};
 
 /// Binding strengths of Python's operators.
 mod level {
@@ -86,7 +86,10 @@ impl Printer<'_> {
                 let own = if text.starts_with('-') { level::UNARY } else { u8::MAX };
                 (text, own)
             }
-            PrimKind::Float(v) => return format!("T.{d}({})", float_literal(v.0)),
+            // TVM refuses decimals this large.
+            PrimKind::Float(v) if d == DType::F64 && v.0 == f64::MIN => return "T.min_value(\"float64\")".to_string(),
+            PrimKind::Float(v) if d == DType::F64 && v.0 == f64::MAX => return "T.max_value(\"float64\")".to_string(),
+            PrimKind::Float(v) => return format!("T.{d}({})", float_literal_of(d, v.0)),
             PrimKind::Str(s) => return quote(s),
             PrimKind::Cast(a) => (format!("T.Cast(\"{d}\", {})", self.prim(a)), u8::MAX),
             PrimKind::Reinterpret(a) => (format!("T.reinterpret(\"{d}\", {})", self.prim(a)), u8::MAX),
@@ -191,6 +194,23 @@ impl Printer<'_> {
             _ => quote(&text),
         }
     }
+}
+
+/// As [`float_literal`], the shortest digits that round to the value in type `d`.
+pub fn float_literal_of(d: DType, v: f64) -> String {
+    if !v.is_finite() || d == DType::F64 {
+        return float_literal(v);
+    }
+    let most = PrimExpr::max_value(d).as_float().unwrap_or(f64::MAX);
+    let shortest = match d {
+        DType::F32 => format!("{:?}", v as f32).parse().ok(),
+        _ => {
+            let mut texts = (0..17).map(|digits| format!("{v:.digits$e}"));
+            texts.find_map(|t| t.parse::<f64>().ok().filter(|r| round_float(d, *r) == v))
+        }
+    };
+    // TVM refuses decimals beyond the largest value, even those that round to it.
+    float_literal(shortest.filter(|s| s.abs() <= most).unwrap_or(v))
 }
 
 /// The value of a float literal: decimal digits that round to it, or one of TVM's words in quotes.

@@ -29,7 +29,9 @@ fn operators_bind_as_in_python() {
 fn literals_state_their_type() {
     assert_eq!(print_prim(&PrimExpr::i64(-3)), "-3");
     assert_eq!(print_prim(&PrimExpr::i32(4)), "T.int32(4)");
-    assert_eq!(print_prim(&PrimExpr::f32(0.1)), "T.float32(0.10000000149011612)");
+    assert_eq!(print_prim(&PrimExpr::f32(0.1)), "T.float32(0.1)");
+    assert_eq!(print_prim(&PrimExpr::float(DType::F16, 0.1)), "T.float16(0.1)");
+    assert_eq!(print_prim(&PrimExpr::float(DType::BF16, 1e30)), "T.bfloat16(1e30)");
     assert_eq!(print_prim(&PrimExpr::float(DType::F64, f64::NEG_INFINITY)), "T.float64(\"-inf\")");
     assert_eq!(print_prim(&PrimExpr::int(DType::U64, -1)), "T.uint64(18446744073709551615)");
     let two = PrimExpr::raw_binary(BinOp::Add, PrimExpr::i64(1), PrimExpr::i64(2));

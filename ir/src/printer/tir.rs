@@ -4,7 +4,7 @@ use super::names::Names;
 use super::scalar::{quote, scalar_type};
 use super::types::Place;
 use super::{Printer, SignatureNames};
-use crate::attrs::AttrValue;
+use crate::attrs::{AttrValue, Attrs};
 use crate::dtype::DType;
 use crate::prim::{BinOp, PrimExpr, PrimKind, Var};
 use crate::tir::{Block, BlockAxis, Buffer, BufferRegion, ForKind, IterKind, PrimFunc, PrimParam, Stmt, StmtKind};
@@ -304,7 +304,7 @@ impl Printer<'_> {
                 }
             }
             if !b.attrs.is_empty() {
-                let attrs = p.attrs(&b.attrs);
+                let attrs = p.block_attrs(&b.attrs);
                 p.line(&format!("T.sblock_attr({attrs})"));
             }
             for a in &b.alloc_buffers {
@@ -325,6 +325,21 @@ impl Printer<'_> {
             }
         });
         self.names.leave(mark);
+    }
+
+    /// Buffers that an attribute lists are kept by name; they print as buffers again.
+    fn block_attrs(&mut self, attrs: &Attrs) -> String {
+        let mut entries = vec![];
+        for (k, v) in &attrs.0 {
+            let names = v.as_list().filter(|_| k == "layout_free_placeholders");
+            let names: Option<Vec<&str>> = names.and_then(|list| list.iter().map(AttrValue::as_str).collect());
+            let v = match names.filter(|names| names.iter().all(|n| self.names.is_used(n))) {
+                Some(names) => format!("[{}]", names.join(", ")),
+                None => self.attr(v),
+            };
+            entries.push(format!("{}: {v}", quote(k)));
+        }
+        format!("{{{}}}", entries.join(", "))
     }
 
     fn match_buffer(&mut self, b: &Buffer, source: &str) {
