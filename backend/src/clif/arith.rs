@@ -119,10 +119,10 @@ impl Fx<'_> {
             return self.map2(a, b, d, f);
         }
         let simd = is_simd(a) || is_simd(b);
-        let (x, y) = (self.to_lanes(a), self.to_lanes(b));
+        let (x, y) = (self.scalarise(a), self.scalarise(b));
         let r = self.map2(&x, &y, d, f);
         if simd {
-            self.to_simd(&r, lane_bits(d))
+            self.vectorise(&r, lane_bits(d))
         } else {
             r
         }
@@ -332,7 +332,7 @@ impl Fx<'_> {
                 self.map2(&t, &f, d, |s, x, y| s.b.ins().select(c, x, y))
             }
             Rep::Scalar => {
-                let (t, f) = (self.to_lanes(&t), self.to_lanes(&f));
+                let (t, f) = (self.scalarise(&t), self.scalarise(&f));
                 let parts = (0..c.lanes()).map(|i| self.b.ins().select(c.parts[i], t.parts[i], f.parts[i])).collect();
                 Val { dtype: d, rep: Rep::Scalar, parts }
             }
@@ -342,7 +342,7 @@ impl Fx<'_> {
                     (true, _) => mask_bits,
                     _ => lane_bits(d),
                 };
-                let (c, t, f) = (self.to_simd(c, bits), self.to_simd(&t, bits), self.to_simd(&f, bits));
+                let (c, t, f) = (self.vectorise(c, bits), self.vectorise(&t, bits), self.vectorise(&f, bits));
                 let ty = self.part_type(d, Rep::Simd(bits));
                 let parts = (0..c.parts.len())
                     .map(|i| {

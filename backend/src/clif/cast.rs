@@ -47,10 +47,10 @@ impl Fx<'_> {
             Rep::Simd(bits) => match self.cast_simd(v, bits, to) {
                 Some(r) => r,
                 None => {
-                    let lanes = self.to_lanes(v);
+                    let lanes = self.scalarise(v);
                     let r = self.map1(&lanes, to, |s, x| s.cast_scalar(x, from, to));
                     let bits = if to.is_bool() { bits } else { lane_bits(to) };
-                    self.to_simd(&r, bits)
+                    self.vectorise(&r, bits)
                 }
             },
         }
@@ -131,7 +131,7 @@ impl Fx<'_> {
             return Some(Val { dtype: to, rep: Rep::Simd(bits), parts });
         }
         if from.is_bool() {
-            let m = self.to_simd(v, lane_bits(to));
+            let m = self.vectorise(v, lane_bits(to));
             let one = if to.is_float() { self.float_const(to, 1.0) } else { self.int_const(to, 1) };
             let one = self.constant_bits(one)?;
             let ty = int_vector(lane_bits(to));

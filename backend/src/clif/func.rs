@@ -127,7 +127,7 @@ impl<'a> Fx<'a> {
             }
             FlatStmt::Local { var, init } => {
                 let v = self.eval(init)?;
-                let v = self.to_canonical(&v);
+                let v = self.canonicalise(&v);
                 let ty = self.part_type(v.dtype, v.rep);
                 let vars: Vec<Variable> = v.parts.iter().map(|_| self.b.declare_var(ty)).collect();
                 for (&r, &x) in vars.iter().zip(&v.parts) {
@@ -142,7 +142,7 @@ impl<'a> Fx<'a> {
                 };
                 let (rep, vars) = (*rep, vars.clone());
                 let v = if v.lanes() == var.dtype().lanes as usize { v } else { Val::scalar(var.dtype(), v.one()) };
-                let v = self.to_rep(&v, rep);
+                let v = self.represent(&v, rep);
                 for (r, x) in vars.into_iter().zip(v.parts) {
                     self.b.def_var(r, x);
                 }
@@ -544,7 +544,7 @@ impl<'a> Fx<'a> {
             self.memo.push(FnvHashMap::default());
             let v = self.eval(side)?;
             self.memo.pop();
-            let v = self.to_rep(&v, rep);
+            let v = self.represent(&v, rep);
             let args: Vec<BlockArg> = v.parts.iter().map(|&x| BlockArg::Value(x)).collect();
             self.b.ins().jump(exit, &args);
         }
@@ -556,7 +556,7 @@ impl<'a> Fx<'a> {
         let base = Val::scalar(d, base.one());
         let e = d.element();
         if !self.simd {
-            let base = self.to_lanes(&base);
+            let base = self.scalarise(&base);
             let mut parts = vec![];
             for (i, &x) in base.parts.iter().enumerate() {
                 let k = self.int_const(e, i as i64);

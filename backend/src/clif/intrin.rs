@@ -176,7 +176,7 @@ impl Fx<'_> {
     // ---- bits and lanes -------------------------------------------------------------------------------------------
 
     fn count_bits(&mut self, f: Intrin, v: &Val) -> Val {
-        let lanes = if v.rep == Rep::Uniform { v.clone() } else { self.to_lanes(v) };
+        let lanes = if v.rep == Rep::Uniform { v.clone() } else { self.scalarise(v) };
         let narrow = lane_bits(v.dtype) < 32;
         let bits = lane_bits(v.dtype) as i64;
         let r = self.map1(&lanes, v.dtype, |s, x| {
@@ -199,7 +199,7 @@ impl Fx<'_> {
             }
         });
         match v.rep {
-            Rep::Simd(b) => self.to_simd(&r, b),
+            Rep::Simd(b) => self.vectorise(&r, b),
             _ => r,
         }
     }
@@ -213,7 +213,7 @@ impl Fx<'_> {
         let mut v = v.clone();
         if let Rep::Simd(bits) = v.rep {
             let per = lanes_per_part(bits);
-            while v.lanes() > per && v.lanes() % per == 0 {
+            while v.lanes() > per && v.lanes().is_multiple_of(per) {
                 let n = v.parts.len();
                 let half = n / 2;
                 let group = DType { lanes: (half * per) as u16, ..v.dtype };
@@ -229,7 +229,7 @@ impl Fx<'_> {
                 v = r;
             }
         }
-        let mut lanes: Vec<Val> = self.to_lanes(&v).parts.into_iter().map(|x| Val::scalar(d, x)).collect();
+        let mut lanes: Vec<Val> = self.scalarise(&v).parts.into_iter().map(|x| Val::scalar(d, x)).collect();
         while lanes.len() > 1 {
             let half = lanes.len().div_ceil(2);
             let upper = lanes.split_off(half);

@@ -157,7 +157,7 @@ impl Fx<'_> {
         let bytes = d.bytes() as i32;
         let bits = bytes as u8 * 8;
         if d.lanes == 1 || !self.simd {
-            let v = self.to_lanes(v);
+            let v = self.scalarise(v);
             for (i, &x) in v.parts.iter().enumerate() {
                 self.b.ins().store(flags(), x, base, disp + i as i32 * bytes);
             }
@@ -165,9 +165,9 @@ impl Fx<'_> {
         }
         let v = if d.is_bool() {
             let bytes = self.cast(v, DType::U8);
-            self.to_simd(&bytes, 8)
+            self.vectorise(&bytes, 8)
         } else {
-            self.to_simd(v, bits)
+            self.vectorise(v, bits)
         };
         let per = lanes_per_part(bits);
         for (i, &p) in v.parts.iter().enumerate() {

@@ -132,24 +132,24 @@ impl Fx<'_> {
     }
 
     /// Changes the representation, not the value.
-    pub fn to_rep(&mut self, v: &Val, rep: Rep) -> Val {
+    pub fn represent(&mut self, v: &Val, rep: Rep) -> Val {
         if v.rep == rep {
             return v.clone();
         }
         match rep {
-            Rep::Scalar => self.to_lanes(v),
-            Rep::Simd(bits) => self.to_simd(v, bits),
+            Rep::Scalar => self.scalarise(v),
+            Rep::Simd(bits) => self.vectorise(v, bits),
             Rep::Uniform => v.clone(),
         }
     }
 
-    pub fn to_canonical(&mut self, v: &Val) -> Val {
+    pub fn canonicalise(&mut self, v: &Val) -> Val {
         let rep = self.canonical(v.dtype);
-        self.to_rep(v, rep)
+        self.represent(v, rep)
     }
 
     /// One scalar per lane.
-    pub fn to_lanes(&mut self, v: &Val) -> Val {
+    pub fn scalarise(&mut self, v: &Val) -> Val {
         let parts = match v.rep {
             Rep::Scalar => v.parts.clone(),
             Rep::Uniform => vec![v.one(); v.lanes()],
@@ -177,7 +177,7 @@ impl Fx<'_> {
     }
 
     /// 128-bit registers with lanes of `bits`. Non-bool values must have lanes of that width.
-    pub fn to_simd(&mut self, v: &Val, bits: u8) -> Val {
+    pub fn vectorise(&mut self, v: &Val, bits: u8) -> Val {
         let ty = self.part_type(v.dtype, Rep::Simd(bits));
         let n = part_count(v.lanes(), bits);
         let parts = match v.rep {
@@ -341,11 +341,11 @@ impl Fx<'_> {
             (Rep::Simd(x), Rep::Simd(y)) if a.dtype.is_bool() => {
                 // The wider lanes: widening masks is cheaper than it is to lose what follows.
                 let w = x.max(y);
-                (self.to_simd(a, w), self.to_simd(b, w))
+                (self.vectorise(a, w), self.vectorise(b, w))
             }
-            (Rep::Simd(x), _) => (a.clone(), self.to_simd(b, x)),
-            (_, Rep::Simd(y)) => (self.to_simd(a, y), b.clone()),
-            _ => (self.to_lanes(a), self.to_lanes(b)),
+            (Rep::Simd(x), _) => (a.clone(), self.vectorise(b, x)),
+            (_, Rep::Simd(y)) => (self.vectorise(a, y), b.clone()),
+            _ => (self.scalarise(a), self.scalarise(b)),
         }
     }
 

@@ -131,7 +131,7 @@ impl Build {
         let e = x.clone().reinterpret(self.i);
         self.bind(e)
     }
-    pub fn from_bits(&mut self, x: &PrimExpr) -> PrimExpr {
+    pub fn with_bits(&mut self, x: &PrimExpr) -> PrimExpr {
         let e = x.clone().reinterpret(self.d);
         self.bind(e)
     }
@@ -167,7 +167,7 @@ impl Build {
         let b = self.bits(&t);
         let up = self.int(self.mantissa());
         let s = self.op(BinOp::Shl, &b, &up);
-        self.from_bits(&s)
+        self.with_bits(&s)
     }
 
     /// Converts to f64 (or from it) for intermediate results.

@@ -63,7 +63,7 @@ impl Build {
             let bits = b.bits(v);
             let mask = b.int(!((1 << 27) - 1));
             let h = b.op(BinOp::BitAnd, &bits, &mask);
-            let h = b.from_bits(&h);
+            let h = b.with_bits(&h);
             let l = b.sub(v, &h);
             (h, l)
         };
@@ -117,7 +117,7 @@ impl Build {
         let bits = self.bits(x);
         let forward = x.clone().lt(y.clone());
         let next = neighbour(self, &bits, x, y, forward, self.i);
-        let next = self.from_bits(&next);
+        let next = self.with_bits(&next);
         let r = self.select(x.clone().eq(y.clone()), y, &next);
         let sum = self.add(x, y);
         let nan = raw(BinOp::Or, x.clone().call1(Intrin::IsNan), y.clone().call1(Intrin::IsNan));

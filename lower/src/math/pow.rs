@@ -35,7 +35,7 @@ const LOG_F64: &[f64] = &[
     0.14795703383523703,
 ];
 /// 1 / ln(2) in two parts.
-const INV_LN2: (f64, f64) = (1.4426950408889634, 2.0355273740931033e-17);
+const INV_LN2: (f64, f64) = (std::f64::consts::LOG2_E, 2.0355273740931033e-17);
 
 impl Build {
     /// C's `pow`, special cases included. f32: 0.6 ULP. f64: 1 ULP for results within 1e+-30, 8 ULP at the extremes.
@@ -141,7 +141,7 @@ impl Build {
         let bits = self.bits(a);
         let mask = self.int(!((1 << 27) - 1));
         let high = self.op(BinOp::BitAnd, &bits, &mask);
-        let high = self.from_bits(&high);
+        let high = self.with_bits(&high);
         let low = self.sub(a, &high);
         (high, low)
     }
