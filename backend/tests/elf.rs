@@ -213,3 +213,38 @@ int main(void) {
         .expect("qemu-aarch64");
     assert_eq!(status.code(), Some(0));
 }
+
+/// Damaged objects give an error or a library, never a panic.
+#[test]
+fn damaged_objects() {
+    let dir = tempfile::tempdir().expect("dir");
+    let flags = ["-fPIC", "-ffunction-sections", "-fdata-sections", "-Wno-implicit-function-declaration"];
+    let object = compile(dir.path(), "whole", PLAIN, &flags);
+    let exports = ["add".to_string(), "indirect".to_string(), "copy".to_string()];
+    let runtime = runtime_object(TRIPLE);
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut random = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as usize % n
+    };
+    let mut linked = 0;
+    for _ in 0..3000 {
+        let mut bytes = object.clone();
+        if random(8) == 0 {
+            bytes.truncate(random(bytes.len()));
+        }
+        for _ in 0..=random(4) {
+            // File header, section headers and symbols, or anything.
+            if !bytes.is_empty() {
+                let n = bytes.len();
+                let (start, room) = [(0, 64), (n.saturating_sub(6000), 6000), (0, n)][random(3)];
+                let at = (start + random(room)).min(n - 1);
+                bytes[at] = [random(256) as u8, 0, 0xff][random(3)];
+            }
+        }
+        linked += link_shared(&bytes, runtime, "libx.so", &exports).is_ok() as u32;
+    }
+    assert!(linked > 100, "{linked}");
+}
