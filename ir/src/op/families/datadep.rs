@@ -67,8 +67,9 @@ fn unique(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let n = PrimExpr::product(&x.shape);
     let d = if x.dtype().is_bool() { DType::U8 } else { wide_dtype(x.dtype()) };
     let sorted = merge_sort(&mut k, &[], &n, d, false, |_, p| convert(wide(x.at(unflatten(p, &x.shape))), d));
-    let values = k.buffer("values", &[n.clone()], x.dtype());
-    let mut extra = |asked: usize, name: &str| flag(cx.scalar(asked)).then(|| k.buffer(name, &[n.clone()], DType::I64));
+    let values = k.buffer("values", std::slice::from_ref(&n), x.dtype());
+    let mut extra =
+        |asked: usize, name: &str| flag(cx.scalar(asked)).then(|| k.buffer(name, std::slice::from_ref(&n), DType::I64));
     let (index, inverse, counts) = (extra(2, "index"), extra(3, "inverse"), extra(4, "counts"));
     let mut outputs: Vec<Buffer> = vec![values.clone()];
     outputs.extend([&index, &inverse, &counts].into_iter().flatten().cloned());

@@ -184,8 +184,11 @@ fn broadcast_to(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     Ok(k.finish(&[y]))
 }
 
-/// The tensors of a tuple operand, their common dtype and rank.
-fn tuple(cx: &InferCx) -> Result<(Vec<TensorInfo>, Option<DType>, Option<usize>), Diagnostic> {
+/// Tensors with their common dtype and rank, where known.
+type Fields = (Vec<TensorInfo>, Option<DType>, Option<usize>);
+
+/// The tensors of a tuple operand.
+fn tuple(cx: &InferCx) -> Result<Fields, Diagnostic> {
     let list: Vec<TensorInfo> = cx.tensors(0)?.into_iter().cloned().collect();
     if list.is_empty() {
         return Err(cx.error("needs at least one tensor"));

@@ -22,7 +22,7 @@ pub static OPS: &[OpDecl] = &[
          itself when exclusive.",
         PARAMS,
         infer,
-        Compute::Kernel(|cx| scan(cx, |d| PrimExpr::zero(d), |a, b| a + b)),
+        Compute::Kernel(|cx| scan(cx, PrimExpr::zero, |a, b| a + b)),
     )
     .ulp(4),
     OpDecl::pure(
@@ -31,7 +31,7 @@ pub static OPS: &[OpDecl] = &[
          element itself when exclusive.",
         PARAMS,
         infer,
-        Compute::Kernel(|cx| scan(cx, |d| PrimExpr::one(d), |a, b| a * b)),
+        Compute::Kernel(|cx| scan(cx, PrimExpr::one, |a, b| a * b)),
     )
     .ulp(4),
 ];
