@@ -63,6 +63,8 @@ pub struct Emit {
     /// Variables of block form and what they stand for in flat form.
     values: HashMap<Var, PrimExpr>,
     locals: HashSet<Var>,
+    /// Lane variables that count from 0 (not from the value of a loop variable).
+    from_zero: HashSet<Var>,
     /// Above 0 inside an operand that may not be evaluated.
     guarded: usize,
     /// Whether `a * b + c` may become one fused operation.
@@ -91,6 +93,7 @@ impl Emit {
             level: HashMap::new(),
             values: HashMap::new(),
             locals: HashSet::new(),
+            from_zero: HashSet::new(),
             guarded: 0,
             contract: false,
         }
@@ -131,6 +134,25 @@ impl Emit {
     fn define(&mut self, v: &Var) {
         let level = self.scopes.len().saturating_sub(1);
         self.level.insert(v.clone(), level);
+    }
+
+    /// `v` runs over the lanes from 0 on; in scalar code it is 0.
+    pub fn start_lane(&mut self, v: &Var, scalar: bool) {
+        if scalar {
+            self.ranges.set_value(v, Poly::default());
+        }
+        self.from_zero.insert(v.clone());
+    }
+
+    pub fn end_lane(&mut self, v: &Var) {
+        self.ranges.restore(v, None);
+        self.from_zero.remove(v);
+    }
+
+    /// An address along a lane variable, at its first lane.
+    fn first_lane(&self, p: Poly) -> Poly {
+        let zero = |e: &PrimExpr| e.as_var().is_some_and(|v| self.from_zero.contains(v));
+        Poly { terms: p.terms.into_iter().filter(|(atoms, _)| !atoms.iter().any(zero)).collect() }
     }
 
     /// A new immutable variable in the current scope.
@@ -342,6 +364,7 @@ impl Emit {
     /// Splits an element offset into a hoisted pointer and what remains in the current scope.
     fn address(&mut self, ptr: &Var, offset: &Poly, bytes: i64) -> Res<(PrimExpr, PrimExpr)> {
         let depth = self.scopes.len() - 1;
+        let offset = self.first_lane(offset.clone());
         let (constant, rest) = offset.split_const();
         let mut outer: Vec<(usize, Poly)> = vec![];
         let mut here = Poly::default();
@@ -469,6 +492,9 @@ impl Emit {
             PrimKind::Int(v) => PrimExpr::int(ct, *v),
             PrimKind::Float(v) => PrimExpr::float(ct, v.0),
             PrimKind::Str(_) => return Err(self.unsupported("strings in a PrimFunc are not supported")),
+            PrimKind::Var(v) if lane.is(v) && self.from_zero.contains(v) => {
+                PrimExpr::int(d, 0).ramp(PrimExpr::int(d, 1), lane.lanes)
+            }
             PrimKind::Var(v) if lane.is(v) => v.expr().ramp(PrimExpr::int(d, 1), lane.lanes),
             PrimKind::Var(v) => match self.ranges.value(v).and_then(Poly::as_const) {
                 Some(c) => PrimExpr::int(d, c),

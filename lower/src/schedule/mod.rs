@@ -3,6 +3,7 @@
 //! The kernel takes a pointer per buffer parameter (dense, row-major), the dims of [`crate::kernel_dims`], and a
 //! workspace pointer when [`crate::kernel_workspace`] is not 0; it returns nothing.
 
+mod contract;
 mod emit;
 mod fuse;
 pub mod machine;
@@ -49,6 +50,8 @@ const STACK_BYTES: i64 = 1024;
 struct Plan {
     items: Vec<Item>,
     allocs: Vec<Buffer>,
+    /// Packed operands of contractions: one buffer that all of them use in turn.
+    scratch: Option<Buffer>,
 }
 
 fn plan(f: &PrimFunc) -> Plan {
@@ -61,7 +64,14 @@ fn plan(f: &PrimFunc) -> Plan {
     let item = |s: &Stmt| recognise(s).map_or_else(|| Item::Stmt(s.clone()), Item::Stage);
     let mut items = stmts.iter().map(item).collect();
     fuse(&mut items, &mut allocs);
-    Plan { items, allocs }
+    let bytes = items.iter().filter_map(|i| match i {
+        Item::Stage(s) => contract::scratch(s),
+        Item::Stmt(_) => None,
+    });
+    let bytes = bytes.reduce(|a: PrimExpr, b| a.max(b));
+    let scratch = bytes.map(|b| Buffer::new("packed", vec![b], DType::U8));
+    allocs.extend(scratch.clone());
+    Plan { items, allocs, scratch }
 }
 
 /// Schedules `f`. Errors: a construct that has no scalar form (packed int4, explicit vectors, strings).
@@ -118,7 +128,9 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
                 if s.accs.is_empty() {
                     elementwise(&mut e, s, options)?;
                 } else {
-                    reduction(&mut e, s, options)?;
+                    let pack = contract::scratch(s).and(plan.scratch.as_ref());
+                    let pack = pack.and_then(|b| e.places.get(b)).map(|p| p.ptr.clone());
+                    reduction(&mut e, s, pack.as_ref(), options)?;
                 }
             }
         }

@@ -108,7 +108,7 @@ impl Nest {
     }
 
     /// Joins neighbouring axes that all accesses walk as one.
-    fn merge(&mut self, e: &mut Emit, mut axes: Vec<Axis>) -> Vec<Axis> {
+    pub fn merge(&mut self, e: &mut Emit, mut axes: Vec<Axis>) -> Vec<Axis> {
         let mut i = axes.len();
         while i >= 2 {
             i -= 1;

@@ -6,6 +6,7 @@
 //! equal loads of a tile are shared. Float sums are reassociated when the vectors run along the reduction; each
 //! step is a fused multiply-add where the target has one. Integer results are exact.
 
+use super::contract::contraction;
 use super::emit::{compute_type, Emit, Lane, Res};
 use super::map::{point, spread, strips};
 use super::nest::{scan, used_plainly, Nest};
@@ -17,27 +18,32 @@ use relax_ir::{PrimExpr, Var};
 use std::collections::HashMap;
 
 /// The decisions for one reduction.
-struct Tile {
+pub struct Tile {
     /// Vectors along this axis; `None` for scalar code.
-    vector: Option<Vector>,
+    pub vector: Option<Vector>,
     /// Rows of the tile: axis and how many points of it.
-    rows: Vec<(Var, i64)>,
+    pub rows: Vec<(Var, i64)>,
     /// Reduction steps per round of the innermost loop.
-    unroll: i64,
+    pub unroll: i64,
 }
 
 #[derive(Clone)]
-struct Vector {
-    axis: Axis,
-    lanes: u16,
+pub struct Vector {
+    pub axis: Axis,
+    pub lanes: u16,
     /// Registers side by side.
-    count: u16,
+    pub count: u16,
     /// The axis is a reduction axis and this combines the lanes.
-    combine: Option<BinOp>,
+    pub combine: Option<BinOp>,
 }
 
-pub fn reduction(e: &mut Emit, s: &Stage, o: &SchedOptions) -> Res<()> {
+pub fn reduction(e: &mut Emit, s: &Stage, scratch: Option<&Var>, o: &SchedOptions) -> Res<()> {
     let mut n = Nest::new(e, s)?;
+    if let Some(scratch) = scratch {
+        if contraction(e, &n, scratch, o)? {
+            return Ok(());
+        }
+    }
     let tile = choose(e, &mut n, o);
     e.contract = true;
     let mut axes = n.spatial.clone();
@@ -55,14 +61,14 @@ pub fn reduction(e: &mut Emit, s: &Stage, o: &SchedOptions) -> Res<()> {
 
 /// The register tile of one instance of the loops.
 #[derive(Clone)]
-struct Point {
+pub struct Point {
     /// Rows along each tile axis in this instance.
-    offsets: Vec<(Var, i64)>,
-    lanes: u16,
-    count: u16,
+    pub offsets: Vec<(Var, i64)>,
+    pub lanes: u16,
+    pub count: u16,
 }
 
-fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -> Res<()> {
+pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -> Res<()> {
     let Some((first, rest)) = axes.split_first() else { return kernel(e, n, t, p) };
     let end = Poly::of(&first.extent, &e.ranges);
     let end = e.index(&end)?;
@@ -310,7 +316,7 @@ fn combiner(n: &Nest) -> Option<BinOp> {
 }
 
 /// Points of a tile axis: all of a short one, else the count that leaves the fewest over.
-fn rows_for(a: &Axis, most: i64) -> i64 {
+pub fn rows_for(a: &Axis, most: i64) -> i64 {
     match a.len() {
         Some(len) if len <= most => len,
         Some(len) => (2..=most).rev().find(|r| len % r == 0 && *r * 2 > most).unwrap_or(most),

@@ -2,7 +2,7 @@
 
 use super::{machine, schedule, SchedOptions};
 use crate::interp::{run, Arg, Tensor};
-use crate::kernel_dims;
+use crate::{kernel_dims, kernel_workspace};
 use relax_ir::prim::Intrin;
 use relax_ir::tir::{KernelBuilder, PrimFunc, PrimParam, Reducer};
 use relax_ir::{DType, PrimExpr, Var};
@@ -293,4 +293,38 @@ fn every_kernel_of_the_corpus() {
         failed.join("\n")
     );
     assert!(passed > 500, "only {passed} passed, skipped: {skipped:#?}");
+}
+
+#[test]
+fn packed_contractions() {
+    let c = PrimExpr::i64;
+    // Sizes that leave columns and rows over; joined and separate columns; a transposed right side; batches.
+    for (h, stride, ci, co) in [(7i64, 1i64, 8i64, 10i64), (9, 2, 6, 7), (32, 1, 3, 6)] {
+        let oh = (h - 1) / stride + 1;
+        let mut k = KernelBuilder::new("conv");
+        let n = n();
+        let x = k.input("x", &[n.expr(), c(ci), c(h + 2), c(h + 2)], DType::F32);
+        let w = k.input("w", &[c(co), c(ci), c(3), c(3)], DType::F32);
+        let s = k.input("s", &[n.expr(), c(co), c(oh), c(oh)], DType::F32);
+        let shape = [n.expr(), c(co), c(oh), c(oh)];
+        let y = k.sum("y", &shape, DType::F32, &[c(ci), c(3), c(3)], |i, r| {
+            let (a, b) = (i[2].clone() * stride + r[1].clone(), i[3].clone() * stride + r[2].clone());
+            at(&x, &[&i[0], &r[0], &a, &b]) * at(&w, &[&i[1], &r[0], &r[1], &r[2]])
+        });
+        let z = k.compute("z", &shape, DType::F32, |i| y.at(i) + s.at(i));
+        let f = k.finish(&[z]);
+        assert!(!kernel_workspace(&f).is_int(0));
+        check(&f, &[&[(&n, 0)], &[(&n, 2)]]);
+    }
+    for d in [DType::F32, DType::F64, DType::I32] {
+        let (m, n, p) = (Var::dim("m"), Var::dim("n"), Var::dim("p"));
+        let mut k = KernelBuilder::new("batched");
+        let a = k.input("a", &[c(2), m.expr(), p.expr()], DType::I8);
+        let b = k.input("b", &[c(2), n.expr(), p.expr()], d);
+        let y = k.sum("c", &[c(2), m.expr(), n.expr()], d, &[p.expr()], |i, r| {
+            at(&a, &[&i[0], &i[1], &r[0]]).cast(d) * at(&b, &[&i[0], &i[2], &r[0]])
+        });
+        let f = k.finish(&[y]);
+        check(&f, &[&[(&m, 1), (&n, 1), (&p, 0)], &[(&m, 7), (&n, 29), (&p, 9)], &[(&m, 13), (&n, 24), (&p, 5)]]);
+    }
 }

@@ -1,0 +1,263 @@
+//! Contractions `out[i, j] += a[i, k] * b[k, j]` of some size: matrix products and convolutions alike.
+//!
+//! The columns `j` (the contiguous output axis, joined with the axis before it where rows are short) are taken in
+//! slivers as wide as the register tile. The values of `b` for a sliver are first copied to scratch memory in the
+//! order in which the tile reads them; strides, windows, conversions and conditions of `b` are paid once per sliver
+//! instead of once per row, and the rows then run on consecutive memory.
+
+use super::emit::{compute_type, Emit, Lane, Res};
+use super::map::{spread, strips};
+use super::nest::{used_plainly, Nest};
+use super::poly::Poly;
+use super::reduce::{rows_for, spatial, Point, Tile, Vector};
+use super::stage::{Axis, Stage};
+use super::SchedOptions;
+use relax_ir::prim::{BinOp, PrimKind};
+use relax_ir::{DType, PrimExpr, Var};
+use std::collections::HashMap;
+
+/// Registers side by side in a tile.
+const COLUMNS: u16 = 3;
+/// Below this many multiplications packing does not pay.
+const LEAST_WORK: i64 = 32768;
+
+/// `acc + x * y`: the factors.
+fn factors(update: &PrimExpr, acc: &Var) -> Option<(PrimExpr, PrimExpr)> {
+    let PrimKind::Binary(BinOp::Add, a, b) = update.kind() else { return None };
+    let product = match (a.as_var() == Some(acc), b.as_var() == Some(acc)) {
+        (true, false) => b,
+        (false, true) => a,
+        _ => return None,
+    };
+    let PrimKind::Binary(BinOp::Mul, x, y) = product.kind() else { return None };
+    (!used_plainly(product, acc)).then(|| (x.clone(), y.clone()))
+}
+
+/// Bytes of scratch for a stage that may be computed this way.
+pub fn scratch(s: &Stage) -> Option<PrimExpr> {
+    let [acc] = s.accs.as_slice() else { return None };
+    let d = acc.var.dtype();
+    if d.is_bool() || d.bits < 32 {
+        return None;
+    }
+    let (x, y) = factors(&acc.update, &acc.var)?;
+    let out = s.outs.first()?;
+    let axis = |i: &PrimExpr| s.spatial.iter().find(|a| Some(&a.var) == i.as_var() && a.len() != Some(1));
+    let j = out.indices.iter().rev().find_map(axis)?;
+    let (a, b) = sides(x, y, &j.var)?;
+    let size = |axes: Vec<&Axis>| axes.into_iter().try_fold(1i64, |n, a| Some(n * a.len()?));
+    let rows = size(s.spatial.iter().filter(|i| a.uses(&i.var) && !b.uses(&i.var)).collect());
+    let columns = size(s.spatial.iter().filter(|i| !a.uses(&i.var) && b.uses(&i.var)).collect());
+    let depth = size(s.reduce.iter().collect());
+    let small = |n: Option<i64>, least: i64| n.is_some_and(|n| n < least);
+    let work = rows.and_then(|r| Some(r * columns? * depth?));
+    if small(rows, 6) || small(columns, 4) || small(depth, 4) || small(work, LEAST_WORK) {
+        return None;
+    }
+    // Both sides contiguous along the reduction: dot products need no packing.
+    let k = s.reduce.iter().rev().find(|k| k.len() != Some(1))?;
+    let along = |e: &PrimExpr| match e.kind() {
+        PrimKind::BufferLoad(_, idx) => {
+            idx.last().and_then(|i| i.as_var()) == Some(&k.var) && idx.iter().filter(|i| i.uses(&k.var)).count() == 1
+        }
+        _ => false,
+    };
+    if along(&a) && along(&b) {
+        return None;
+    }
+    let depth = s.reduce.iter().fold(PrimExpr::i64(1), |n, k| n * k.extent.clone());
+    let width = (COLUMNS as i64) * (16 / compute_type(d).bytes() as i64).max(1);
+    Some(depth * (width * compute_type(d).bytes() as i64))
+}
+
+/// The factor without and the factor with the axis.
+fn sides(x: PrimExpr, y: PrimExpr, j: &Var) -> Option<(PrimExpr, PrimExpr)> {
+    match (x.uses(j), y.uses(j)) {
+        (false, true) => Some((x, y)),
+        (true, false) => Some((y, x)),
+        _ => None,
+    }
+}
+
+/// How the columns of a sliver map to axes.
+struct Columns {
+    /// First column of the sliver and column within it.
+    start: Var,
+    lane: Var,
+    j: Axis,
+    /// The axis before `j`, when they are joined.
+    outer: Option<Axis>,
+}
+
+/// Emits the nest; `false`, with nothing emitted, when it does not have the form.
+pub fn contraction(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> Res<bool> {
+    let [acc] = n.accs.as_slice() else { return Ok(false) };
+    let ct = compute_type(acc.var.dtype());
+    let lanes = o.vector_bytes as usize / ct.bytes();
+    if lanes < 2 || o.vector_bytes > 16 {
+        return Ok(false);
+    }
+    let unit = |a: &&Axis| n.out_stride(e, &a.var).and_then(|s| s.as_const()) == Some(1);
+    let Some(j) = n.spatial.iter().rev().find(unit).cloned() else { return Ok(false) };
+    let Some((x, y)) = factors(&acc.update, &acc.var) else { return Ok(false) };
+    let Some((a, b)) = sides(x, y, &j.var) else { return Ok(false) };
+    let (mut rows, mut outside) = (vec![], vec![]);
+    for i in n.spatial.iter().filter(|i| i.var != j.var) {
+        if a.uses(&i.var) && !b.uses(&i.var) {
+            rows.push(i.clone());
+        } else {
+            outside.push(i.clone());
+        }
+    }
+    if rows.is_empty() {
+        return Ok(false);
+    }
+    // Join short or awkward rows of columns with the axis before them.
+    let joined = outside.iter().rposition(|h| !a.uses(&h.var) && b.uses(&h.var) && joins(e, n, h, &j));
+    let unit_b = stride_is_one(e, &b, &j.var);
+    let step = lanes as i64;
+    let awkward = j.len().is_none_or(|w| !unit_b || w % step != 0 || w < 4 * step);
+    let outer = joined.filter(|_| awkward).map(|at| outside.remove(at));
+    let total = match &outer {
+        Some(h) => Poly::of(&h.extent, &e.ranges).mul(&Poly::of(&j.extent, &e.ranges)),
+        None => Poly::of(&j.extent, &e.ranges),
+    };
+    let columns = Columns { start: Var::new("column", DType::I64), lane: Var::new("lane", DType::I64), j, outer };
+    e.ranges.add_loop(&columns.start, Poly::default(), total.clone());
+    e.contract = true;
+    let r = outside_loops(e, n, &outside, &mut |e| {
+        let end = e.index(&total)?;
+        let end = e.hoist(end);
+        strips(e, &columns.start, PrimExpr::i64(0), end, lanes as u16, COLUMNS, |e, l| {
+            sliver(e, n, &columns, &rows, (&a, &b), scratch, l.lanes, lanes as u16)
+        })
+    });
+    e.contract = false;
+    r.map(|_| true)
+}
+
+fn outside_loops(e: &mut Emit, n: &Nest, axes: &[Axis], body: &mut dyn FnMut(&mut Emit) -> Res<()>) -> Res<()> {
+    let Some((first, rest)) = axes.split_first() else { return body(e) };
+    let end = Poly::of(&first.extent, &e.ranges);
+    let end = e.index(&end)?;
+    let end = e.hoist(end);
+    e.for_loop(&first.var, PrimExpr::i64(0), end, 1, |e| outside_loops(e, n, rest, body))
+}
+
+/// Whether the outputs and what the epilogue reads walk `h` and `j` as one axis.
+fn joins(e: &Emit, n: &Nest, h: &Axis, j: &Axis) -> bool {
+    let extent = Poly::of(&j.extent, &e.ranges);
+    let mut values: Vec<&PrimExpr> = n.outs.iter().map(|o| &o.value).collect();
+    values.extend(n.accs.iter().map(|a| &a.init));
+    let mut offsets: Vec<Poly> = n.outs.iter().map(|o| Poly::of(&o.offset, &e.ranges)).collect();
+    let mut plain = false;
+    for v in values {
+        plain |= used_plainly(v, &h.var) || used_plainly(v, &j.var);
+        v.walk(&mut |x| {
+            if let PrimKind::Load { offset, .. } = x.kind() {
+                offsets.push(Poly::of(offset, &e.ranges));
+            }
+        });
+    }
+    !plain
+        && offsets.iter().all(|p| match (p.split(&h.var), p.split(&j.var)) {
+            (Some((x, _)), Some((y, _))) => x == y.mul(&extent),
+            _ => false,
+        })
+}
+
+fn stride_is_one(e: &Emit, b: &PrimExpr, j: &Var) -> bool {
+    let s = super::nest::scan(&[b], j, e);
+    s.gather == 0 && !s.blocked
+}
+
+/// Packs one sliver of `width` columns, then runs all rows over it.
+#[allow(clippy::too_many_arguments)]
+fn sliver(
+    e: &mut Emit,
+    n: &Nest,
+    c: &Columns,
+    rows: &[Axis],
+    (a, b): (&PrimExpr, &PrimExpr),
+    scratch: &Var,
+    width: u16,
+    lanes: u16,
+) -> Res<()> {
+    let Some(acc) = n.accs.first() else { return Err(e.internal("no accumulator")) };
+    // Position in the sliver: k * width + lane.
+    let mut depth = Poly::constant(1);
+    let mut k = Poly::default();
+    for r in n.reduce.iter().rev() {
+        k = k.add(&Poly::var(&r.var).mul(&depth));
+        depth = depth.mul(&Poly::of(&r.extent, &e.ranges));
+    }
+    let at = k.scale(width as i64);
+    pack(e, n, c, b, scratch, &at, width)?;
+
+    let column = c.start.expr() + c.lane.expr();
+    let mut map = HashMap::from([(c.j.var.clone(), column)]);
+    if let Some(h) = &c.outer {
+        map.insert(h.var.clone(), PrimExpr::i64(0));
+    }
+    let mut inner = n.clone();
+    inner.map_exprs(&mut |x| x.substitute(&map));
+    let d = compute_type(acc.var.dtype());
+    let packed = PrimExpr::load_ptr(scratch.expr(), at.add(&Poly::var(&c.lane)).expr(), d);
+    inner.accs[0].update = acc.var.expr() + a.clone() * packed;
+    inner.spatial = rows.to_vec();
+    inner.reduce = inner.merge(e, inner.reduce.clone());
+    let count = (width / lanes).max(1);
+    let most = if count == 3 { 3 } else { 4 };
+    // The longest row axis is tiled.
+    let tiled = rows.iter().rev().max_by_key(|r| r.len().unwrap_or(i64::MAX));
+    let tile = Tile {
+        vector: Some(Vector {
+            axis: Axis { var: c.lane.clone(), extent: PrimExpr::i64(width as i64) },
+            lanes,
+            count,
+            combine: None,
+        }),
+        rows: tiled.map(|r| (r.var.clone(), rows_for(r, most))).into_iter().collect(),
+        unroll: 4,
+    };
+    let mut order = rows.to_vec();
+    order.sort_by_key(|r| tile.rows.iter().any(|(v, _)| *v == r.var));
+    let mut point = Point { offsets: vec![], lanes: lanes.min(width), count };
+    e.start_lane(&c.lane, width == 1);
+    let r = spatial(e, &inner, &tile, &order, &mut point);
+    e.end_lane(&c.lane);
+    r
+}
+
+/// Copies the sliver's values of `b`.
+fn pack(e: &mut Emit, n: &Nest, c: &Columns, b: &PrimExpr, scratch: &Var, at: &Poly, width: u16) -> Res<()> {
+    let d = compute_type(b.dtype());
+    let mut copy = |e: &mut Emit| {
+        let column = c.start.expr();
+        let Some(h) = &c.outer else {
+            if width > 1 && stride_is_one(e, b, &c.j.var) {
+                let map = HashMap::from([(c.j.var.clone(), column + c.lane.expr())]);
+                e.start_lane(&c.lane, false);
+                let x = e.value(&b.substitute(&map), &Lane::of(&c.lane, width));
+                e.end_lane(&c.lane);
+                return e.store(scratch, at, d, spread(x?, width));
+            }
+            for i in 0..width as i64 {
+                let map = HashMap::from([(c.j.var.clone(), column.clone() + i)]);
+                let x = e.scalar(&b.substitute(&map))?;
+                e.store(scratch, &at.add(&Poly::constant(i)), d, x)?;
+            }
+            return Ok(());
+        };
+        for i in 0..width as i64 {
+            let at_column = column.clone() + i;
+            let row = PrimExpr::raw_binary(BinOp::FloorDiv, at_column.clone(), c.j.extent.clone());
+            let col = PrimExpr::raw_binary(BinOp::FloorMod, at_column, c.j.extent.clone());
+            let map = HashMap::from([(h.var.clone(), row), (c.j.var.clone(), col)]);
+            let x = e.scalar(&b.substitute(&map))?;
+            e.store(scratch, &at.add(&Poly::constant(i)), d, x)?;
+        }
+        Ok(())
+    };
+    outside_loops(e, n, &n.reduce, &mut copy)
+}
