@@ -95,6 +95,42 @@ fn compiles() {
             .contains("int32_t model_main(const DLTensor *x, DLTensor *result, DLTensor *class_1, model_call *call);"),
         "{hosted}"
     );
+    use relax_rt::value::tag;
+    for (name, v) in [
+        ("NULL", tag::NULL),
+        ("INT", tag::INT),
+        ("FLOAT", tag::FLOAT),
+        ("BOOL", tag::BOOL),
+        ("TENSOR", tag::TENSOR),
+        ("SHAPE", tag::SHAPE),
+        ("TUPLE", tag::TUPLE),
+        ("CLOSURE", tag::CLOSURE),
+        ("OBJECT", tag::OBJECT),
+        ("STR", tag::STR),
+    ] {
+        let define = format!("#define RELAX_VALUE_{name} {v}");
+        assert!(hosted.lines().any(|l| l.split(" /*").next().unwrap_or(l).trim() == define), "{define}");
+    }
+    use relax_ir::program::code;
+    for (name, v) in [
+        ("NULL", code::NULL),
+        ("DTYPE", code::DTYPE),
+        ("RANK", code::RANK),
+        ("DIM", code::DIM),
+        ("STRIDES", code::STRIDES),
+        ("ALIGN", code::ALIGN),
+        ("WORKSPACE", code::WORKSPACE),
+        ("CHECK", code::CHECK),
+        ("ASSERT", code::ASSERT),
+        ("MEMORY", code::MEMORY),
+        ("CALL", code::CALL),
+        ("PACKED", code::PACKED),
+        ("PACKED_FAILED", code::PACKED_FAILED),
+        ("TYPE", code::TYPE),
+    ] {
+        let define = format!("#define RELAX_E_{name} {v}");
+        assert!(hosted.lines().any(|l| l.split(" /*").next().unwrap_or(l).trim() == define), "{define}");
+    }
     let l = AbiLayout::new(8);
     let mut checks = String::from("\n#define SAME(a, b) typedef char check_##b[(a) == (b) ? 1 : -1]\n");
     for (at, field) in [
