@@ -231,7 +231,7 @@ fn max_pool2d_backward(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         inside.if_then_else(x[1].at(at), lowest.clone())
     };
     let reducer = Reducer { init: lowest.clone(), combine: &|a, b| a.max(b) };
-    let max = k.reduce("pool_max", grad.dims, data.dtype, &taps, reducer, &tap);
+    let max = k.reduce("pool_max", grad.dims, data.dtype, &taps, reducer, tap);
     // The number of the first tap that holds the maximum.
     let number = |r: &[PrimExpr]| r[0].clone() * win.size[1] + r[1].clone();
     let none = PrimExpr::i64(win.size.iter().product());

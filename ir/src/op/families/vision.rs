@@ -170,7 +170,7 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let combine = |a: PrimExpr, b: PrimExpr| if maximum { a.max(b) } else { a + b };
     let pooled = if ratio > 0 {
         let taps = [PrimExpr::i64(ratio), PrimExpr::i64(ratio)];
-        k.reduce("roi_align", out.dims, real, &taps, Reducer { init, combine: &combine }, &sample)
+        k.reduce("roi_align", out.dims, real, &taps, Reducer { init, combine: &combine }, sample)
     } else {
         let y = k.buffer("roi_align", out.dims, real);
         k.rows("roi_align", out.dims, |i| {
