@@ -1,8 +1,10 @@
 //! The analysis of real modules: every text of the corpus is well-formed and typed.
 
 use relax_frontend::rlx::parse;
-use relax_ir::analysis::{analyze, materialise, Typed};
-use relax_ir::{Diagnostics, FileId, IRModule};
+use relax_ir::analysis::{analyze, materialise, vars, Typed};
+use relax_ir::relax::{ExprKind, Function, SeqExpr, StructInfo};
+use relax_ir::{Diagnostics, FileId, IRModule, Var};
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 fn corpus() -> PathBuf {
@@ -51,6 +53,52 @@ fn types(text: &str, module: &IRModule) -> Result<(Typed, Typed), Vec<String>> {
     Ok((a, b))
 }
 
+/// After materialisation every tensor of known rank has dims, whose variables are bound somewhere.
+fn unnamed(t: &Typed) -> Vec<String> {
+    let mut bound: HashSet<Var> = t.births.values().flatten().map(|b| b.var.clone()).collect();
+    let mut params = vec![];
+    for f in t.module.relax_funcs() {
+        signatures(f, &mut params);
+    }
+    bound.extend(vars::lone_vars(&params).into_iter().map(|(v, _)| v));
+    let mut lost = vec![];
+    for (v, s) in &t.sinfo {
+        if let StructInfo::Func(_) = s {
+            continue;
+        }
+        vars::each_binding_dim(s, &mut |d, _| {
+            for x in d.vars().iter().filter(|x| !bound.contains(x)) {
+                lost.push(format!("{} of `{}` is not bound", x.name(), v.name()));
+            }
+        });
+        if let StructInfo::Tensor(x) = s {
+            if x.ndim.is_some() && x.known_dims().is_none() {
+                lost.push(format!("`{}` has unknown dims", v.name()));
+            }
+        }
+    }
+    lost.sort();
+    lost
+}
+
+fn signatures(f: &Function, out: &mut Vec<StructInfo>) {
+    out.extend(f.params.iter().filter_map(|p| p.annotation.clone()));
+    nested(&f.body, out);
+}
+
+fn nested(seq: &SeqExpr, out: &mut Vec<StructInfo>) {
+    for b in seq.blocks.iter().flat_map(|b| &b.bindings) {
+        match b.expr().kind() {
+            ExprKind::Function(f) => signatures(f, out),
+            ExprKind::If { then, otherwise, .. } => {
+                nested(then, out);
+                nested(otherwise, out);
+            }
+            _ => {}
+        }
+    }
+}
+
 #[test]
 fn every_text_of_the_corpus_is_typed() {
     let mut failures = vec![];
@@ -71,7 +119,10 @@ fn every_text_of_the_corpus_is_typed() {
                         );
                     }
                 }
-                let _ = b;
+                let lost = unnamed(&b);
+                if !lost.is_empty() {
+                    failures.push(format!("{name}: not materialised: {}", lost.join("; ")));
+                }
             }
             Err(why) => failures.push(format!("{name}: {}", why.join("\n    "))),
         }
