@@ -130,3 +130,27 @@ fn every_text_of_the_corpus_is_typed() {
     assert!(count > 750, "only {count} texts were analysed");
     assert!(failures.is_empty(), "{} of {} fail\n{}", failures.len(), failures.len() + count, failures.join("\n"));
 }
+
+/// The text of a typed module is a module of the same types: nothing new is left to check.
+#[test]
+fn typed_texts_are_typed_alike() {
+    let mut failures = vec![];
+    for (name, text) in texts() {
+        let Some(Ok((a, _))) = typed(&text) else { continue };
+        let printed = relax_ir::printer::print_typed(&a.module, &a.sinfo);
+        match typed(&printed) {
+            Some(Ok((b, _))) => {
+                let checks = |t: &Typed| t.checks.iter().map(|c| c.message.clone()).collect::<Vec<_>>();
+                if checks(&a) != checks(&b) {
+                    failures.push(format!("{name}: {:#?} became {:#?}", checks(&a), checks(&b)));
+                }
+            }
+            Some(Err(why)) => failures.push(format!("{name}: {}", why.join("; "))),
+            None => {
+                let (_, d) = parse(FileId(0), &printed);
+                failures.push(format!("{name}: does not parse: {}", show(&printed, &d).join("; ")));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} fail\n{}", failures.len(), failures.join("\n"));
+}
