@@ -126,7 +126,13 @@ fn close(a: &[f32], b: &[f32], tolerance: f32) {
 }
 
 fn targets() -> [Target; 2] {
-    [Cpu::Baseline, Cpu::Native].map(|c| Target::new(Target::host().triple, c))
+    let mut t = [Cpu::Baseline, Cpu::Native].map(|c| Target::new(Target::host().triple, c));
+    if std::env::var_os("OPT_NONE").is_some() {
+        for t in &mut t {
+            t.kernel_opt = relax_backend::OptLevel::None;
+        }
+    }
+    t
 }
 
 #[test]

@@ -16,9 +16,9 @@ mod value;
 
 use crate::target::{isa_has, OptLevel, Target};
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::Function;
+use cranelift_codegen::ir::{Function, Opcode};
 use cranelift_codegen::isa::OwnedTargetIsa;
-use cranelift_codegen::{Context, FinalizedMachReloc};
+use cranelift_codegen::{settings, Context, FinalizedMachReloc};
 use func::Machine;
 use rayon::prelude::*;
 use relax_ir::flat::{FlatFunc, FlatModule, FlatStmt};
@@ -36,6 +36,8 @@ struct Code {
     /// Kept for the names its relocations refer to.
     func: Function,
     disassembly: Option<String>,
+    /// Bytes of stack for spilled values and saved registers.
+    spilled: u32,
 }
 
 /// The target machines of a compilation.
@@ -168,11 +170,36 @@ fn compile_one(
     isas: &Isas,
     disassemble: bool,
 ) -> Result<Code, Diagnostic> {
-    let mut isa = isas.of(f);
+    let isa = isas.of(f);
     let func = func::build(f, symbols, machine(target, isa))?;
     if func.dfg.num_insts() > LARGE {
-        isa = &isas.quick;
+        return generate(f, func, &isas.quick, disassemble);
     }
+    let optimised = isa.flags().opt_level() != settings::OptLevel::None;
+    let other = (optimised && has_loop(&f.body) && !divides(&func)).then(|| func.clone());
+    let code = generate(f, func, isa, disassemble)?;
+    // The optimiser moves computations to their last possible place and constants out of loops, which keeps many values
+    // alive: kernels that fill the registers are better off in the order they were written.
+    match other {
+        Some(func) if code.spilled > SPILLED => {
+            let plain = generate(f, func, &isas.quick, disassemble)?;
+            Ok(if plain.spilled < code.spilled { plain } else { code })
+        }
+        _ => Ok(code),
+    }
+}
+
+/// Bytes of frame that saved registers explain.
+const SPILLED: u32 = 64;
+
+/// Whether there are divisions, which only the optimiser turns into multiplications.
+fn divides(func: &Function) -> bool {
+    let division = |i| matches!(func.dfg.insts[i].opcode(), Opcode::Sdiv | Opcode::Udiv | Opcode::Srem | Opcode::Urem);
+    func.layout.blocks().any(|b| func.layout.block_insts(b).any(division))
+}
+
+fn generate(f: &FlatFunc, func: Function, isa: &OwnedTargetIsa, disassemble: bool) -> Result<Code, Diagnostic> {
+    let slots: u32 = func.sized_stack_slots.values().map(|s| s.size.next_multiple_of(1 << s.align_shift)).sum();
     let mut context = Context::for_function(func);
     context.set_disasm(disassemble);
     if let Err(e) = context.compile(&**isa, &mut ControlPlane::default()) {
@@ -182,12 +209,14 @@ fn compile_one(
     let Some(code) = context.take_compiled_code() else {
         return Err(Diagnostic::internal(f.span, format!("no code for `{}`", f.name)));
     };
+    let frame = code.buffer.frame_layout().map_or(0, |l| l.frame_to_fp_offset);
     Ok(Code {
         bytes: code.buffer.data().to_vec(),
         align: code.buffer.alignment.max(16),
         relocs: code.buffer.relocs().to_vec(),
         disassembly: code.vcode.clone(),
         func: context.func,
+        spilled: frame.saturating_sub(slots),
     })
 }
 
