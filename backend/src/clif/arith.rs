@@ -1,7 +1,7 @@
 //! Arithmetic, comparison and selection on values of any representation.
 
 use super::cast::is_half;
-use super::func::Fx;
+use super::func::{Fx, Known};
 use super::value::*;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -94,6 +94,9 @@ impl Fx<'_> {
             _ => {}
         }
         let (a, b) = self.unify(a, b);
+        if !is_simd(&a) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
+            return self.map2(&a, &b, d, |s, x, y| s.index_op(op, x, y));
+        }
         let signed = d.is_signed();
         self.map2(&a, &b, d, |s, x, y| match op {
             BinOp::Add => s.b.ins().iadd(x, y),
@@ -107,6 +110,36 @@ impl Fx<'_> {
             _ if signed => s.b.ins().smax(x, y),
             _ => s.b.ins().umax(x, y),
         })
+    }
+
+    /// Scalar sums and products, most of them parts of indices.
+    fn index_op(&mut self, op: BinOp, x: Value, y: Value) -> Value {
+        if op == BinOp::Mul {
+            let bits = self.b.func.dfg.value_type(x).bits();
+            for (x, y) in [(x, y), (y, x)] {
+                if let Some(k) = self.constant_bits(y).filter(|k| k.is_power_of_two() && k.trailing_zeros() < bits) {
+                    return if k == 1 { x } else { self.shift_left(x, k.trailing_zeros() as u8) };
+                }
+            }
+        }
+        if let (BinOp::Add | BinOp::Sub, Some(0)) = (op, self.constant_bits(y)) {
+            return x;
+        }
+        if let Some(k) = self.constant_bits(y) {
+            // Literals are values of their own each time: remember by what they are.
+            let ty = self.b.func.dfg.value_type(x);
+            let y = *self.literals.entry((ty, k)).or_insert(y);
+            return self.once(Known::Int(op), x, y, |s| s.int_ins(op, x, y));
+        }
+        self.once(Known::Int(op), x, y, |s| s.int_ins(op, x, y))
+    }
+
+    fn int_ins(&mut self, op: BinOp, x: Value, y: Value) -> Value {
+        match op {
+            BinOp::Add => self.b.ins().iadd(x, y),
+            BinOp::Sub => self.b.ins().isub(x, y),
+            _ => self.b.ins().imul(x, y),
+        }
     }
 
     fn has_int_min(&self, a: &Val, b: &Val, d: DType) -> bool {

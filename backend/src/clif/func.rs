@@ -4,8 +4,8 @@ use super::symbols::{callee_signature, func_signature, Symbols};
 use super::value::*;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    types, BlockArg, ExtFuncData, ExternalName, FuncRef, Function, GlobalValue, GlobalValueData, InstBuilder,
-    StackSlotData, StackSlotKind, UserExternalName, UserFuncName, Value,
+    types, Block, BlockArg, ExtFuncData, ExternalName, FuncRef, Function, GlobalValue, GlobalValueData, InstBuilder,
+    StackSlotData, StackSlotKind, Type, UserExternalName, UserFuncName, Value,
 };
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
@@ -39,8 +39,23 @@ pub(super) struct Fx<'a> {
     memo: Vec<FnvHashMap<usize, Val>>,
     funcs: FnvHashMap<u32, FuncRef>,
     data: FnvHashMap<u32, GlobalValue>,
+    /// Computed in the current block, by operation and operands: index arithmetic repeats itself, and kernels that are
+    /// compiled as written have nobody else to notice.
+    known: FnvHashMap<(Known, Value, Value), Value>,
+    /// Integer literals of the current block.
+    pub literals: FnvHashMap<(Type, u64), Value>,
     /// The current block has ended (`Return`).
     ended: bool,
+}
+
+/// Operations that [`Fx::once`] remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Known {
+    Int(BinOp),
+    /// Shifted left by a literal.
+    Shl(u8),
+    /// Spread over lanes of this many bits.
+    Splat(u8),
 }
 
 /// What the machine can do, found once per module.
@@ -79,11 +94,13 @@ pub(super) fn build(f: &FlatFunc, symbols: &Symbols, m: Machine) -> Result<Funct
         memo: vec![FnvHashMap::default()],
         funcs: FnvHashMap::default(),
         data: FnvHashMap::default(),
+        known: FnvHashMap::default(),
+        literals: FnvHashMap::default(),
         ended: false,
     };
     let entry = fx.b.create_block();
     fx.b.append_block_params_for_function_params(entry);
-    fx.b.switch_to_block(entry);
+    fx.switch_to(entry);
     fx.b.seal_block(entry);
     let values: Vec<Value> = fx.b.block_params(entry).to_vec();
     for (p, v) in f.params.iter().zip(values) {
@@ -155,11 +172,11 @@ impl<'a> Fx<'a> {
             FlatStmt::While { cond, body } => {
                 let (head, inner, exit) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
                 self.b.ins().jump(head, &[]);
-                self.b.switch_to_block(head);
+                self.switch_to(head);
                 self.forget();
                 let c = self.condition(cond)?;
                 self.b.ins().brif(c, inner, &[], exit, &[]);
-                self.b.switch_to_block(inner);
+                self.switch_to(inner);
                 self.b.seal_block(inner);
                 self.stmts(body)?;
                 if !self.ended {
@@ -239,8 +256,8 @@ impl<'a> Fx<'a> {
     }
 
     /// Continues in `block`, all of whose predecessors are known.
-    fn enter(&mut self, block: cranelift_codegen::ir::Block) {
-        self.b.switch_to_block(block);
+    fn enter(&mut self, block: Block) {
+        self.switch_to(block);
         self.b.seal_block(block);
         self.ended = false;
     }
@@ -270,7 +287,7 @@ impl<'a> Fx<'a> {
             let c = self.b.ins().icmp(cc, begin, end);
             self.b.ins().brif(c, inner, &[BlockArg::Value(begin)], exit, &[]);
         }
-        self.b.switch_to_block(inner);
+        self.switch_to(inner);
         self.bindings.insert(var.id(), Binding::Value(Val::scalar(d, i)));
         self.stmts(body)?;
         if !self.ended {
@@ -291,6 +308,28 @@ impl<'a> Fx<'a> {
             return Err(self.fault("a condition has several lanes"));
         }
         Ok(v.one())
+    }
+
+    /// Makes `block` the current one.
+    fn switch_to(&mut self, block: Block) {
+        self.known.clear();
+        self.literals.clear();
+        self.b.switch_to_block(block);
+    }
+
+    /// `make`, unless it was made in this block before.
+    pub fn once(&mut self, what: Known, x: Value, y: Value, make: impl FnOnce(&mut Self) -> Value) -> Value {
+        if let Some(&v) = self.known.get(&(what, x, y)) {
+            return v;
+        }
+        let v = make(self);
+        self.known.insert((what, x, y), v);
+        v
+    }
+
+    /// Shifts a scalar left by a literal.
+    pub fn shift_left(&mut self, x: Value, by: u8) -> Value {
+        self.once(Known::Shl(by), x, x, |s| s.b.ins().ishl_imm_u(x, by as i64))
     }
 
     // ---- calls and symbols ----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 //! Loads and stores.
 
-use super::func::Fx;
+use super::func::{Fx, Known};
 use super::value::*;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{types, InstBuilder, MemFlagsData, Type, Value};
@@ -45,9 +45,9 @@ impl Fx<'_> {
             let index = self.cast(&index, DType::I64).one();
             let scaled = match bytes {
                 1 => index,
-                b => self.b.ins().ishl_imm_u(index, b.trailing_zeros() as i64),
+                b => self.shift_left(index, b.trailing_zeros() as u8),
             };
-            base = self.b.ins().iadd(base, scaled);
+            base = self.once(Known::Int(BinOp::Add), base, scaled, |s| s.b.ins().iadd(base, scaled));
         }
         disp = disp.wrapping_add(constant.wrapping_mul(bytes));
         // Leave room for the last part of a vector.

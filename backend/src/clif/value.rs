@@ -1,6 +1,6 @@
 //! How values live in registers: scalars, vectors split over 128-bit registers, or lane by lane.
 
-use super::func::Fx;
+use super::func::{Fx, Known};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{
@@ -227,8 +227,11 @@ impl Fx<'_> {
             let raw = if d.is_bool() { (raw & 1).wrapping_neg() } else { raw };
             return self.vector_const(ty, bits, |_| raw);
         }
-        let x = if d.is_bool() { self.mask_of(x, bits) } else { x };
-        self.b.ins().splat(ty, x)
+        if d.is_bool() {
+            let x = self.mask_of(x, bits);
+            return self.b.ins().splat(ty, x);
+        }
+        self.once(Known::Splat(bits), x, x, |s| s.b.ins().splat(ty, x))
     }
 
     /// A vector constant, lane by lane.
