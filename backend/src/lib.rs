@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod clif;
 pub mod descriptor;
 pub mod elf;

@@ -1,10 +1,83 @@
 //! Lowering: Relax to PrimFuncs to flat TIR, and the reference interpreter.
+//!
+//! [`lower`] is the whole road, in order: [`legalize`] (operators to PrimFuncs), [`fold`] (constants), [`fuse`]
+//! (elementwise chains into their producers), then [`host`] (Relax functions as host programs) and [`schedule`]
+//! (PrimFuncs as kernels), then [`math`] (transcendental functions as arithmetic).
 
 #![forbid(unsafe_code)]
 
+mod bind_params;
+pub mod bounds;
+mod dead;
+pub mod fold;
+pub mod fuse;
+pub mod host;
 pub mod interp;
 pub mod kernel;
+pub mod legalize;
 pub mod math;
 pub mod schedule;
 
+pub use bind_params::bind_params;
 pub use kernel::{kernel_dims, kernel_workspace};
+
+use relax_ir::abi::AbiLayout;
+use relax_ir::analysis::{self, Typed};
+use relax_ir::program::Program;
+use relax_ir::Diagnostics;
+
+/// What the caller chooses.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What exported names start with; a C identifier.
+    pub prefix: String,
+    /// Bytes of a pointer of the target: 4 or 8.
+    pub pointer_bytes: u32,
+    /// 0: as written; 1: constants folded; 2 and above: fused and vectorised.
+    pub opt_level: u8,
+}
+
+/// Where to stop in [`passes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Until {
+    Legalized,
+    Fused,
+}
+
+/// The Relax passes. The result is again in normal form with complete struct info.
+pub fn passes(mut typed: Typed, opt_level: u8, until: Until) -> Result<Typed, Diagnostics> {
+    analysis::materialise(&mut typed)?;
+    legalize::legalize(&mut typed)?;
+    if opt_level >= 1 {
+        fold::fold_constants(&mut typed);
+        dead::remove_dead(&mut typed);
+    }
+    if until == Until::Legalized || opt_level < 2 {
+        return Ok(typed);
+    }
+    fuse::fuse(&mut typed);
+    Ok(typed)
+}
+
+/// From analysed Relax to a flat program, with warnings.
+pub fn lower(typed: Typed, options: &Options) -> Result<(Program, Diagnostics), Diagnostics> {
+    let typed = passes(typed, options.opt_level, Until::Fused)?;
+    let abi = AbiLayout::new(options.pointer_bytes);
+    let (mut program, kernels, warnings) = host::compile(&typed, &options.prefix, abi)?;
+    let sched = schedule::SchedOptions { vector_bytes: if options.opt_level >= 2 { 16 } else { 0 } };
+    let mut errors = Diagnostics::default();
+    for k in &kernels {
+        match schedule::schedule(k, &sched) {
+            Ok(mut f) => {
+                f.name = host::kernel_symbol(&options.prefix, &k.name);
+                math::expand(&mut f);
+                program.module.funcs.push(f);
+            }
+            Err(d) => errors.push(d),
+        }
+    }
+    if errors.has_errors() {
+        return Err(errors);
+    }
+    Ok((program, warnings))
+}

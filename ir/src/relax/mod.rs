@@ -4,8 +4,10 @@
 //! and passes carry it along. In normal form every non-leaf expression is bound to a variable, so that map covers
 //! every expression.
 
+mod rewrite;
 mod struct_info;
 
+pub use rewrite::map_bindings;
 pub use struct_info::*;
 
 use crate::attrs::{AttrValue, Attrs};

@@ -1,0 +1,89 @@
+//! Baking weights in: parameters of a function become constants.
+
+use relax_ir::relax::{
+    Binding, BindingBlock, BindingValue, Expr, ExprKind, Function, Param, SeqExpr, StructInfo,
+};
+use relax_ir::{Constant, Diagnostic, Diagnostics, Func, IRModule};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Binds every parameter of every exported function whose name `weights` has. Shapes and dtypes must agree with the
+/// annotation. Returns how many were bound; a weight that no parameter takes is a warning.
+pub fn bind_params(
+    module: &mut IRModule,
+    weights: &HashMap<String, Constant>,
+) -> (usize, Diagnostics) {
+    let mut diags = Diagnostics::default();
+    let mut used: HashMap<String, bool> = weights.keys().map(|k| (k.clone(), false)).collect();
+    let mut count = 0;
+    for f in &mut module.funcs {
+        let Func::Relax(f) = f else { continue };
+        if f.global_symbol().is_none() {
+            continue;
+        }
+        let (bound, kept): (Vec<Param>, Vec<Param>) =
+            f.params.iter().cloned().partition(|p| weights.contains_key(p.var.name()));
+        if bound.is_empty() {
+            continue;
+        }
+        let mut bindings = vec![];
+        for p in bound {
+            let Some(c) = weights.get(p.var.name()) else { continue };
+            used.insert(p.var.name().to_string(), true);
+            if let Err(d) = fits(f, &p, c) {
+                diags.push(d);
+            }
+            count += 1;
+            let value = Expr::new(ExprKind::Constant(c.clone()), p.var.span());
+            let value = match &p.annotation {
+                // A constant knows its dims; a shape variable of the annotation is matched against them.
+                Some(info) if !is_constant(info) => BindingValue::MatchCast { value, struct_info: info.clone() },
+                _ => BindingValue::Expr(value),
+            };
+            bindings.push(Binding { var: p.var.clone(), annotation: None, value, span: p.var.span() });
+        }
+        let mut blocks = vec![BindingBlock { dataflow: false, bindings, span: f.span }];
+        blocks.extend(f.body.blocks.iter().cloned());
+        let body = Arc::new(SeqExpr { blocks, body: f.body.body.clone() });
+        *f = Function { params: kept, body, ..f.clone() };
+    }
+    for (name, _) in used.iter().filter(|(_, &u)| !u) {
+        diags.push(
+            Diagnostic::warning(
+                "unused-weight",
+                relax_ir::Span::NONE,
+                format!("the weight {name} is the name of no parameter of an exported function"),
+            )
+            .help("weights are matched to parameters by name"),
+        );
+    }
+    diags.list.sort_by(|a, b| a.message.cmp(&b.message));
+    (count, diags)
+}
+
+fn is_constant(info: &StructInfo) -> bool {
+    info.as_tensor().and_then(|t| t.known_dims()).is_some_and(|d| d.iter().all(|d| d.as_int().is_some()))
+}
+
+fn fits(f: &Function, p: &Param, c: &Constant) -> Result<(), Diagnostic> {
+    let name = p.var.name();
+    let Some(StructInfo::Tensor(t)) = &p.annotation else {
+        return Err(Diagnostic::error("weight", p.var.span(), format!("parameter {name} of {} is no tensor", f.name)));
+    };
+    let wrong = |what: String| {
+        Diagnostic::error("weight", p.var.span(), format!("the weight {name} does not fit its parameter: {what}"))
+            .here("declared here")
+    };
+    if let Some(d) = t.dtype.filter(|&d| d != c.dtype) {
+        return Err(wrong(format!("expected dtype {d}, the file has {}", c.dtype)));
+    }
+    if let Some(n) = t.ndim.filter(|&n| n != c.shape.len()) {
+        return Err(wrong(format!("expected {n} dims, the file has {:?}", c.shape)));
+    }
+    for (i, d) in t.known_dims().unwrap_or_default().iter().enumerate() {
+        if d.as_int().is_some_and(|d| d != c.shape[i]) {
+            return Err(wrong(format!("expected {} in dimension {i}, the file has {:?}", d.as_int().unwrap_or(0), c.shape)));
+        }
+    }
+    Ok(())
+}

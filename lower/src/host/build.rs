@@ -1,0 +1,212 @@
+//! Writing host code in flat TIR: nested statement lists, loads and stores at byte offsets, failing checks.
+
+use fnv::FnvHashMap;
+use relax_ir::abi::AbiLayout;
+use relax_ir::flat::{Callee, DataBytes, FlatData, FlatFunc, FlatStmt, Linkage};
+use relax_ir::{DType, PrimExpr, Span, Var};
+
+/// Strings and other small data shared by all host functions of a program.
+#[derive(Default)]
+pub struct Pool {
+    prefix: String,
+    strings: FnvHashMap<String, String>,
+    pub data: Vec<FlatData>,
+}
+
+impl Pool {
+    pub fn new(prefix: &str) -> Pool {
+        Pool { prefix: prefix.to_string(), ..Default::default() }
+    }
+
+    /// The symbol of a NUL-terminated string.
+    pub fn string(&mut self, text: &str) -> String {
+        if let Some(s) = self.strings.get(text) {
+            return s.clone();
+        }
+        let symbol = format!("{}__s{}", self.prefix, self.strings.len());
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(0);
+        self.data.push(FlatData {
+            symbol: symbol.clone(),
+            align: 1,
+            bytes: DataBytes::Owned(bytes),
+            relocs: vec![],
+            linkage: Linkage::Local,
+        });
+        self.strings.insert(text.to_string(), symbol.clone());
+        symbol
+    }
+}
+
+/// Builds one flat function.
+pub struct Builder<'p> {
+    pub pool: &'p mut Pool,
+    pub abi: AbiLayout,
+    /// The innermost list is last.
+    lists: Vec<Vec<FlatStmt>>,
+    /// The `P_call` pointer, passed to the failure function.
+    pub call: PrimExpr,
+    /// What a failing check returns instead of its code.
+    pub failed: Option<PrimExpr>,
+}
+
+/// A failing check: return code, constraint number (0: none), the values compared and what they are.
+pub struct Failure<'a> {
+    pub code: i64,
+    pub constraint: u32,
+    pub wanted: PrimExpr,
+    pub got: PrimExpr,
+    pub what: &'a str,
+}
+
+impl<'p> Builder<'p> {
+    pub fn new(pool: &'p mut Pool, abi: AbiLayout, call: PrimExpr) -> Builder<'p> {
+        Builder { pool, abi, lists: vec![vec![]], call, failed: None }
+    }
+
+    pub fn push(&mut self, s: FlatStmt) {
+        if let Some(list) = self.lists.last_mut() {
+            list.push(s);
+        }
+    }
+
+    /// The function made of everything pushed.
+    pub fn finish(mut self, name: String, params: Vec<Var>, ret: Option<DType>, linkage: Linkage) -> FlatFunc {
+        FlatFunc { name, params, ret, linkage, body: self.lists.pop().unwrap_or_default(), span: Span::NONE }
+    }
+
+    pub fn let_var(&mut self, var: &Var, value: PrimExpr) {
+        self.push(FlatStmt::Let { var: var.clone(), value });
+    }
+
+    /// Names a value; literals and variables stay themselves.
+    pub fn bind(&mut self, name: &str, value: PrimExpr) -> PrimExpr {
+        if value.as_var().is_some() || value.as_int().is_some() {
+            return value;
+        }
+        let v = Var::new(name, value.dtype());
+        self.let_var(&v, value);
+        v.expr()
+    }
+
+    pub fn nested(&mut self, f: impl FnOnce(&mut Self)) -> Vec<FlatStmt> {
+        self.lists.push(vec![]);
+        f(self);
+        self.lists.pop().unwrap_or_default()
+    }
+
+    pub fn if_then(&mut self, cond: PrimExpr, f: impl FnOnce(&mut Self)) {
+        if cond.is_int(0) {
+            return;
+        }
+        let then = self.nested(f);
+        self.push(FlatStmt::If { cond, then, otherwise: vec![] });
+    }
+
+    /// A loop over `[0, end)`.
+    pub fn for_range(&mut self, name: &str, end: PrimExpr, f: impl FnOnce(&mut Self, PrimExpr)) {
+        let var = Var::new(name, DType::I64);
+        let body = self.nested(|b| f(b, var.expr()));
+        self.push(FlatStmt::For { var, begin: PrimExpr::i64(0), end, step: 1, body });
+    }
+
+    /// A local mutable register.
+    pub fn local(&mut self, name: &str, init: PrimExpr) -> Var {
+        let var = Var::new(name, init.dtype());
+        self.push(FlatStmt::Local { var: var.clone(), init });
+        var
+    }
+
+    pub fn assign(&mut self, var: &Var, value: PrimExpr) {
+        self.push(FlatStmt::Assign { var: var.clone(), value });
+    }
+
+    pub fn load(&mut self, name: &str, ptr: &PrimExpr, bytes: i64, dtype: DType) -> PrimExpr {
+        let p = ptr.clone().ptr_add(PrimExpr::i64(bytes));
+        self.bind(name, PrimExpr::load_ptr(p, PrimExpr::i64(0), dtype))
+    }
+
+    pub fn store(&mut self, ptr: &PrimExpr, bytes: i64, value: PrimExpr) {
+        let ptr = ptr.clone().ptr_add(PrimExpr::i64(bytes));
+        self.push(FlatStmt::Store { ptr, offset: PrimExpr::i64(0), value });
+    }
+
+    pub fn address(&mut self, symbol: &str) -> PrimExpr {
+        let var = Var::new(symbol, DType::HANDLE);
+        self.push(FlatStmt::Address { var: var.clone(), symbol: symbol.to_string() });
+        var.expr()
+    }
+
+    pub fn stack(&mut self, name: &str, bytes: u32, align: u32) -> PrimExpr {
+        let var = Var::new(name, DType::HANDLE);
+        self.push(FlatStmt::Stack { var: var.clone(), bytes: bytes.max(1), align });
+        var.expr()
+    }
+
+    pub fn call(&mut self, callee: Callee, args: Vec<PrimExpr>) -> PrimExpr {
+        let result = callee.ret.map(|d| Var::new("rc", d));
+        self.push(FlatStmt::Call { callee, args, result: result.clone() });
+        result.map_or(PrimExpr::i64(0), |r| r.expr())
+    }
+
+    pub fn ret(&mut self, value: PrimExpr) {
+        self.push(FlatStmt::Return(Some(value)));
+    }
+
+    /// Returns from the function when `code` (int32) is not 0.
+    pub fn return_if_failed(&mut self, code: PrimExpr) {
+        self.if_then(code.clone().ne(PrimExpr::i32(0)), |b| b.ret_failed(code));
+    }
+
+    /// Reports the failure and returns its code, unconditionally.
+    pub fn fail(&mut self, f: Failure) {
+        let symbol = self.pool.string(f.what);
+        let what = self.address(&symbol);
+        let args = vec![
+            self.call.clone(),
+            PrimExpr::i32(f.code as i32),
+            PrimExpr::i32(f.constraint as i32),
+            f.wanted,
+            f.got,
+            what,
+        ];
+        let code = self.call(fail_callee(), args);
+        self.ret_failed(code);
+    }
+
+    fn ret_failed(&mut self, code: PrimExpr) {
+        let value = self.failed.clone().unwrap_or(code);
+        self.ret(value);
+    }
+
+    /// Reports a failure when `cond` holds.
+    pub fn fail_if(&mut self, cond: PrimExpr, f: Failure) {
+        self.if_then(cond, |b| b.fail(f));
+    }
+}
+
+/// `int32_t relax_rt_fail(P_call *, int32_t code, int32_t constraint, int64_t wanted, int64_t got, const char *what)`
+pub fn fail_callee() -> Callee {
+    use DType as D;
+    Callee {
+        name: "relax_rt_fail".into(),
+        params: vec![D::HANDLE, D::I32, D::I32, D::I64, D::I64, D::HANDLE],
+        ret: Some(D::I32),
+        linkage: Linkage::Import,
+    }
+}
+
+/// A function of this program.
+pub fn local_callee(name: &str, params: Vec<DType>, ret: Option<DType>) -> Callee {
+    Callee { name: name.to_string(), params, ret, linkage: Linkage::Local }
+}
+
+/// A null pointer.
+pub fn null() -> PrimExpr {
+    PrimExpr::raw(relax_ir::prim::PrimKind::Int(0), DType::HANDLE)
+}
+
+/// The address as an integer.
+pub fn address_of(ptr: PrimExpr) -> PrimExpr {
+    ptr.cast(DType::I64)
+}

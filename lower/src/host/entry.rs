@@ -1,0 +1,619 @@
+//! The functions of one exported Relax function: the body, the packed entry, shape inference, the workspace size and
+//! the typed C entries (see `relax_ir::program::Program` for the symbols).
+
+use super::body::Body;
+use super::build::{address_of, local_callee, null, Builder, Failure, Pool};
+use super::check_tensor::{self, dtype_word};
+use super::memory::{self, Layout};
+use super::params::{LeafKind, Signature};
+use super::plan::{Plan, Planner};
+use super::value::*;
+use super::Context;
+use relax_ir::abi::AbiLayout;
+use relax_ir::analysis::Typed;
+use relax_ir::flat::{Callee, FlatFunc, FlatStmt, Linkage};
+use relax_ir::prim::{BinOp, PrimKind};
+use relax_ir::program::{code, Entry, EntryDim, EntryKind, EntryValue};
+use relax_ir::relax::{Function, StructInfo};
+use relax_ir::sym::Facts;
+use relax_ir::{DType, Diagnostic, PrimExpr, Var};
+use std::collections::HashMap;
+
+/// A flattened result.
+struct ResultLeaf {
+    name: String,
+    dtype: DType,
+    /// Over the entry's variables and those read from data.
+    dims: Vec<PrimExpr>,
+    /// Upper bounds over the entry's variables.
+    bounds: Vec<PrimExpr>,
+    kind: EntryKind,
+    text: String,
+    /// An unranked parameter passed on as it is: its leaf.
+    passed: Option<usize>,
+}
+
+impl ResultLeaf {
+    fn data_dependent(&self) -> bool {
+        self.dims != self.bounds
+    }
+}
+
+/// Compiles the exported function `f`.
+pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diagnostic> {
+    let symbol = f.global_symbol().unwrap_or(&f.name).to_string();
+    let mut sig = Signature::new(f, &typed.sinfo, &mut cx.checks)?;
+    let mut facts = Facts::new();
+    for d in &sig.dims {
+        facts.declare_bounds(&d.var, d.lower, d.upper);
+    }
+    let planner = Planner::new(typed, facts.clone(), &mut cx.checks, &mut cx.kernels);
+    let plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;
+    let mut facts = facts;
+    sig.late = plan.late.clone();
+    let late = sig.late.iter().map(|l| EntryDim { var: l.var.clone(), lower: None, upper: None, divisor: None });
+    sig.dims.extend(late);
+    let layout = memory::layout(&plan.bufs, &plan.steps, &mut facts);
+    let results = result_leaves(f, &plan, &mut facts);
+
+    let base = format!("{}_{}", cx.prefix, symbol);
+    let abi = cx.abi;
+    let body = body_function(cx, &base, &sig, &plan, &layout, &results);
+    let callee = Callee {
+        name: body.name.clone(),
+        params: body.params.iter().map(Var::dtype).collect(),
+        ret: Some(DType::I32),
+        linkage: Linkage::Local,
+    };
+    cx.funcs.push(body);
+    let prefix = cx.prefix.clone();
+    let pool = &mut cx.pool;
+    let call = call_function(pool, &prefix, &base, abi, &sig, &layout, &results, &callee);
+    let infer = infer_function(pool, &prefix, &base, abi, &sig, &results);
+    let workspace = workspace_function(pool, &prefix, &base, abi, &sig, &layout);
+    cx.funcs.extend([call, infer, workspace]);
+    for suffix in ["", "_infer"] {
+        let inner = format!("{base}_{}", if suffix.is_empty() { "_call" } else { "_infer" });
+        cx.funcs.push(typed_function(&mut cx.pool, &format!("{base}{suffix}"), &inner, abi, &sig, &results));
+    }
+    cx.funcs.push(workspace_size_function(&mut cx.pool, &base, abi, &sig, &layout));
+
+    let max = upper_value(&layout.total, &sig);
+    Ok(Entry {
+        name: symbol,
+        params: sig.entry_values(),
+        results: results
+            .into_iter()
+            .map(|r| EntryValue { name: r.name, kind: r.kind, text: r.text })
+            .collect(),
+        dims: sig.dims,
+        workspace: Some(layout.total),
+        workspace_max: max,
+    })
+}
+
+/// The value of a size at the dims' upper bounds, when each has one and the size only grows with them.
+fn upper_value(size: &PrimExpr, sig: &Signature) -> Option<u64> {
+    fn grows(e: &PrimExpr) -> bool {
+        match e.kind() {
+            PrimKind::Var(_) | PrimKind::Int(_) => true,
+            PrimKind::Binary(BinOp::Add | BinOp::Mul | BinOp::Max | BinOp::Min, a, b) => grows(a) && grows(b),
+            PrimKind::Binary(BinOp::FloorDiv, a, b) => grows(a) && b.as_int().is_some_and(|v| v > 0),
+            _ => false,
+        }
+    }
+    let map: HashMap<Var, PrimExpr> =
+        sig.dims.iter().filter_map(|d| Some((d.var.clone(), PrimExpr::i64(d.upper?)))).collect();
+    let value = size.substitute(&map).as_int()?;
+    let positive = |e: &PrimExpr| {
+        let mut ok = true;
+        e.walk(&mut |n| ok &= n.as_int().is_none_or(|v| v >= 0));
+        ok
+    };
+    (grows(size) && positive(size)).then_some(value as u64)
+}
+
+fn result_leaves(f: &Function, plan: &Plan, facts: &mut Facts) -> Vec<ResultLeaf> {
+    let mut leaves = vec![];
+    name_results("result", &plan.result, f.ret.as_ref(), &mut leaves);
+    let count = leaves.len();
+    leaves
+        .into_iter()
+        .map(|(name, value, info)| {
+            let name = if count == 1 { "result".to_string() } else { name };
+            let t = match value {
+                HostValue::Tensor(t) => t,
+                HostValue::Unranked(u) => {
+                    let dtype = u.dtype.unwrap_or(DType::U8);
+                    let kind = EntryKind::Tensor { dtype: u.dtype, dims: None };
+                    let info = info.unwrap_or(StructInfo::tensor_ndim(None, u.dtype));
+                    let text = relax_ir::printer::print_struct_info(&info);
+                    return ResultLeaf { name, dtype, dims: vec![], bounds: vec![], kind, text, passed: Some(u.leaf) };
+                }
+                _ => TensorValue { buf: BufId(0), dims: vec![], dtype: DType::U8 },
+            };
+            let bounds: Vec<PrimExpr> = t.dims.iter().map(|d| super::plan::substitute_fully(d, &plan.bounds, facts)).collect();
+            let dims = t.dims.iter().zip(&bounds).map(|(d, b)| (d == b).then(|| d.clone())).collect();
+            let kind = match &info {
+                Some(StructInfo::Shape { ndim, .. }) => EntryKind::Shape {
+                    values: None,
+                    ndim: ndim.or(t.dims.first().and_then(|d| d.as_int()).map(|n| n as usize)),
+                },
+                Some(StructInfo::Prim { dtype, .. }) => EntryKind::Scalar { dtype: *dtype },
+                _ => EntryKind::Tensor { dtype: Some(t.dtype), dims: Some(dims) },
+            };
+            let text = match info {
+                Some(i) => relax_ir::printer::print_struct_info(&i),
+                None => relax_ir::printer::print_struct_info(&StructInfo::tensor(t.dims.clone(), t.dtype)),
+            };
+            ResultLeaf { name, dtype: t.dtype, dims: t.dims.clone(), bounds, kind, text, passed: None }
+        })
+        .collect()
+}
+
+fn name_results(
+    name: &str,
+    v: &HostValue,
+    info: Option<&StructInfo>,
+    out: &mut Vec<(String, HostValue, Option<StructInfo>)>,
+) {
+    match v {
+        HostValue::Tensor(_) | HostValue::Unranked(_) => out.push((name.to_string(), v.clone(), info.cloned())),
+        HostValue::Tuple(f) => {
+            let infos = info.and_then(StructInfo::as_tuple);
+            for (i, x) in f.iter().enumerate() {
+                name_results(&format!("{name}.{i}"), x, infos.and_then(|t| t.get(i)), out);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// `i32 body(call, workspace, pointers.., variables.., result pointers.., actual dims)`
+fn body_function(
+    cx: &mut Context,
+    base: &str,
+    sig: &Signature,
+    plan: &Plan,
+    layout: &Layout,
+    results: &[ResultLeaf],
+) -> FlatFunc {
+    let call = Var::new("call", DType::HANDLE);
+    let workspace = Var::new("workspace", DType::HANDLE);
+    let outs: Vec<Var> = results.iter().map(|r| Var::new(&r.name, DType::HANDLE)).collect();
+    let actual = Var::new("actual", DType::HANDLE);
+    let mut params = vec![call.clone(), workspace.clone()];
+    params.extend(sig.pointers());
+    params.extend(sig.body_vars());
+    params.extend(outs.iter().cloned());
+    params.push(actual.clone());
+
+    let mut constants = HashMap::new();
+    for (i, buf) in plan.bufs.iter().enumerate() {
+        if let Place::Constant(c) = &buf.place {
+            constants.insert(i, cx.constant(c));
+        }
+    }
+    let pointers = sig.leaves.iter().enumerate().filter_map(|(i, l)| match &l.kind {
+        LeafKind::Tensor { ptr, .. } | LeafKind::Unranked { ptr, .. } => Some((i, ptr.clone())),
+        _ => None,
+    });
+    let prefix = cx.prefix.clone();
+    let kernel_symbol = |name: &str| super::kernel_symbol(&prefix, name);
+    let body = Body {
+        prefix: &prefix,
+        plan,
+        layout,
+        params: pointers.collect(),
+        results: outs,
+        workspace,
+        constants,
+        kernel_symbol: &kernel_symbol,
+    };
+    let mut b = Builder::new(&mut cx.pool, cx.abi, call.expr());
+    body.steps(&mut b, &plan.steps);
+    let mut at = 0;
+    for r in results {
+        if r.data_dependent() {
+            for (i, d) in r.dims.iter().enumerate() {
+                b.store(&actual.expr(), (at + i as i64) * 8, d.clone());
+            }
+        }
+        at += r.dims.len() as i64;
+    }
+    b.ret(PrimExpr::i32(0));
+    b.finish(format!("{base}__body"), params, Some(DType::I32), Linkage::Local)
+}
+
+struct Packed {
+    args: Var,
+    outs: Var,
+    call: Var,
+}
+
+fn packed_params() -> Packed {
+    Packed {
+        args: Var::new("args", DType::HANDLE),
+        outs: Var::new("outs", DType::HANDLE),
+        call: Var::new("call", DType::HANDLE),
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn call_function(
+    pool: &mut Pool,
+    prefix: &str,
+    base: &str,
+    abi: AbiLayout,
+    sig: &Signature,
+    layout: &Layout,
+    results: &[ResultLeaf],
+    body: &Callee,
+) -> FlatFunc {
+    let p = packed_params();
+    let mut b = Builder::new(pool, abi, p.call.expr());
+    sig.bind(&mut b, prefix, &p.args.expr());
+    let mut outs = vec![];
+    let mut shapes = vec![];
+    for (i, r) in results.iter().enumerate() {
+        let tensor = b.load("out", &p.outs.expr(), i as i64 * abi.pointer as i64, DType::HANDLE);
+        let what = format!("output {}", r.name);
+        if let Some(leaf) = r.passed {
+            outs.push(pass_on(&mut b, prefix, &p.args.expr(), leaf, &tensor, &what));
+            shapes.push(null());
+            continue;
+        }
+        check_tensor::check(&mut b, prefix, &tensor, &what, r.dtype, r.dims.len());
+        let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
+        let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
+        let data = b.bind("data", data.ptr_add(offset));
+        outs.push(data);
+        let shape = b.load("shape", &tensor, abi.tensor_shape, DType::HANDLE);
+        let mut room = PrimExpr::i64(1);
+        for (axis, d) in r.bounds.iter().enumerate() {
+            let got = b.load("dim", &shape, axis as i64 * 8, DType::I64);
+            if r.data_dependent() {
+                room = room * got;
+                continue;
+            }
+            let text = relax_ir::printer::print_prim(d);
+            let what = format!("output {}, dimension {axis} ({text})", r.name);
+            b.fail_if(
+                got.clone().ne(d.clone()),
+                Failure { code: code::DIM, constraint: 0, wanted: d.clone(), got, what: &what },
+            );
+        }
+        if r.data_dependent() {
+            let wanted = PrimExpr::product(&r.bounds);
+            let what = format!("output {}, room for its largest size in elements", r.name);
+            let small = room.clone().lt(wanted.clone());
+            b.fail_if(small, Failure { code: code::DIM, constraint: 0, wanted, got: room, what: &what });
+        }
+        shapes.push(shape);
+    }
+    let n_dims: usize = results.iter().map(|r| r.dims.len()).sum();
+    let actual = if results.iter().any(ResultLeaf::data_dependent) {
+        b.stack("actual", 8 * n_dims as u32, 8)
+    } else {
+        null()
+    };
+
+    // The workspace: the caller's when it is large enough, else from the call's allocator.
+    let ws = b.local("workspace", null());
+    let owned = b.local("owned", PrimExpr::i32(0));
+    let needed = b.bind("needed", layout.total.clone());
+    if !layout.total.is_int(0) {
+        workspace(&mut b, &p.call.expr(), &needed, &ws, &owned);
+    }
+    let mut args = vec![p.call.expr(), ws.expr()];
+    args.extend(sig.pointers().iter().map(Var::expr));
+    args.extend(sig.body_vars().iter().map(Var::expr));
+    args.extend(outs);
+    args.push(actual.clone());
+    let rc = b.call(body.clone(), args);
+    if !layout.total.is_int(0) {
+        b.if_then(owned.expr().ne(PrimExpr::i32(0)), |b| {
+            let release = b.load("release", &p.call.expr(), abi.call_release, DType::HANDLE);
+            let this = b.load("allocator", &p.call.expr(), abi.call_allocator, DType::HANDLE);
+            let int = pointer_int(abi);
+            let callee = local_callee("", vec![DType::HANDLE, DType::HANDLE, int], None);
+            b.if_then(address_of(release.clone()).ne(PrimExpr::i64(0)), |b| {
+                let args = vec![this, ws.expr(), needed.clone().cast(int)];
+                b.push(FlatStmt::CallIndirect { target: release, callee, args, result: None })
+            });
+        });
+    }
+    b.return_if_failed(rc);
+    let mut at = 0;
+    for (r, shape) in results.iter().zip(shapes) {
+        if r.data_dependent() {
+            for i in 0..r.dims.len() as i64 {
+                let d = b.load("actual_dim", &actual, (at + i) * 8, DType::I64);
+                b.store(&shape, i * 8, d);
+            }
+        }
+        at += r.dims.len() as i64;
+    }
+    b.ret(PrimExpr::i32(0));
+    b.finish(format!("{base}__call"), vec![p.args, p.outs, p.call], Some(DType::I32), Linkage::Local)
+}
+
+/// An unranked argument that is a result too: the output must have its dtype, rank and dims; the data is copied here.
+/// Returns the output's data pointer.
+fn pass_on(
+    b: &mut Builder,
+    prefix: &str,
+    args: &PrimExpr,
+    leaf: usize,
+    out: &PrimExpr,
+    what: &str,
+) -> PrimExpr {
+    let abi = b.abi;
+    let arg = b.load("arg", args, leaf as i64 * abi.pointer as i64, DType::HANDLE);
+    check_tensor::check(b, prefix, out, what, None, None);
+    for (at, code, what) in [
+        (abi.tensor_dtype, code::DTYPE, format!("{what}, dtype")),
+        (abi.tensor_ndim, code::RANK, format!("{what}, number of dims")),
+    ] {
+        let wanted = b.load("wanted", &arg, at, DType::I32);
+        let got = b.load("got", out, at, DType::I32);
+        let differ = wanted.clone().ne(got.clone());
+        let (wanted, got) = (wanted.cast(DType::I64), got.cast(DType::I64));
+        b.fail_if(differ, Failure { code, constraint: 0, wanted, got, what: &what });
+    }
+    let rank = b.load("rank", &arg, abi.tensor_ndim, DType::I32).cast(DType::I64);
+    let have = b.load("have", &arg, abi.tensor_shape, DType::HANDLE);
+    let room = b.load("room", out, abi.tensor_shape, DType::HANDLE);
+    let word = b.load("word", &arg, abi.tensor_dtype, DType::I32);
+    let bits = PrimExpr::binary(BinOp::BitAnd, PrimExpr::binary(BinOp::Shr, word, PrimExpr::i32(8)), PrimExpr::i32(255));
+    let bytes = b.local("bytes", bits.floor_div(PrimExpr::i32(8)).cast(DType::I64));
+    let what = format!("{what}, a dimension");
+    b.for_range("axis", rank, |b, i| {
+        let wanted = b.bind("wanted", PrimExpr::load_ptr(have.clone(), i.clone(), DType::I64));
+        let got = b.bind("got", PrimExpr::load_ptr(room.clone(), i, DType::I64));
+        let differ = wanted.clone().ne(got.clone());
+        b.fail_if(differ, Failure { code: code::DIM, constraint: 0, wanted: wanted.clone(), got, what: &what });
+        let next = bytes.expr() * wanted;
+        b.assign(&bytes, next);
+    });
+    let pointer = |b: &mut Builder, t: &PrimExpr| {
+        let data = b.load("data", t, abi.tensor_data, DType::HANDLE);
+        let offset = b.load("offset", t, abi.tensor_byte_offset, DType::I64);
+        b.bind("pointer", data.ptr_add(offset))
+    };
+    let (from, to) = (pointer(b, &arg), pointer(b, out));
+    let callee = super::body::copy_callee(prefix);
+    b.push(FlatStmt::Call { callee, args: vec![to.clone(), from, bytes.expr()], result: None });
+    to
+}
+
+/// Sets `ws` to `needed` bytes: from the call record, or its allocator (then `owned` is set).
+fn workspace(b: &mut Builder, call: &PrimExpr, needed: &PrimExpr, ws: &Var, owned: &Var) {
+    let abi = b.abi;
+    let zero = PrimExpr::i64(0);
+    let size = b.local("size", zero.clone());
+    let allocate = b.local("allocate", null());
+    b.if_then(address_of(call.clone()).ne(zero.clone()), |b| {
+        let given = b.load("given", call, abi.call_workspace, DType::HANDLE);
+        let alloc = b.load("alloc", call, abi.call_allocate, DType::HANDLE);
+        b.assign(ws, given.clone());
+        b.assign(&allocate, alloc);
+        b.if_then(address_of(given).ne(PrimExpr::i64(0)), |b| {
+            let bytes = b.load("bytes", call, abi.call_workspace_size, pointer_int(abi)).cast(DType::I64);
+            b.assign(&size, bytes);
+        });
+    });
+    b.if_then(size.expr().lt(needed.clone()), |b| {
+        b.fail_if(
+            address_of(allocate.expr()).eq(zero.clone()),
+            Failure {
+                code: code::WORKSPACE,
+                constraint: 0,
+                wanted: needed.clone(),
+                got: size.expr(),
+                what: "workspace size in bytes",
+            },
+        );
+        let this = b.load("allocator", call, abi.call_allocator, DType::HANDLE);
+        let int = pointer_int(abi);
+        let callee = local_callee("", vec![DType::HANDLE, int, int], Some(DType::HANDLE));
+        let result = Var::new("fresh", DType::HANDLE);
+        b.push(FlatStmt::CallIndirect {
+            target: allocate.expr(),
+            callee,
+            args: vec![this, needed.clone().cast(int), PrimExpr::int(int, memory::ALIGN)],
+            result: Some(result.clone()),
+        });
+        b.fail_if(
+            address_of(result.expr()).eq(zero.clone()),
+            Failure {
+                code: code::MEMORY,
+                constraint: 0,
+                wanted: needed.clone(),
+                got: zero.clone(),
+                what: "allocation of the workspace in bytes",
+            },
+        );
+        b.assign(ws, result.expr());
+        b.assign(owned, PrimExpr::i32(1));
+    });
+    let off = PrimExpr::binary(BinOp::BitAnd, address_of(ws.expr()), PrimExpr::i64(memory::ALIGN - 1));
+    let off = b.bind("off", off);
+    b.fail_if(
+        off.clone().ne(zero),
+        Failure {
+            code: code::ALIGN,
+            constraint: 0,
+            wanted: PrimExpr::i64(memory::ALIGN),
+            got: off,
+            what: "alignment of the workspace in bytes",
+        },
+    );
+}
+
+/// `size_t` as an integer type.
+fn pointer_int(abi: AbiLayout) -> DType {
+    if abi.pointer == 8 {
+        DType::I64
+    } else {
+        DType::I32
+    }
+}
+
+fn infer_function(
+    pool: &mut Pool,
+    prefix: &str,
+    base: &str,
+    abi: AbiLayout,
+    sig: &Signature,
+    results: &[ResultLeaf],
+) -> FlatFunc {
+    let p = packed_params();
+    let mut b = Builder::new(pool, abi, p.call.expr());
+    sig.bind(&mut b, prefix, &p.args.expr());
+    for (i, r) in results.iter().enumerate() {
+        let tensor = b.load("out", &p.outs.expr(), i as i64 * abi.pointer as i64, DType::HANDLE);
+        let what = format!("output {}", r.name);
+        let zero = PrimExpr::i64(0);
+        let failure = || Failure {
+            code: code::NULL,
+            constraint: 0,
+            wanted: PrimExpr::i64(0),
+            got: PrimExpr::i64(0),
+            what: &what,
+        };
+        b.fail_if(address_of(tensor.clone()).eq(zero.clone()), failure());
+        if let Some(leaf) = r.passed {
+            let arg = b.load("arg", &p.args.expr(), leaf as i64 * abi.pointer as i64, DType::HANDLE);
+            for (at, dtype) in [(abi.tensor_dtype, DType::I32), (abi.tensor_ndim, DType::I32)] {
+                let x = b.load("x", &arg, at, dtype);
+                b.store(&tensor, at, x);
+            }
+            let rank = b.load("rank", &arg, abi.tensor_ndim, DType::I32).cast(DType::I64);
+            let from = b.load("from", &arg, abi.tensor_shape, DType::HANDLE);
+            let to = b.load("to", &tensor, abi.tensor_shape, DType::HANDLE);
+            b.for_range("axis", rank, |b, i| {
+                let d = PrimExpr::load_ptr(from.clone(), i.clone(), DType::I64);
+                b.push(FlatStmt::Store { ptr: to.clone(), offset: i, value: d });
+            });
+            continue;
+        }
+        b.store(&tensor, abi.tensor_dtype, PrimExpr::i32(dtype_word(r.dtype)));
+        b.store(&tensor, abi.tensor_ndim, PrimExpr::i32(r.dims.len() as i32));
+        if r.dims.is_empty() {
+            continue;
+        }
+        let shape = b.load("shape", &tensor, abi.tensor_shape, DType::HANDLE);
+        b.fail_if(address_of(shape.clone()).eq(zero), failure());
+        for (axis, d) in r.bounds.iter().enumerate() {
+            b.store(&shape, axis as i64 * 8, d.clone());
+        }
+    }
+    b.ret(PrimExpr::i32(0));
+    b.finish(format!("{base}__infer"), vec![p.args, p.outs, p.call], Some(DType::I32), Linkage::Local)
+}
+
+fn workspace_function(
+    pool: &mut Pool,
+    prefix: &str,
+    base: &str,
+    abi: AbiLayout,
+    sig: &Signature,
+    layout: &Layout,
+) -> FlatFunc {
+    let args = Var::new("args", DType::HANDLE);
+    let mut b = Builder::new(pool, abi, null());
+    b.failed = Some(PrimExpr::i64(-1));
+    if layout.total.as_int().is_none() {
+        sig.bind(&mut b, prefix, &args.expr());
+    }
+    b.ret(layout.total.clone());
+    b.finish(format!("{base}__workspace"), vec![args], Some(DType::I64), Linkage::Local)
+}
+
+/// `size_t P_f_workspace_size(int64_t n, ...)`: one argument per entry of `Entry::dims`.
+fn workspace_size_function(pool: &mut Pool, base: &str, abi: AbiLayout, sig: &Signature, layout: &Layout) -> FlatFunc {
+    let mut b = Builder::new(pool, abi, null());
+    b.ret(layout.total.clone().cast(pointer_int(abi)));
+    let params = sig.dims.iter().map(|d| d.var.clone()).collect();
+    b.finish(format!("{base}_workspace_size"), params, Some(pointer_int(abi)), Linkage::Export)
+}
+
+/// A typed entry: packs its arguments and calls the packed form. Tensors are `DLTensor *`; a shape is
+/// `const int64_t *values, int64_t count`; an integer scalar `int64_t`, a float one `double`. Results likewise, by
+/// pointer.
+fn typed_function(
+    pool: &mut Pool,
+    name: &str,
+    inner: &str,
+    abi: AbiLayout,
+    sig: &Signature,
+    results: &[ResultLeaf],
+) -> FlatFunc {
+    let call = Var::new("call", DType::HANDLE);
+    let mut b = Builder::new(pool, abi, call.expr());
+    let pointer = abi.pointer;
+    let mut params = vec![];
+    let args = b.stack("args", pointer * sig.leaves.len() as u32, pointer);
+    for (i, leaf) in sig.leaves.iter().enumerate() {
+        let at = i as i64 * pointer as i64;
+        match &leaf.kind {
+            LeafKind::Tensor { .. } | LeafKind::Unranked { .. } => {
+                let p = Var::new(&leaf.name, DType::HANDLE);
+                b.store(&args, at, p.expr());
+                params.push(p);
+            }
+            LeafKind::Shape { .. } => {
+                let values = Var::new(&leaf.name, DType::HANDLE);
+                let count = Var::new(format!("{}_count", leaf.name), DType::I64);
+                let shape = b.stack("shape", 8, 8);
+                b.store(&shape, 0, count.expr());
+                let t = stack_tensor(&mut b, values.expr(), DType::I64, 1, shape);
+                b.store(&args, at, t);
+                params.extend([values, count]);
+            }
+            LeafKind::Scalar { var, .. } => {
+                let p = Var::new(&leaf.name, scalar_type(var.dtype()));
+                let slot = b.stack("scalar", 8, 8);
+                b.store(&slot, 0, p.expr().cast(var.dtype()));
+                let t = stack_tensor(&mut b, slot, var.dtype(), 0, null());
+                b.store(&args, at, t);
+                params.push(p);
+            }
+        }
+    }
+    let outs = b.stack("outs", pointer * results.len() as u32, pointer);
+    for (i, r) in results.iter().enumerate() {
+        let p = Var::new(&r.name, DType::HANDLE);
+        b.store(&outs, i as i64 * pointer as i64, p.expr());
+        params.push(p);
+    }
+    params.push(call.clone());
+    let handle = DType::HANDLE;
+    let rc = b.call(local_callee(inner, vec![handle; 3], Some(DType::I32)), vec![args, outs, call.expr()]);
+    b.ret(rc);
+    b.finish(name.to_string(), params, Some(DType::I32), Linkage::Export)
+}
+
+/// How a scalar crosses the C ABI.
+fn scalar_type(d: DType) -> DType {
+    if d.is_float() {
+        DType::F64
+    } else {
+        DType::I64
+    }
+}
+
+/// A `DLTensor` on the stack over `data`.
+fn stack_tensor(b: &mut Builder, data: PrimExpr, dtype: DType, ndim: i32, shape: PrimExpr) -> PrimExpr {
+    let abi = b.abi;
+    let t = b.stack("tensor", abi.tensor_size, 8);
+    b.store(&t, abi.tensor_data, data);
+    b.store(&t, abi.tensor_ndim, PrimExpr::i32(ndim));
+    b.store(&t, abi.tensor_dtype, PrimExpr::i32(dtype_word(dtype)));
+    b.store(&t, abi.tensor_shape, shape);
+    b.store(&t, abi.tensor_strides, null());
+    b.store(&t, abi.tensor_byte_offset, PrimExpr::i64(0));
+    t
+}
+

@@ -1,0 +1,162 @@
+//! Relax functions as host programs in flat TIR.
+//!
+//! [`plan`] lays a function out as steps over buffers, [`memory`] places the buffers, [`body`] writes the steps as
+//! code, [`entry`] adds what C calls.
+
+mod body;
+mod build;
+mod check_tensor;
+mod entry;
+mod memory;
+mod ops;
+mod params;
+mod plan;
+mod value;
+
+pub use ops::VIEWS;
+
+use build::Pool;
+use fnv::FnvHashMap;
+use relax_ir::abi::AbiLayout;
+use relax_ir::analysis::Typed;
+use relax_ir::flat::{DataBytes, FlatData, FlatFunc, Linkage};
+use relax_ir::program::{CheckInfo, Program};
+use relax_ir::tir::PrimFunc;
+use relax_ir::{Constant, Diagnostics};
+use std::collections::HashSet;
+
+/// What the functions of one program share.
+pub struct Context {
+    pub prefix: String,
+    pub abi: AbiLayout,
+    pub pool: Pool,
+    pub funcs: Vec<FlatFunc>,
+    pub checks: Vec<CheckInfo>,
+    /// Kernels made while planning.
+    pub kernels: Vec<PrimFunc>,
+    constants: Vec<(Constant, String)>,
+    by_hash: FnvHashMap<u64, Vec<usize>>,
+}
+
+impl Context {
+    /// The symbol of a constant's data; equal constants share one.
+    pub fn constant(&mut self, c: &Constant) -> String {
+        use std::hash::{Hash, Hasher};
+        let mut h = fnv::FnvHasher::default();
+        c.bytes().hash(&mut h);
+        let list = self.by_hash.entry(h.finish()).or_default();
+        if let Some(&i) = list.iter().find(|&&i| self.constants[i].0.bytes() == c.bytes()) {
+            return self.constants[i].1.clone();
+        }
+        let symbol = format!("{}__w{}", self.prefix, self.constants.len());
+        list.push(self.constants.len());
+        self.constants.push((c.clone(), symbol.clone()));
+        symbol
+    }
+}
+
+/// Compiles every exported Relax function. Kernels are returned by name for scheduling: those of the module that are
+/// called, and those made on the way.
+pub fn compile(
+    typed: &Typed,
+    prefix: &str,
+    abi: AbiLayout,
+) -> Result<(Program, Vec<PrimFunc>, Diagnostics), Diagnostics> {
+    let mut cx = Context {
+        prefix: prefix.to_string(),
+        abi,
+        pool: Pool::new(prefix),
+        funcs: vec![],
+        checks: vec![],
+        kernels: vec![],
+        constants: vec![],
+        by_hash: FnvHashMap::default(),
+    };
+    let mut program = Program { prefix: prefix.to_string(), ..Default::default() };
+    let mut errors = Diagnostics::default();
+    for f in typed.module.relax_funcs() {
+        if f.global_symbol().is_none() {
+            continue;
+        }
+        match entry::compile(&mut cx, typed, f) {
+            Ok(e) => program.entries.push(e),
+            Err(d) => errors.push(d),
+        }
+    }
+    // A public function that C cannot call (a function among its parameters, say) is left out with a warning, as long
+    // as an entry remains.
+    let mut warnings = Diagnostics::default();
+    if !program.entries.is_empty() {
+        let (left_out, kept) = errors.list.into_iter().partition(|d| d.code == "parameter");
+        errors.list = kept;
+        for d in left_out as Vec<relax_ir::Diagnostic> {
+            warnings.push(relax_ir::Diagnostic {
+                severity: relax_ir::diag::Severity::Warning,
+                notes: vec!["the function is not exported".into()],
+                ..d
+            });
+        }
+    }
+    if errors.has_errors() {
+        return Err(errors);
+    }
+    if program.entries.is_empty() {
+        return Err(relax_ir::Diagnostic::error(
+            "no-entry",
+            relax_ir::Span::NONE,
+            "the module has no function to export (well-formedness criterion 11)",
+        )
+        .help("a function is exported unless it says private=True")
+        .into());
+    }
+    cx.funcs.push(check_tensor::function(&mut cx.pool, prefix, abi));
+    cx.funcs.push(body::copy_function(&mut cx.pool, prefix, abi));
+    program.checks = cx.checks;
+    program.module.funcs = cx.funcs;
+    program.module.data = cx.pool.data;
+    for (c, symbol) in cx.constants {
+        program.weight_bytes += c.bytes().len() as u64;
+        program.module.data.push(FlatData {
+            symbol,
+            align: 64,
+            bytes: DataBytes::Constant(c),
+            relocs: vec![],
+            linkage: Linkage::Local,
+        });
+    }
+    let mut kernels: Vec<PrimFunc> = vec![];
+    let mut called = HashSet::new();
+    for f in &program.module.funcs {
+        calls(&f.body, &mut called);
+    }
+    for f in &typed.module.funcs {
+        if let relax_ir::Func::Prim(p) = f {
+            if called.contains(&kernel_symbol(prefix, &p.name)) {
+                kernels.push(p.clone());
+            }
+        }
+    }
+    kernels.extend(cx.kernels);
+    Ok((program, kernels, warnings))
+}
+
+/// The symbol of a kernel.
+pub fn kernel_symbol(prefix: &str, kernel: &str) -> String {
+    format!("{prefix}_k_{kernel}")
+}
+
+/// Names of all functions called.
+fn calls(body: &[relax_ir::flat::FlatStmt], out: &mut HashSet<String>) {
+    use relax_ir::flat::FlatStmt::*;
+    for s in body {
+        match s {
+            Call { callee, .. } => drop(out.insert(callee.name.clone())),
+            If { then, otherwise, .. } => {
+                calls(then, out);
+                calls(otherwise, out);
+            }
+            For { body, .. } | While { body, .. } => calls(body, out),
+            _ => {}
+        }
+    }
+}

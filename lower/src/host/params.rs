@@ -1,0 +1,362 @@
+//! Reading the arguments of an entry: flattened parameters, their checks, and the shape variables they bind.
+
+use super::build::{Builder, Failure};
+use super::check_tensor;
+use super::plan::Scope;
+use super::value::*;
+use relax_ir::program::{code, CheckInfo, EntryDim, EntryKind, EntryValue};
+use relax_ir::relax::{Function, StructInfo, StructInfoMap, TensorInfo};
+use relax_ir::{AttrValue, DType, Diagnostic, PrimExpr, Span, Var};
+use std::collections::HashMap;
+
+/// A flattened parameter.
+#[derive(Clone)]
+pub struct Leaf {
+    pub name: String,
+    pub kind: LeafKind,
+    pub info: StructInfo,
+}
+
+#[derive(Clone)]
+pub enum LeafKind {
+    Tensor { dtype: DType, dims: Vec<PrimExpr>, ptr: Var },
+    /// Rank unknown, dtype perhaps too: both arrive in variables.
+    Unranked { dtype: Option<DType>, ptr: Var, ndim: Var, dtype_word: Var },
+    Shape { values: Vec<PrimExpr> },
+    Scalar { var: Var, value: Option<PrimExpr> },
+}
+
+/// How the arguments of a function arrive.
+pub struct Signature {
+    pub leaves: Vec<Leaf>,
+    /// Shape variables and scalars that the arguments bind, in order of first occurrence.
+    pub vars: Vec<Var>,
+    pub dims: Vec<EntryDim>,
+    /// What the body starts with.
+    pub scope: Scope,
+    pub bufs: Vec<Buf>,
+    /// Ranks and dtypes of unranked tensors: variables of the body, not of the interface.
+    hidden: Vec<Var>,
+    /// Dims of unranked tensors, known once planning has seen the MatchCasts.
+    pub late: Vec<LateDim>,
+    /// Dims that must agree, found while binding: (leaf, axis, dim) and its check number.
+    checks: Vec<DimCheck>,
+}
+
+struct DimCheck {
+    leaf: usize,
+    axis: usize,
+    dim: PrimExpr,
+    number: u32,
+}
+
+impl Signature {
+    /// Flattens the parameters of `f`. Parameters of unknown structure are refused here.
+    pub fn new(f: &Function, sinfo: &StructInfoMap, infos: &mut Vec<CheckInfo>) -> Result<Signature, Diagnostic> {
+        let mut s = Signature {
+            leaves: vec![],
+            vars: vec![],
+            dims: vec![],
+            scope: Scope::default(),
+            bufs: vec![],
+            hidden: vec![],
+            late: vec![],
+            checks: vec![],
+        };
+        for p in &f.params {
+            let info = sinfo.get(&p.var).or(p.annotation.as_ref()).cloned().unwrap_or(StructInfo::Object);
+            let value = s.flatten(p.var.name(), &info, p.var.span())?;
+            s.scope.vars.insert(p.var.clone(), value);
+        }
+        for v in &s.vars {
+            s.scope.dims.insert(v.clone(), v.expr());
+        }
+        let bound = |key: &str, v: &Var| match f.attrs.get(key) {
+            Some(AttrValue::Dict(d)) => d.iter().find(|(n, _)| n == v.name()).and_then(|(_, x)| x.as_int()),
+            _ => None,
+        };
+        for v in s.vars.iter().filter(|v| v.dtype() == DType::I64) {
+            s.dims.push(EntryDim {
+                var: v.clone(),
+                lower: bound("tir_var_lower_bound", v),
+                upper: bound("tir_var_upper_bound", v),
+                divisor: None,
+            });
+        }
+        s.number_checks(infos);
+        Ok(s)
+    }
+
+    fn flatten(&mut self, name: &str, info: &StructInfo, span: Span) -> Result<HostValue, Diagnostic> {
+        let refuse = |what: &str| {
+            Err(Diagnostic::unsupported("parameter", span, format!("parameter {name}: {what} cannot be passed from C"))
+                .here("declared here")
+                .help("state dtype and rank in its annotation"))
+        };
+        match info {
+            StructInfo::Tuple(fields) => {
+                let values = fields.iter().enumerate().map(|(i, f)| self.flatten(&format!("{name}.{i}"), f, span));
+                Ok(HostValue::Tuple(values.collect::<Result<_, _>>()?))
+            }
+            StructInfo::Tensor(t) => {
+                let (Some(dims), Some(dtype)) = (t.known_dims(), t.dtype) else {
+                    return Ok(self.unranked(name, t, info));
+                };
+                self.new_vars(dims);
+                let ptr = Var::new(name, DType::HANDLE);
+                self.bufs.push(Buf {
+                    place: Place::Param(self.leaves.len()),
+                    bytes: super::plan::byte_size(dims, dtype),
+                });
+                let value = TensorValue { buf: BufId(self.bufs.len() - 1), dims: dims.to_vec(), dtype };
+                let kind = LeafKind::Tensor { dtype, dims: dims.to_vec(), ptr };
+                self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
+                Ok(HostValue::Tensor(value))
+            }
+            StructInfo::Shape { values: Some(values), .. } => {
+                self.new_vars(values);
+                let kind = LeafKind::Shape { values: values.clone() };
+                self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
+                Ok(HostValue::Shape(values.clone()))
+            }
+            StructInfo::Shape { ndim: Some(n), .. } => {
+                let values: Vec<PrimExpr> = (0..*n).map(|i| Var::dim(format!("{name}_{i}")).expr()).collect();
+                self.flatten(name, &StructInfo::shape(values), span)
+            }
+            StructInfo::Prim { dtype, value } => {
+                let var = match value.as_ref().and_then(|v| v.as_var()) {
+                    Some(v) => v.clone(),
+                    None => Var::new(name, *dtype),
+                };
+                if !self.vars.contains(&var) {
+                    self.vars.push(var.clone());
+                }
+                let kind = LeafKind::Scalar { var: var.clone(), value: value.clone() };
+                self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
+                Ok(HostValue::Prim(var.expr()))
+            }
+            StructInfo::Shape { .. } => refuse("a shape of unknown rank"),
+            StructInfo::Func(_) => refuse("a function"),
+            StructInfo::Object => refuse("an object of unknown structure"),
+            StructInfo::Str => refuse("a string"),
+            StructInfo::DType => refuse("a dtype"),
+        }
+    }
+
+    fn unranked(&mut self, name: &str, t: &TensorInfo, info: &StructInfo) -> HostValue {
+        let ptr = Var::new(name, DType::HANDLE);
+        let ndim = Var::dim(format!("{name}_ndim"));
+        let dtype_word = Var::dim(format!("{name}_dtype"));
+        self.hidden.extend([ndim.clone(), dtype_word.clone()]);
+        let leaf = self.leaves.len();
+        self.bufs.push(Buf { place: Place::Param(leaf), bytes: PrimExpr::i64(0) });
+        let value = UnrankedValue {
+            buf: BufId(self.bufs.len() - 1),
+            leaf,
+            ndim: ndim.expr(),
+            dtype: t.dtype,
+            dtype_word: dtype_word.expr(),
+        };
+        let kind = LeafKind::Unranked { dtype: t.dtype, ptr, ndim, dtype_word };
+        self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
+        HostValue::Unranked(value)
+    }
+
+    fn new_vars(&mut self, dims: &[PrimExpr]) {
+        for v in dims.iter().filter_map(PrimExpr::as_var) {
+            if !self.vars.contains(v) {
+                self.vars.push(v.clone());
+            }
+        }
+    }
+
+    /// Numbers the checks of dims that are no first occurrence of a variable.
+    fn number_checks(&mut self, infos: &mut Vec<CheckInfo>) {
+        let mut seen: Vec<Var> = vec![];
+        for (l, leaf) in self.leaves.iter().enumerate() {
+            let values: &[PrimExpr] = match &leaf.kind {
+                LeafKind::Tensor { dims, .. } => dims,
+                LeafKind::Shape { values } => values,
+                LeafKind::Unranked { .. } => continue,
+                LeafKind::Scalar { var, .. } => {
+                    seen.push(var.clone());
+                    continue;
+                }
+            };
+            for (axis, d) in values.iter().enumerate() {
+                if let Some(v) = d.as_var().filter(|v| !seen.contains(v)) {
+                    seen.push(v.clone());
+                    continue;
+                }
+                let number = infos.len() as u32 + 1;
+                let text = relax_ir::printer::print_prim(d);
+                infos.push(CheckInfo {
+                    number,
+                    condition: format!("{}.shape[{axis}] == {text}", leaf.name),
+                    message: format!("parameter {}, dimension {axis} ({text})", leaf.name),
+                    span: Span::NONE,
+                });
+                self.checks.push(DimCheck { leaf: l, axis, dim: d.clone(), number });
+            }
+        }
+    }
+
+    /// Code that checks `args` (a pointer to `DLTensor` pointers) and binds the pointers and variables of the
+    /// signature.
+    pub fn bind(&self, b: &mut Builder, prefix: &str, args: &PrimExpr) {
+        let abi = b.abi;
+        let mut bound: Vec<Var> = vec![];
+        let mut actual: HashMap<(usize, usize), PrimExpr> = HashMap::new();
+        for (i, leaf) in self.leaves.iter().enumerate() {
+            let tensor = b.load("arg", args, i as i64 * abi.pointer as i64, DType::HANDLE);
+            let what = format!("parameter {}", leaf.name);
+            match &leaf.kind {
+                LeafKind::Tensor { dtype, dims, ptr } => {
+                    check_tensor::check(b, prefix, &tensor, &what, *dtype, dims.len());
+                    let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
+                    let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
+                    b.let_var(ptr, data.ptr_add(offset));
+                    if !dims.is_empty() {
+                        let shape = b.load("shape", &tensor, abi.tensor_shape, DType::HANDLE);
+                        bind_values(b, i, dims, &shape, &mut bound, &mut actual);
+                    }
+                }
+                LeafKind::Unranked { dtype, ptr, ndim, dtype_word } => {
+                    check_tensor::check(b, prefix, &tensor, &what, *dtype, None);
+                    let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
+                    let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
+                    b.let_var(ptr, data.ptr_add(offset));
+                    let rank = b.load("rank", &tensor, abi.tensor_ndim, DType::I32);
+                    b.let_var(ndim, rank.cast(DType::I64));
+                    let word = b.load("word", &tensor, abi.tensor_dtype, DType::I32);
+                    b.let_var(dtype_word, word.cast(DType::I64));
+                    let shape = b.load("shape", &tensor, abi.tensor_shape, DType::HANDLE);
+                    for l in self.late.iter().filter(|l| l.leaf == i) {
+                        let is = ndim.expr().eq(PrimExpr::i64(l.rank as i64));
+                        let dim = PrimExpr::load_ptr(shape.clone(), PrimExpr::i64(l.axis as i64), DType::I64);
+                        b.let_var(&l.var, is.if_then_else(dim, PrimExpr::i64(0)));
+                    }
+                }
+                LeafKind::Shape { values } => {
+                    check_tensor::check(b, prefix, &tensor, &what, DType::I64, 1);
+                    let shape = b.load("shape", &tensor, abi.tensor_shape, DType::HANDLE);
+                    let len = b.load("len", &shape, 0, DType::I64);
+                    let wanted = PrimExpr::i64(values.len() as i64);
+                    let what = format!("{what}, number of values");
+                    b.fail_if(
+                        len.clone().ne(wanted.clone()),
+                        Failure { code: code::RANK, constraint: 0, wanted, got: len, what: &what },
+                    );
+                    let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
+                    let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
+                    let data = b.bind("values", data.ptr_add(offset));
+                    bind_values(b, i, values, &data, &mut bound, &mut actual);
+                }
+                LeafKind::Scalar { var, value } => {
+                    check_tensor::check(b, prefix, &tensor, &what, var.dtype(), 0);
+                    let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
+                    let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
+                    let data = b.bind("values", data.ptr_add(offset));
+                    let x = PrimExpr::load_ptr(data, PrimExpr::i64(0), var.dtype());
+                    if bound.contains(var) {
+                        let got = b.bind("got", x.cast(DType::I64));
+                        b.fail_if(
+                            got.clone().ne(var.expr().cast(DType::I64)),
+                            Failure { code: code::DIM, constraint: 0, wanted: var.expr().cast(DType::I64), got, what: &what },
+                        );
+                    } else {
+                        b.let_var(var, x);
+                        bound.push(var.clone());
+                    }
+                    if let Some(v) = value.as_ref().filter(|v| v.as_var().is_none()) {
+                        let got = var.expr().cast(DType::I64);
+                        b.fail_if(
+                            got.clone().ne(v.clone()),
+                            Failure { code: code::DIM, constraint: 0, wanted: v.clone(), got, what: &what },
+                        );
+                    }
+                }
+            }
+        }
+        for c in &self.checks {
+            let Some(got) = actual.get(&(c.leaf, c.axis)).cloned() else { continue };
+            let text = relax_ir::printer::print_prim(&c.dim);
+            let shown = if c.dim.as_int().is_some() { String::new() } else { format!(" ({text})") };
+            let what = format!("parameter {}, dimension {}{shown}", self.leaves[c.leaf].name, c.axis);
+            let wanted = c.dim.clone();
+            b.fail_if(
+                got.clone().ne(wanted.clone()),
+                Failure { code: code::DIM, constraint: c.number, wanted, got, what: &what },
+            );
+        }
+        for d in &self.dims {
+            for (limit, upper) in [(d.upper, true), (d.lower, false)] {
+                let Some(limit) = limit else { continue };
+                let (got, wanted) = (d.var.expr(), PrimExpr::i64(limit));
+                let broken = if upper { got.clone().gt(wanted.clone()) } else { got.clone().lt(wanted.clone()) };
+                let what = format!("{} bound of {}", if upper { "upper" } else { "lower" }, d.var.name());
+                b.fail_if(broken, Failure { code: code::DIM, constraint: 0, wanted, got, what: &what });
+            }
+        }
+    }
+
+    /// Pointers of the tensor leaves, in order.
+    pub fn pointers(&self) -> Vec<Var> {
+        self.leaves
+            .iter()
+            .filter_map(|l| match &l.kind {
+                LeafKind::Tensor { ptr, .. } | LeafKind::Unranked { ptr, .. } => Some(ptr.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Variables that the body takes: those of the signature, then ranks, dtypes and dims of unranked tensors.
+    pub fn body_vars(&self) -> Vec<Var> {
+        self.vars.iter().chain(&self.hidden).chain(self.late.iter().map(|l| &l.var)).cloned().collect()
+    }
+
+    pub fn entry_values(&self) -> Vec<EntryValue> {
+        self.leaves
+            .iter()
+            .map(|l| EntryValue {
+                name: l.name.clone(),
+                text: relax_ir::printer::print_struct_info(&l.info),
+                kind: match &l.kind {
+                    LeafKind::Tensor { dtype, dims, .. } => EntryKind::Tensor {
+                        dtype: Some(*dtype),
+                        dims: Some(dims.iter().cloned().map(Some).collect()),
+                    },
+                    LeafKind::Unranked { dtype, .. } => EntryKind::Tensor { dtype: *dtype, dims: None },
+                    LeafKind::Shape { values } => {
+                        EntryKind::Shape { values: Some(values.clone()), ndim: Some(values.len()) }
+                    }
+                    LeafKind::Scalar { var, .. } => EntryKind::Scalar { dtype: var.dtype() },
+                },
+            })
+            .collect()
+    }
+}
+
+fn bind_values(
+    b: &mut Builder,
+    leaf: usize,
+    values: &[PrimExpr],
+    at: &PrimExpr,
+    bound: &mut Vec<Var>,
+    actual: &mut HashMap<(usize, usize), PrimExpr>,
+) {
+    for (axis, d) in values.iter().enumerate() {
+        let x = PrimExpr::load_ptr(at.clone(), PrimExpr::i64(axis as i64), DType::I64);
+        match d.as_var() {
+            Some(v) if !bound.contains(v) => {
+                b.let_var(v, x);
+                bound.push(v.clone());
+            }
+            _ => {
+                let x = b.bind("dim", x);
+                actual.insert((leaf, axis), x);
+            }
+        }
+    }
+}

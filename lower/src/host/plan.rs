@@ -1,0 +1,878 @@
+//! Lays a Relax function out as steps over buffers: values get structure and storage, calls of Relax functions are
+//! expanded in place, shape variables become expressions over the entry's.
+
+use super::value::*;
+use crate::kernel::{kernel_dims, kernel_workspace};
+use fnv::FnvHashMap;
+use relax_ir::analysis::{Check, Typed};
+use relax_ir::op::{Answer, ShapeFacts};
+use relax_ir::prim::BinOp;
+use relax_ir::program::{code, CheckInfo};
+use relax_ir::relax::{BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, TensorInfo};
+use relax_ir::sym::Facts;
+use relax_ir::tir::{PrimFunc, PrimParam};
+use relax_ir::{DType, Diagnostic, Func, PrimExpr, Span, Var};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Calls nested deeper than this are taken for recursion without end.
+const MAX_CALL_DEPTH: usize = 200;
+
+/// Relax variables and shape variables in scope.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    pub vars: HashMap<RVar, HostValue>,
+    /// Shape variable to its value over the entry's variables.
+    pub dims: HashMap<Var, PrimExpr>,
+}
+
+/// The laid-out function.
+pub struct Plan {
+    pub bufs: Vec<Buf>,
+    pub steps: Vec<Step>,
+    pub result: HostValue,
+    /// Shape variables read from data, with an upper bound over the entry's variables.
+    pub bounds: HashMap<Var, PrimExpr>,
+    /// Dims of unranked parameters that a MatchCast gave a rank.
+    pub late: Vec<LateDim>,
+}
+
+pub struct Planner<'a> {
+    typed: &'a Typed,
+    checks: FnvHashMap<u32, Vec<&'a Check>>,
+    bufs: Vec<Buf>,
+    /// The innermost list is last.
+    steps: Vec<Vec<Step>>,
+    bounds: HashMap<Var, PrimExpr>,
+    facts: Facts,
+    /// Checks found so far in the whole program, numbered from 1.
+    infos: &'a mut Vec<CheckInfo>,
+    active: Vec<String>,
+    kernels: &'a mut Vec<PrimFunc>,
+    late: Vec<LateDim>,
+}
+
+type Res<T> = Result<T, Diagnostic>;
+
+impl<'a> Planner<'a> {
+    pub fn new(typed: &'a Typed, facts: Facts, infos: &'a mut Vec<CheckInfo>, kernels: &'a mut Vec<PrimFunc>) -> Planner<'a> {
+        let mut checks: FnvHashMap<u32, Vec<&Check>> = FnvHashMap::default();
+        for c in &typed.checks {
+            checks.entry(c.before.id()).or_default().push(c);
+        }
+        Planner {
+            typed,
+            checks,
+            bufs: vec![],
+            steps: vec![vec![]],
+            bounds: HashMap::new(),
+            facts,
+            infos,
+            active: vec![],
+            kernels,
+            late: vec![],
+        }
+    }
+
+    /// Lays out `f`, whose parameters are already bound in `scope`.
+    pub fn plan(mut self, f: &Function, mut scope: Scope, bufs: Vec<Buf>) -> Res<Plan> {
+        self.bufs = bufs;
+        self.active.push(f.name.clone());
+        self.entry_checks(f, &mut scope)?;
+        let result = self.body(f, &mut scope)?;
+        let result = self.place_results(result)?;
+        Ok(Plan { bufs: self.bufs, steps: self.steps.pop().unwrap_or_default(), result, bounds: self.bounds, late: self.late })
+    }
+
+    /// The body of a function with its checks at the end.
+    fn body(&mut self, f: &Function, scope: &mut Scope) -> Res<HostValue> {
+        self.seq(&f.body, scope)
+    }
+
+    fn step(&mut self, s: Step) {
+        if let Some(list) = self.steps.last_mut() {
+            list.push(s);
+        }
+    }
+
+    fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<(T, Vec<Step>)> {
+        self.steps.push(vec![]);
+        let r = f(self);
+        let steps = self.steps.pop().unwrap_or_default();
+        Ok((r?, steps))
+    }
+
+    /// A dim of the current function over the entry's variables.
+    fn dim(&mut self, e: &PrimExpr, scope: &Scope) -> PrimExpr {
+        let e = e.substitute(&scope.dims);
+        if e.as_int().is_some() || e.as_var().is_some() {
+            return e;
+        }
+        self.facts.simplify(&e)
+    }
+
+    fn dims(&mut self, es: &[PrimExpr], scope: &Scope) -> Vec<PrimExpr> {
+        es.iter().map(|e| self.dim(e, scope)).collect()
+    }
+
+    /// With data-dependent variables replaced by their bounds.
+    fn bound(&self, e: &PrimExpr) -> PrimExpr {
+        substitute_bounds(e, &self.bounds)
+    }
+
+    fn workspace(&mut self, bytes: PrimExpr) -> BufId {
+        let bytes = self.bound(&bytes);
+        let bytes = self.facts.simplify(&bytes);
+        self.bufs.push(Buf { place: Place::Workspace, bytes });
+        BufId(self.bufs.len() - 1)
+    }
+
+    fn constant(&mut self, c: &relax_ir::Constant) -> BufId {
+        let bytes = PrimExpr::i64(c.bytes().len() as i64);
+        self.bufs.push(Buf { place: Place::Constant(c.clone()), bytes });
+        BufId(self.bufs.len() - 1)
+    }
+
+    /// A fresh tensor in the workspace.
+    fn tensor(&mut self, dims: Vec<PrimExpr>, dtype: DType) -> TensorValue {
+        let bytes = byte_size(&dims, dtype);
+        TensorValue { buf: self.workspace(bytes), dims, dtype }
+    }
+
+    fn known(&mut self, info: &TensorInfo, scope: &Scope, span: Span) -> Res<(Vec<PrimExpr>, DType)> {
+        match (info.known_dims(), info.dtype) {
+            (Some(d), Some(t)) => Ok((self.dims(d, scope), t)),
+            _ => Err(Diagnostic::unsupported(
+                "dynamic-structure",
+                span,
+                "a tensor whose rank or dtype is not known at compile time cannot be compiled here",
+            )
+            .help("state its rank and dtype with R.match_cast")),
+        }
+    }
+
+    fn seq(&mut self, seq: &SeqExpr, scope: &mut Scope) -> Res<HostValue> {
+        for block in &seq.blocks {
+            for b in &block.bindings {
+                let value = match &b.value {
+                    BindingValue::Expr(e) => {
+                        self.checks_before(&b.var, scope)?;
+                        let v = self.binding(&b.var, e, scope)?;
+                        self.births(&b.var, &v, scope);
+                        v
+                    }
+                    BindingValue::MatchCast { value, struct_info } => {
+                        let v = self.expr(value, None, scope)?;
+                        let info = self.typed.sinfo.get(&b.var).unwrap_or(struct_info).clone();
+                        let what = format!("match_cast of {}", b.var.name());
+                        self.match_cast(v, &info, scope, &what, b.span)?
+                    }
+                };
+                scope.vars.insert(b.var.clone(), value);
+            }
+        }
+        self.expr(&seq.body, None, scope)
+    }
+
+    /// Shape variables that analysis gave to dims without a name take the value's dims.
+    fn births(&mut self, var: &RVar, value: &HostValue, scope: &mut Scope) {
+        let typed = self.typed;
+        for birth in typed.births.get(var).into_iter().flatten() {
+            let mut v = value;
+            for &i in &birth.path {
+                match v {
+                    HostValue::Tuple(f) if i < f.len() => v = &f[i],
+                    _ => break,
+                }
+            }
+            let dim = match v {
+                HostValue::Tensor(t) => t.dims.get(birth.axis).cloned(),
+                HostValue::Shape(s) => s.get(birth.axis).cloned(),
+                HostValue::Prim(p) => Some(p.clone()),
+                _ => None,
+            };
+            if let Some(d) = dim {
+                scope.dims.entry(birth.var.clone()).or_insert(d);
+            }
+        }
+    }
+
+    fn binding(&mut self, var: &RVar, e: &Expr, scope: &mut Scope) -> Res<HostValue> {
+        let typed = self.typed;
+        let info = typed.sinfo.get(var);
+        if let ExprKind::Function(f) = e.kind() {
+            // A local function sees itself: it is found by its variable when the closure is expanded.
+            let mut captured = scope.clone();
+            captured.vars.remove(var);
+            return Ok(HostValue::Func(f.clone(), Arc::new(captured)));
+        }
+        self.expr(e, info, scope)
+    }
+
+    fn expr(&mut self, e: &Expr, info: Option<&StructInfo>, scope: &mut Scope) -> Res<HostValue> {
+        Ok(match e.kind() {
+            ExprKind::Var(v) => scope
+                .vars
+                .get(v)
+                .cloned()
+                .ok_or_else(|| Diagnostic::internal(e.span(), format!("variable {} has no value", v.name())))?,
+            ExprKind::Constant(c) => {
+                let dims = c.shape.iter().map(|&d| PrimExpr::i64(d)).collect();
+                HostValue::Tensor(TensorValue { buf: self.constant(c), dims, dtype: c.dtype })
+            }
+            ExprKind::GlobalVar(g) => HostValue::Global(g.clone()),
+            ExprKind::ExternFunc(g) => HostValue::Extern(g.clone()),
+            ExprKind::Tuple(fields) => {
+                HostValue::Tuple(fields.iter().map(|f| self.expr(f, None, scope)).collect::<Res<_>>()?)
+            }
+            ExprKind::TupleGetItem(t, i) => match self.expr(t, None, scope)? {
+                HostValue::Tuple(mut f) if *i < f.len() => f.swap_remove(*i),
+                _ => return Err(Diagnostic::internal(e.span(), "tuple index of a value that is no such tuple")),
+            },
+            ExprKind::Seq(s) => self.seq(s, &mut scope.clone())?,
+            ExprKind::Function(f) => HostValue::Func(f.clone(), Arc::new(scope.clone())),
+            ExprKind::If { cond, then, otherwise } => self.branch(e, cond, then, otherwise, info, scope)?,
+            ExprKind::Call(c) => self.call(c, e.span(), info, scope)?,
+            ExprKind::Shape(v) => HostValue::Shape(self.dims(v, scope)),
+            ExprKind::Prim(p) => HostValue::Prim(self.dim(p, scope)),
+            ExprKind::Str(s) => HostValue::Str(s.clone()),
+            ExprKind::DType(d) => HostValue::DType(*d),
+            ExprKind::Absent => HostValue::Absent,
+            ExprKind::Op(o) => {
+                return Err(Diagnostic::error(
+                    "op-as-value",
+                    e.span(),
+                    format!("R.{} is an operator, not a value: it can only be called", o.name),
+                ))
+            }
+        })
+    }
+
+    fn call(&mut self, c: &Call, span: Span, info: Option<&StructInfo>, scope: &mut Scope) -> Res<HostValue> {
+        match &c.callee {
+            Callee::Op(op) => match op.name {
+                "call_tir" | "call_tir_inplace" => self.call_tir(c, span, scope),
+                _ => super::ops::call(self, c, op, span, info, scope),
+            },
+            Callee::Expr(f) => {
+                let callee = self.expr(f, None, scope)?;
+                let args: Vec<HostValue> = c.args.iter().map(|a| self.expr(a, None, scope)).collect::<Res<_>>()?;
+                match callee {
+                    HostValue::Global(name) => {
+                        let typed = self.typed;
+                        match typed.module.get(&name) {
+                            Some(Func::Relax(f)) => self.expand(f, Scope::default(), args, span),
+                            _ => Err(unsupported_call(span, &format!("the PrimFunc {name} as a plain call"))),
+                        }
+                    }
+                    HostValue::Func(f, captured) => {
+                        let mut inner = (*captured).clone();
+                        // A recursive local function finds itself under the variable it was bound to.
+                        if let ExprKind::Var(v) = f_callee(c) {
+                            inner.vars.entry(v.clone()).or_insert(HostValue::Func(f.clone(), captured.clone()));
+                        }
+                        self.expand(&f, inner, args, span)
+                    }
+                    HostValue::Extern(name) => Err(unsupported_call(span, &format!("the packed function {name}"))),
+                    _ => Err(unsupported_call(span, "this value")),
+                }
+            }
+        }
+    }
+
+    /// Expands a call of a Relax function in place: parameters are matched against their annotations.
+    fn expand(&mut self, f: &Function, mut scope: Scope, args: Vec<HostValue>, span: Span) -> Res<HostValue> {
+        if self.active.contains(&f.name) || self.active.len() > MAX_CALL_DEPTH {
+            return Err(unsupported_call(span, &format!("the recursive function {}", f.name)));
+        }
+        self.active.push(f.name.clone());
+        let typed = self.typed;
+        for (p, a) in f.params.iter().zip(args) {
+            let mut value = a;
+            if let Some(info) = typed.sinfo.get(&p.var) {
+                let what = format!("argument {} of {}", p.var.name(), f.name);
+                value = self.match_cast(value, info, &mut scope, &what, span)?;
+            }
+            scope.vars.insert(p.var.clone(), value);
+        }
+        self.entry_checks(f, &mut scope)?;
+        let result = self.body(f, &mut scope);
+        self.active.pop();
+        result
+    }
+
+    /// Expression dims of the parameters, once every lone variable is bound, and analysis' checks at entry.
+    fn entry_checks(&mut self, f: &Function, scope: &mut Scope) -> Res<()> {
+        for p in &f.params {
+            self.checks_before(&p.var, scope)?;
+        }
+        Ok(())
+    }
+
+    fn checks_before(&mut self, var: &RVar, scope: &mut Scope) -> Res<()> {
+        let Some(list) = self.checks.get(&var.id()).cloned() else { return Ok(()) };
+        for c in list {
+            let condition = c.condition.substitute(&scope.dims);
+            let message = c.message.clone();
+            self.require(condition, code::CHECK, message, c.span)?;
+        }
+        Ok(())
+    }
+
+    /// Emits a check unless it is proved; proved false is an error.
+    pub fn require(&mut self, condition: PrimExpr, code: i64, message: String, span: Span) -> Res<()> {
+        match self.facts.prove(&condition) {
+            Answer::Yes => return Ok(()),
+            Answer::No if self.steps.len() == 1 => {
+                return Err(Diagnostic::error("check-fails", span, message).here("this can never hold"))
+            }
+            _ => {}
+        }
+        let number = self.infos.len() as u32 + 1;
+        let (wanted, got) = match condition.kind() {
+            relax_ir::prim::PrimKind::Binary(BinOp::Eq, a, b) if a.dtype() == DType::I64 => (b.clone(), a.clone()),
+            _ => (PrimExpr::i64(1), PrimExpr::i64(0)),
+        };
+        self.infos.push(CheckInfo {
+            number,
+            condition: relax_ir::printer::print_prim(&condition),
+            message: message.clone(),
+            span,
+        });
+        self.step(Step::Check { condition, code, constraint: number, wanted, got, what: message });
+        Ok(())
+    }
+
+    /// Checks the value against `info` and returns it with what is known then.
+    fn match_cast(
+        &mut self,
+        v: HostValue,
+        info: &StructInfo,
+        scope: &mut Scope,
+        what: &str,
+        span: Span,
+    ) -> Res<HostValue> {
+        let refined = self.refined(v.clone(), info);
+        if matches!((&v, &refined), (HostValue::Unranked(_), HostValue::Tensor(_))) {
+            self.match_info(&v, info, scope, what, span)?;
+        }
+        self.match_info(&refined, info, scope, what, span)?;
+        Ok(refined)
+    }
+
+    /// MatchCast: binds the shape variables of `info` that are new, checks the rest.
+    pub fn match_info(
+        &mut self,
+        v: &HostValue,
+        info: &StructInfo,
+        scope: &mut Scope,
+        what: &str,
+        span: Span,
+    ) -> Res<()> {
+        let mut later = vec![];
+        self.match_new(v, info, scope, what, span, &mut later)?;
+        for (actual, wanted, what) in later {
+            let wanted = self.dim(&wanted, scope);
+            self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span)?;
+        }
+        Ok(())
+    }
+
+    fn match_new(
+        &mut self,
+        v: &HostValue,
+        info: &StructInfo,
+        scope: &mut Scope,
+        what: &str,
+        span: Span,
+        later: &mut Vec<(PrimExpr, PrimExpr, String)>,
+    ) -> Res<()> {
+        let mismatch = |expected: &str| {
+            Err(Diagnostic::error("match-cast", span, format!("{what}: the value is not {expected}"))
+                .help("this cast can never succeed"))
+        };
+        match (info, v) {
+            (StructInfo::Object, _) => Ok(()),
+            (StructInfo::Tensor(t), HostValue::Tensor(x)) => {
+                if t.dtype.is_some_and(|d| d != x.dtype) {
+                    return mismatch(&format!("of dtype {}: it is {}", t.dtype.unwrap_or(x.dtype), x.dtype));
+                }
+                if t.ndim.is_some_and(|n| n != x.dims.len()) {
+                    return mismatch(&format!("of rank {}: it is {}", t.ndim.unwrap_or(0), x.dims.len()));
+                }
+                if let Some(relax_ir::relax::TensorShape::Var(s)) = &t.shape {
+                    if let Some(HostValue::Shape(values)) = scope.vars.get(s).cloned() {
+                        for (i, (a, w)) in x.dims.iter().zip(values).enumerate() {
+                            later.push((a.clone(), w, format!("{what}, dimension {i}")));
+                        }
+                    }
+                }
+                let dims = x.dims.clone();
+                self.match_dims(&dims, t.known_dims(), scope, what, later);
+                Ok(())
+            }
+            (StructInfo::Tensor(t), HostValue::Unranked(x)) => self.match_unranked(t, x, what, span),
+            (StructInfo::Shape { values, ndim }, HostValue::Shape(x)) => {
+                if ndim.is_some_and(|n| n != x.len()) {
+                    return mismatch(&format!("a shape of {} values: it has {}", ndim.unwrap_or(0), x.len()));
+                }
+                self.match_dims(x, values.as_deref(), scope, what, later);
+                Ok(())
+            }
+            (StructInfo::Prim { value, .. }, HostValue::Prim(x)) => {
+                if let Some(w) = value {
+                    self.match_dims(std::slice::from_ref(x), Some(std::slice::from_ref(w)), scope, what, later);
+                }
+                Ok(())
+            }
+            (StructInfo::Tuple(fields), HostValue::Tuple(xs)) if fields.len() == xs.len() => {
+                for (i, (f, x)) in fields.iter().zip(xs).enumerate() {
+                    self.match_new(x, f, scope, &format!("{what}, field {i}"), span, later)?;
+                }
+                Ok(())
+            }
+            (StructInfo::Func(_), HostValue::Func(..) | HostValue::Global(_) | HostValue::Extern(_)) => Ok(()),
+            (StructInfo::Str, HostValue::Str(_)) | (StructInfo::DType, HostValue::DType(_)) => Ok(()),
+            (i, _) => mismatch(&relax_ir::printer::print_struct_info(i)),
+        }
+    }
+
+    /// Rank and dtype of a parameter that was not known before.
+    fn match_unranked(&mut self, t: &TensorInfo, x: &UnrankedValue, what: &str, span: Span) -> Res<()> {
+        if let Some(n) = t.ndim {
+            let wanted = PrimExpr::i64(n as i64);
+            let condition = PrimExpr::raw_binary(BinOp::Eq, x.ndim.clone(), wanted);
+            self.require(condition, code::RANK, format!("{what}, number of dims"), span)?;
+        }
+        match (t.dtype, x.dtype) {
+            (Some(d), None) => {
+                let wanted = PrimExpr::i64(super::check_tensor::dtype_word(d) as i64);
+                let condition = PrimExpr::raw_binary(BinOp::Eq, x.dtype_word.clone(), wanted);
+                self.require(condition, code::DTYPE, format!("{what}, dtype"), span)
+            }
+            (Some(d), Some(e)) if d != e => Err(Diagnostic::error(
+                "match-cast",
+                span,
+                format!("{what}: the value is of dtype {e}, never {d}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The value after a MatchCast to `info`: an unranked tensor gets its rank and dims.
+    fn refined(&mut self, v: HostValue, info: &StructInfo) -> HostValue {
+        match (v, info) {
+            (HostValue::Unranked(x), StructInfo::Tensor(t)) => {
+                let (Some(rank), Some(dtype)) = (t.ndim, t.dtype.or(x.dtype)) else {
+                    return HostValue::Unranked(UnrankedValue { dtype: t.dtype.or(x.dtype), ..x });
+                };
+                let mut dims = vec![];
+                for axis in 0..rank {
+                    let known = self.late.iter().find(|l| l.leaf == x.leaf && l.rank == rank && l.axis == axis);
+                    let var = match known {
+                        Some(l) => l.var.clone(),
+                        None => {
+                            let var = Var::dim(format!("d{}_{axis}", x.leaf));
+                            self.late.push(LateDim { leaf: x.leaf, rank, axis, var: var.clone() });
+                            var
+                        }
+                    };
+                    dims.push(var.expr());
+                }
+                HostValue::Tensor(TensorValue { buf: x.buf, dims, dtype })
+            }
+            (HostValue::Tuple(xs), StructInfo::Tuple(fs)) if xs.len() == fs.len() => {
+                HostValue::Tuple(xs.into_iter().zip(fs).map(|(x, f)| self.refined(x, f)).collect())
+            }
+            (v, _) => v,
+        }
+    }
+
+    fn match_dims(
+        &mut self,
+        actual: &[PrimExpr],
+        wanted: Option<&[PrimExpr]>,
+        scope: &mut Scope,
+        what: &str,
+        later: &mut Vec<(PrimExpr, PrimExpr, String)>,
+    ) {
+        for (i, (a, w)) in actual.iter().zip(wanted.unwrap_or_default()).enumerate() {
+            match w.as_var() {
+                Some(v) if !scope.dims.contains_key(v) => drop(scope.dims.insert(v.clone(), a.clone())),
+                _ => later.push((a.clone(), w.clone(), format!("{what}, dimension {i}"))),
+            }
+        }
+    }
+
+    fn call_tir(&mut self, c: &Call, span: Span, scope: &mut Scope) -> Res<HostValue> {
+        let name = match c.args.first().map(Expr::kind) {
+            Some(ExprKind::GlobalVar(g)) => g.clone(),
+            _ => return Err(unsupported_call(span, "a PrimFunc that is not named directly")),
+        };
+        let typed = self.typed;
+        let prim = typed.module.prim(&name).ok_or_else(|| {
+            Diagnostic::error("unknown-function", span, format!("the module has no PrimFunc named {name}"))
+        })?;
+        let mut inputs = vec![];
+        for a in &c.args[1..] {
+            match self.expr(a, None, scope)? {
+                HostValue::Tuple(f) => inputs.extend(f),
+                // `tir_vars=R.shape([m, n])`
+                HostValue::Shape(v) => inputs.extend(v.into_iter().map(HostValue::Prim)),
+                v => inputs.push(v),
+            }
+        }
+        let mut outputs = vec![];
+        let single = c.sinfo_args.len() == 1 && !matches!(c.sinfo_args[0], StructInfo::Tuple(_));
+        let infos: Vec<StructInfo> = match &c.sinfo_args[..] {
+            [StructInfo::Tuple(f)] => f.clone(),
+            other => other.to_vec(),
+        };
+        let inplace = c.attrs.ints("inplace_indices").unwrap_or_default();
+        for (i, info) in infos.iter().enumerate() {
+            let t = info.as_tensor().ok_or_else(|| unsupported_call(span, "a PrimFunc with a result that is no tensor"))?;
+            let (dims, dtype) = self.known(t, scope, span)?;
+            match inplace.get(i).copied().filter(|&k| k >= 0 && c.is_op("call_tir_inplace")) {
+                Some(k) => match inputs.get(k as usize) {
+                    Some(HostValue::Tensor(x)) => outputs.push((x.clone(), true)),
+                    _ => return Err(Diagnostic::error("inplace", span, "inplace_indices names no tensor argument")),
+                },
+                None => outputs.push((self.tensor(dims, dtype), false)),
+            }
+        }
+        let fresh: Vec<TensorValue> = outputs.iter().filter(|o| !o.1).map(|o| o.0.clone()).collect();
+        self.kernel(prim, &inputs, &fresh, span)?;
+        let mut values: Vec<HostValue> = outputs.into_iter().map(|o| HostValue::Tensor(o.0)).collect();
+        Ok(if single { values.swap_remove(0) } else { HostValue::Tuple(values) })
+    }
+
+    /// Calls `prim` on `inputs` (tensors and scalars) and fresh `outputs`.
+    pub fn kernel(
+        &mut self,
+        prim: &PrimFunc,
+        inputs: &[HostValue],
+        outputs: &[TensorValue],
+        span: Span,
+    ) -> Res<()> {
+        let mut map: HashMap<Var, PrimExpr> = HashMap::new();
+        let mut later: Vec<(PrimExpr, PrimExpr, String)> = vec![];
+        let mut buffers = vec![];
+        let mut reads = vec![];
+        let mut ins = inputs.iter();
+        let mut outs = outputs.iter();
+        let n_buffers = prim.buffers().count();
+        let written = written_buffers(prim);
+        for p in &prim.params {
+            let missing =
+                || Diagnostic::error("call-tir", span, format!("{}: too few arguments for its parameters", prim.name));
+            match p {
+                PrimParam::Scalar(v) => match ins.next().ok_or_else(missing)? {
+                    HostValue::Prim(e) => {
+                        let e = e.clone().cast(v.dtype());
+                        if let Some(old) = map.insert(v.clone(), e.clone()) {
+                            later.push((old, e, format!("{}: scalar {}", prim.name, v.name())));
+                        }
+                    }
+                    _ => {
+                        return Err(Diagnostic::error(
+                            "call-tir",
+                            span,
+                            format!("{}: parameter {} takes a scalar", prim.name, v.name()),
+                        ))
+                    }
+                },
+                PrimParam::Buffer { buffer, .. } => {
+                    let from_outputs = buffers.len() + outputs.len() >= n_buffers;
+                    let t = if from_outputs {
+                        outs.next().ok_or_else(missing)?
+                    } else {
+                        match ins.next().ok_or_else(missing)? {
+                            HostValue::Tensor(t) => t,
+                            _ => {
+                                return Err(Diagnostic::error(
+                                    "call-tir",
+                                    span,
+                                    format!("{}: parameter {} takes a tensor", prim.name, buffer.name),
+                                ))
+                            }
+                        }
+                    };
+                    if t.dtype != buffer.dtype() || t.dims.len() != buffer.ndim() {
+                        return Err(Diagnostic::error(
+                            "call-tir",
+                            span,
+                            format!(
+                                "{}: parameter {} takes {} of rank {}, the argument is {} of rank {}",
+                                prim.name,
+                                buffer.name,
+                                buffer.dtype(),
+                                buffer.ndim(),
+                                t.dtype,
+                                t.dims.len()
+                            ),
+                        ));
+                    }
+                    for (i, (d, a)) in buffer.shape.iter().zip(&t.dims).enumerate() {
+                        match d.as_var() {
+                            Some(v) if !map.contains_key(v) => drop(map.insert(v.clone(), a.clone().cast(v.dtype()))),
+                            _ => later.push((
+                                a.clone(),
+                                d.clone(),
+                                format!("{}: parameter {}, dimension {i}", prim.name, buffer.name),
+                            )),
+                        }
+                    }
+                    reads.push(!written.contains(&buffer.id()));
+                    buffers.push(t.buf);
+                }
+            }
+        }
+        for (actual, wanted, what) in later {
+            let wanted = wanted.substitute(&map).cast(DType::I64);
+            let condition = PrimExpr::raw_binary(BinOp::Eq, actual.cast(DType::I64), wanted);
+            self.require(condition, code::CHECK, what, span)?;
+        }
+        let dims: Vec<PrimExpr> = kernel_dims(prim)
+            .iter()
+            .map(|v| {
+                let pass = |e: &PrimExpr| if v.dtype().is_int() { e.clone().cast(DType::I64) } else { e.clone() };
+                map.get(v).map(pass).ok_or_else(|| {
+                    Diagnostic::error(
+                        "call-tir",
+                        span,
+                        format!("{}: the shape variable {} is bound by no parameter", prim.name, v.name()),
+                    )
+                })
+            })
+            .collect::<Res<_>>()?;
+        let bytes = kernel_workspace(prim).substitute(&map);
+        let scratch = (!bytes.is_int(0)).then(|| self.workspace(bytes));
+        self.step(Step::Kernel { kernel: prim.name.clone(), buffers, dims, scratch, reads });
+        Ok(())
+    }
+
+    fn branch(
+        &mut self,
+        e: &Expr,
+        cond: &Expr,
+        then: &SeqExpr,
+        otherwise: &SeqExpr,
+        info: Option<&StructInfo>,
+        scope: &mut Scope,
+    ) -> Res<HostValue> {
+        let condition = match self.expr(cond, None, scope)? {
+            HostValue::Prim(p) => p,
+            HostValue::Tensor(t) if t.dims.is_empty() => {
+                let var = Var::new("cond", DType::I64);
+                self.step(Step::Read { var: var.clone(), from: t.buf, index: 0, dtype: t.dtype });
+                var.expr().ne(PrimExpr::i64(0))
+            }
+            _ => return Err(Diagnostic::error("if-condition", cond.span(), "the condition must be a scalar bool")),
+        };
+        if let Some(known) = condition.as_int() {
+            return self.seq(if known != 0 { then } else { otherwise }, &mut scope.clone());
+        }
+        let (a, mut then_steps) = self.nested(|p| p.seq(then, &mut scope.clone()))?;
+        let (b, mut else_steps) = self.nested(|p| p.seq(otherwise, &mut scope.clone()))?;
+        let joined = self.join(&a, &b, info, &mut then_steps, &mut else_steps, e.span(), scope)?;
+        self.step(Step::If { condition, then: then_steps, otherwise: else_steps });
+        Ok(joined)
+    }
+
+    /// One value for two branches: tensors are copied into common storage.
+    #[allow(clippy::too_many_arguments)]
+    fn join(
+        &mut self,
+        a: &HostValue,
+        b: &HostValue,
+        info: Option<&StructInfo>,
+        then: &mut Vec<Step>,
+        otherwise: &mut Vec<Step>,
+        span: Span,
+        scope: &Scope,
+    ) -> Res<HostValue> {
+        match (a, b) {
+            (HostValue::Tensor(x), HostValue::Tensor(y)) if x.dtype == y.dtype && x.dims == y.dims => {
+                if x.buf == y.buf {
+                    return Ok(a.clone());
+                }
+                let t = self.tensor(x.dims.clone(), x.dtype);
+                let bytes = byte_size(&t.dims, t.dtype);
+                then.push(Step::Copy { from: x.buf, to: t.buf, bytes: bytes.clone() });
+                otherwise.push(Step::Copy { from: y.buf, to: t.buf, bytes });
+                Ok(HostValue::Tensor(t))
+            }
+            (HostValue::Tuple(x), HostValue::Tuple(y)) if x.len() == y.len() => {
+                let infos = info.and_then(StructInfo::as_tuple);
+                let mut out = vec![];
+                for (i, (p, q)) in x.iter().zip(y).enumerate() {
+                    let info = infos.and_then(|f| f.get(i));
+                    out.push(self.join(p, q, info, then, otherwise, span, scope)?);
+                }
+                Ok(HostValue::Tuple(out))
+            }
+            (HostValue::Shape(x), HostValue::Shape(y)) if x == y => Ok(a.clone()),
+            (HostValue::Prim(x), HostValue::Prim(y)) if x == y => Ok(a.clone()),
+            (HostValue::Str(x), HostValue::Str(y)) if x == y => Ok(a.clone()),
+            _ => Err(Diagnostic::unsupported(
+                "if-join",
+                span,
+                "the branches of this If give values of different structure or shape",
+            )
+            .here("cannot be laid out statically")),
+        }
+    }
+
+    /// Moves the tensors of the result into the caller's buffers: in place where the storage is ours, else by a copy.
+    fn place_results(&mut self, result: HostValue) -> Res<HostValue> {
+        let result = self.scalars_to_tensors(result)?;
+        let leaves = result.leaves();
+        let mut placed: Vec<TensorValue> = vec![];
+        for (i, leaf) in leaves.iter().enumerate() {
+            // An unranked parameter that is passed on is copied by the entry itself.
+            let HostValue::Tensor(t) = leaf else { continue };
+            let size = self.bound(&byte_size(&t.dims, t.dtype));
+            let size = self.facts.simplify(&size);
+            let whole = self.bufs[t.buf.0].bytes == size;
+            if matches!(self.bufs[t.buf.0].place, Place::Workspace) && whole {
+                self.bufs[t.buf.0].place = Place::Result(i);
+                placed.push(t.clone());
+            } else {
+                self.bufs.push(Buf { place: Place::Result(i), bytes: size });
+                let to = BufId(self.bufs.len() - 1);
+                self.step(Step::Copy { from: t.buf, to, bytes: byte_size(&t.dims, t.dtype) });
+                placed.push(TensorValue { buf: to, ..t.clone() });
+            }
+        }
+        let mut it = placed.into_iter();
+        Ok(replace_tensors(&result, &mut it))
+    }
+
+    /// Shapes and scalars of the result are written into tensors: one representation for the caller.
+    fn scalars_to_tensors(&mut self, v: HostValue) -> Res<HostValue> {
+        Ok(match v {
+            HostValue::Tensor(_) | HostValue::Unranked(_) => v,
+            HostValue::Tuple(f) => {
+                HostValue::Tuple(f.into_iter().map(|x| self.scalars_to_tensors(x)).collect::<Res<_>>()?)
+            }
+            HostValue::Shape(values) => {
+                let t = self.tensor(vec![PrimExpr::i64(values.len() as i64)], DType::I64);
+                self.step(Step::Write { to: t.buf, values });
+                HostValue::Tensor(t)
+            }
+            HostValue::Prim(e) => {
+                let t = self.tensor(vec![], e.dtype());
+                self.step(Step::Write { to: t.buf, values: vec![e] });
+                HostValue::Tensor(t)
+            }
+            _ => {
+                return Err(Diagnostic::unsupported(
+                    "result",
+                    Span::NONE,
+                    "a function whose result is neither a tensor, a shape, a scalar nor a tuple of these",
+                ))
+            }
+        })
+    }
+
+    // What the operators of `ops.rs` need.
+
+    pub fn value(&mut self, e: &Expr, scope: &mut Scope) -> Res<HostValue> {
+        self.expr(e, None, scope)
+    }
+    pub fn result_dims(&mut self, info: Option<&StructInfo>, scope: &Scope, span: Span) -> Res<(Vec<PrimExpr>, DType)> {
+        match info {
+            Some(StructInfo::Tensor(t)) => self.known(t, scope, span),
+            _ => Err(Diagnostic::internal(span, "the result of this call is no tensor")),
+        }
+    }
+    pub fn emit(&mut self, s: Step) {
+        self.step(s);
+    }
+    pub fn tensor_of(&mut self, dims: Vec<PrimExpr>, dtype: DType) -> TensorValue {
+        self.tensor(dims, dtype)
+    }
+    pub fn set_bound(&mut self, v: &Var, bound: PrimExpr) {
+        let bound = self.bound(&bound);
+        self.bounds.insert(v.clone(), bound);
+    }
+    pub fn upper(&mut self, e: &PrimExpr) -> PrimExpr {
+        let e = self.bound(e);
+        self.facts.simplify(&e)
+    }
+    pub fn dim_value(&mut self, e: &PrimExpr, scope: &Scope) -> PrimExpr {
+        self.dim(e, scope)
+    }
+    /// A kernel made during planning.
+    pub fn add_kernel(&mut self, f: PrimFunc) {
+        self.kernels.push(f);
+    }
+    pub fn fresh_kernel_name(&self, base: &str) -> String {
+        let taken = |n: &str| self.typed.module.get(n).is_some() || self.kernels.iter().any(|k| k.name == n);
+        (0..)
+            .map(|i| if i == 0 { base.to_string() } else { format!("{base}_{i}") })
+            .find(|n| !taken(n))
+            .unwrap_or_default()
+    }
+    pub fn typed(&self) -> &'a Typed {
+        self.typed
+    }
+}
+
+fn f_callee(c: &Call) -> &ExprKind {
+    static NONE: ExprKind = ExprKind::Absent;
+    match &c.callee {
+        Callee::Expr(e) => e.kind(),
+        Callee::Op(_) => &NONE,
+    }
+}
+
+fn replace_tensors(v: &HostValue, with: &mut impl Iterator<Item = TensorValue>) -> HostValue {
+    match v {
+        HostValue::Tensor(t) => HostValue::Tensor(with.next().unwrap_or_else(|| t.clone())),
+        HostValue::Tuple(f) => HostValue::Tuple(f.iter().map(|x| replace_tensors(x, with)).collect()),
+        other => other.clone(),
+    }
+}
+
+fn unsupported_call(span: Span, what: &str) -> Diagnostic {
+    Diagnostic::unsupported("call", span, format!("{what} cannot be called in compiled code"))
+}
+
+/// Bounds may name other data-dependent variables: substitute until none is left.
+fn substitute_bounds(e: &PrimExpr, bounds: &HashMap<Var, PrimExpr>) -> PrimExpr {
+    let mut e = e.clone();
+    while e.vars().iter().any(|v| bounds.contains_key(v)) {
+        e = e.substitute(bounds);
+    }
+    e
+}
+
+/// A dim with every data-dependent variable replaced by its upper bound.
+pub fn substitute_fully(e: &PrimExpr, bounds: &HashMap<Var, PrimExpr>, facts: &mut Facts) -> PrimExpr {
+    let b = substitute_bounds(e, bounds);
+    if &b == e {
+        return b;
+    }
+    facts.simplify(&b)
+}
+
+/// Bytes of a dense tensor.
+pub fn byte_size(dims: &[PrimExpr], dtype: DType) -> PrimExpr {
+    PrimExpr::product(dims) * PrimExpr::i64(dtype.bytes() as i64)
+}
+
+/// Ids of the buffers that the PrimFunc stores to.
+fn written_buffers(f: &PrimFunc) -> std::collections::HashSet<u32> {
+    let mut out = std::collections::HashSet::new();
+    f.body.walk(&mut |s| match s.kind() {
+        relax_ir::tir::StmtKind::Store { buffer, .. } => drop(out.insert(buffer.id())),
+        relax_ir::tir::StmtKind::Block(b) => {
+            for m in &b.match_buffers {
+                out.insert(m.source.buffer.id());
+            }
+        }
+        _ => {}
+    });
+    out
+}

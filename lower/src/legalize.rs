@@ -1,0 +1,166 @@
+//! Operator calls become calls of PrimFuncs: every operator that computes through a kernel, once its operands' shapes
+//! and dtypes are known.
+
+use crate::host::VIEWS;
+use relax_ir::analysis::Typed;
+use relax_ir::attrs::Attrs;
+use relax_ir::op::{lookup, Compute, ComputeCx, OpDecl};
+use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, ExprKind, RVar, StructInfo};
+use relax_ir::tir::{PrimFunc, PrimParam};
+use relax_ir::{Diagnostic, Diagnostics, Func, IRModule};
+use std::collections::HashSet;
+
+/// Rewrites the module in place; operators that stay are views, host operators and data-dependent ones.
+pub fn legalize(typed: &mut Typed) -> Result<(), Diagnostics> {
+    let mut pass = Legalize { names: Names::new(&typed.module), new: vec![], errors: Diagnostics::default() };
+    let mut funcs = std::mem::take(&mut typed.module.funcs);
+    for f in &mut funcs {
+        if let Func::Relax(f) = f {
+            f.body = map_bindings(&f.body, &mut |b, dataflow| pass.binding(b, dataflow, typed));
+        }
+    }
+    funcs.extend(pass.new.into_iter().map(Func::Prim));
+    typed.module.funcs = funcs;
+    if pass.errors.has_errors() {
+        return Err(pass.errors);
+    }
+    Ok(())
+}
+
+/// Function names in use.
+pub struct Names(HashSet<String>);
+
+impl Names {
+    pub fn new(m: &IRModule) -> Names {
+        Names(m.funcs.iter().map(|f| f.name().to_string()).collect())
+    }
+
+    /// `base`, `base1`, `base2`...: the first that is free; it is taken from now on.
+    pub fn fresh(&mut self, base: &str) -> String {
+        let mut name = base.to_string();
+        let mut i = 0;
+        while !self.0.insert(name.clone()) {
+            i += 1;
+            name = format!("{base}{i}");
+        }
+        name
+    }
+}
+
+struct Legalize {
+    names: Names,
+    new: Vec<PrimFunc>,
+    errors: Diagnostics,
+}
+
+impl Legalize {
+    fn binding(&mut self, b: &Binding, dataflow: bool, typed: &mut Typed) -> Option<Vec<Binding>> {
+        let BindingValue::Expr(e) = &b.value else { return None };
+        let call = e.as_call()?;
+        let op = call.op()?;
+        let Compute::Kernel(compute) = op.compute else { return None };
+        if VIEWS.contains(&op.name) {
+            return None;
+        }
+        match self.call(b, e, call, op, compute, dataflow, typed) {
+            Ok(new) => new,
+            Err(d) => {
+                self.errors.push(d);
+                None
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn call(
+        &mut self,
+        b: &Binding,
+        e: &Expr,
+        call: &Call,
+        op: &'static OpDecl,
+        compute: fn(&ComputeCx) -> Result<PrimFunc, Diagnostic>,
+        dataflow: bool,
+        typed: &mut Typed,
+    ) -> Result<Option<Vec<Binding>>, Diagnostic> {
+        let Some(out) = typed.sinfo.get(&b.var).cloned() else { return Ok(None) };
+        let infos: Option<Vec<StructInfo>> = call.args.iter().map(|a| typed.info_of(a)).collect();
+        let Some(infos) = infos else { return Ok(None) };
+        if !infos.iter().chain([&out]).all(is_static) {
+            return Ok(None);
+        }
+        let cx = ComputeCx { op, args: &call.args, infos: &infos, attrs: &call.attrs, out: &out, span: e.span() };
+        let mut prim = compute(&cx)?;
+        prim.name = self.names.fresh(&prim.name);
+        prim.span = e.span();
+        let mut before = vec![];
+        let mut args = vec![];
+        for (a, info) in call.args.iter().zip(&infos) {
+            self.operand(a, info, dataflow, typed, &mut before, &mut args);
+        }
+        for p in &prim.params {
+            if let PrimParam::Scalar(v) = p {
+                args.push(Expr::new(ExprKind::Prim(v.expr()), e.span()));
+            }
+        }
+        let sinfo_args = match &out {
+            StructInfo::Tuple(f) => f.clone(),
+            one => vec![one.clone()],
+        };
+        // A result that is a tuple of one stays a tuple.
+        let sinfo_args = if matches!(&out, StructInfo::Tuple(f) if f.len() == 1) { vec![out.clone()] } else { sinfo_args };
+        let value = call_tir(&prim.name, args, sinfo_args, e)?;
+        before.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
+        self.new.push(prim);
+        Ok(Some(before))
+    }
+
+    /// Tensor operands in order, tuples flattened.
+    fn operand(
+        &mut self,
+        a: &Expr,
+        info: &StructInfo,
+        dataflow: bool,
+        typed: &mut Typed,
+        before: &mut Vec<Binding>,
+        args: &mut Vec<Expr>,
+    ) {
+        match (info, a.kind()) {
+            (StructInfo::Tensor(_), _) => args.push(a.clone()),
+            (StructInfo::Tuple(f), ExprKind::Tuple(items)) => {
+                for (x, i) in items.iter().zip(f) {
+                    self.operand(x, i, dataflow, typed, before, args);
+                }
+            }
+            (StructInfo::Tuple(f), _) => {
+                for (i, field) in f.iter().enumerate() {
+                    let var = RVar::new("item", dataflow, a.span());
+                    typed.sinfo.insert(var.clone(), field.clone());
+                    let value = Expr::new(ExprKind::TupleGetItem(a.clone(), i), a.span());
+                    let value = BindingValue::Expr(value);
+                    before.push(Binding { var: var.clone(), annotation: None, value, span: a.span() });
+                    self.operand(&var.expr(), field, dataflow, typed, before, args);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `R.call_tir(name, args, out_ty)`
+pub fn call_tir(name: &str, args: Vec<Expr>, sinfo_args: Vec<StructInfo>, at: &Expr) -> Result<Expr, Diagnostic> {
+    let op = lookup("call_tir").ok_or_else(|| Diagnostic::internal(at.span(), "R.call_tir is not declared"))?;
+    let func = Expr::new(ExprKind::GlobalVar(name.to_string()), at.span());
+    let args = Expr::new(ExprKind::Tuple(args), at.span());
+    let call = Call { callee: Callee::Op(op), args: vec![func, args], attrs: Attrs::default(), sinfo_args };
+    Ok(Expr::new(ExprKind::Call(call), at.span()))
+}
+
+/// Are rank, dims and dtype of every tensor inside known?
+fn is_static(info: &StructInfo) -> bool {
+    match info {
+        StructInfo::Tensor(t) => t.dtype.is_some() && t.known_dims().is_some(),
+        StructInfo::Tuple(f) => f.iter().all(is_static),
+        _ => true,
+    }
+}
+

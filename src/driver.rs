@@ -1,0 +1,376 @@
+//! The road from a model file to an artifact: reads, calls each crate in order, collects diagnostics and timings.
+
+use crate::cli::{CodegenArgs, Emit, Linker, Stage};
+use crate::output;
+use crate::source::Sources;
+use relax_backend::target::Target;
+use relax_ir::analysis::{self, Typed};
+use relax_ir::program::Program;
+use relax_ir::{Constant, Diagnostic, Diagnostics, IRModule, Span};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// One invocation: what was read, what was found, how long it took.
+#[derive(Default)]
+pub struct Session {
+    pub sources: Sources,
+    pub diags: Diagnostics,
+    pub timings: Vec<(&'static str, Duration)>,
+    /// Called with the name of each stage as it starts.
+    pub progress: Option<Box<dyn FnMut(&str) + Send>>,
+}
+
+/// A stage that failed has left errors in `Session::diags`.
+pub struct Failed;
+
+type Res<T> = Result<T, Failed>;
+
+/// A compiled model before it is written out.
+pub struct Compiled {
+    pub program: Program,
+    pub object: Vec<u8>,
+    pub target: Target,
+}
+
+impl Session {
+    fn stage<T>(&mut self, name: &'static str, f: impl FnOnce(&mut Self) -> T) -> T {
+        if let Some(p) = &mut self.progress {
+            p(name);
+        }
+        let start = Instant::now();
+        let r = f(self);
+        self.timings.push((name, start.elapsed()));
+        r
+    }
+
+    /// Records diagnostics; fails when there is an error among them.
+    fn note(&mut self, d: Diagnostics) -> Res<()> {
+        let failed = d.has_errors();
+        self.diags.extend(d);
+        if failed {
+            Err(Failed)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn ok<T>(&mut self, r: Result<T, Diagnostic>) -> Res<T> {
+        r.map_err(|d| {
+            self.diags.push(d);
+            Failed
+        })
+    }
+
+    fn all_ok<T>(&mut self, r: Result<T, Diagnostics>) -> Res<T> {
+        r.map_err(|d| {
+            self.diags.extend(d);
+            Failed
+        })
+    }
+
+    /// Parses a model.
+    pub fn parse(&mut self, model: &Path) -> Res<IRModule> {
+        self.stage("parse", |s| {
+            let extension = model.extension().and_then(|e| e.to_str()).unwrap_or("");
+            if extension != "rlx" && extension != "py" {
+                return s.ok(Err(Diagnostic::unsupported(
+                    "model-format",
+                    Span::NONE,
+                    format!("{}: models are read from .rlx files (TVMScript)", model.display()),
+                )
+                .help("print the module with mod.script() into a file that ends in .rlx")));
+            }
+            let read = s.sources.read(model);
+            let file = s.ok(read)?;
+            let text = s.sources.get(file).map(|f| f.text.clone()).unwrap_or_default();
+            let (module, d) = relax_frontend::rlx::parse(file, &text);
+            s.note(d)?;
+            module.ok_or(Failed)
+        })
+    }
+
+    /// Reads a weight file: .safetensors or .npz.
+    pub fn weights(&mut self, path: &Path) -> Res<Vec<(String, Constant)>> {
+        let read = match path.extension().and_then(|e| e.to_str()) {
+            Some("safetensors") => relax_frontend::weights::open_safetensors(path),
+            Some("npz") => relax_frontend::weights::open_npz(path),
+            _ => Err(Diagnostic::error(
+                "weight-format",
+                Span::NONE,
+                format!("{}: weights are read from .safetensors and .npz files", path.display()),
+            )),
+        };
+        self.ok(read)
+    }
+
+    /// Parses, binds weights and bounds, analyses.
+    pub fn analyse(&mut self, model: &Path, o: &CodegenArgs) -> Res<Typed> {
+        let mut module = self.parse(model)?;
+        if let Some(path) = &o.params {
+            self.stage("weights", |s| {
+                let weights: HashMap<String, Constant> = s.weights(path)?.into_iter().collect();
+                let (count, d) = relax_lower::bind_params(&mut module, &weights);
+                s.note(d)?;
+                tracing::info!(count, "weights bound");
+                Ok(())
+            })?;
+        }
+        for text in &o.dim {
+            let r = relax_lower::bounds::apply(&mut module, text);
+            self.ok(r)?;
+        }
+        self.stage("analyse", |s| {
+            let (typed, d) = analysis::analyze(&module);
+            s.note(d)?;
+            typed.ok_or(Failed)
+        })
+    }
+
+    pub fn target(&mut self, o: &CodegenArgs) -> Res<Target> {
+        let triple = o.target.clone().unwrap_or_else(|| target_lexicon::HOST.to_string());
+        let t = Target::parse(&triple, &o.target_cpu);
+        self.ok(t)
+    }
+
+    /// To a flat program, descriptors included.
+    pub fn lower(&mut self, model: &Path, prefix: &str, o: &CodegenArgs, hosted: bool) -> Res<(Program, Target)> {
+        let target = self.target(o)?;
+        let typed = self.analyse(model, o)?;
+        let options = relax_lower::Options {
+            prefix: prefix.to_string(),
+            pointer_bytes: target.pointer_bytes(),
+            opt_level: o.opt_level,
+        };
+        let mut program = self.stage("lower", |s| {
+            let r = relax_lower::lower(typed, &options);
+            let (program, warnings) = s.all_ok(r)?;
+            s.note(warnings)?;
+            Ok(program)
+        })?;
+        relax_backend::descriptor::add(&mut program, hosted);
+        self.budgets(&program, o)?;
+        Ok((program, target))
+    }
+
+    /// Compiles to an object.
+    pub fn compile(&mut self, model: &Path, prefix: &str, o: &CodegenArgs, hosted: bool) -> Res<Compiled> {
+        let (program, target) = self.lower(model, prefix, o, hosted)?;
+        let object = self.stage("generate code", |s| {
+            let r = relax_backend::clif::compile(&program.module, &target);
+            s.ok(r)
+        })?;
+        if let Some(limit) = &o.max_flash {
+            let limit = self.ok(byte_size(limit))?;
+            if object.len() as u64 > limit {
+                let e = Diagnostic::error(
+                    "max-flash",
+                    Span::NONE,
+                    format!(
+                        "code and weights take {} bytes, more than the budget of {limit}: {} bytes are weights",
+                        object.len(),
+                        program.weight_bytes
+                    ),
+                );
+                return self.ok(Err(e));
+            }
+        }
+        Ok(Compiled { program, object, target })
+    }
+
+    fn budgets(&mut self, program: &Program, o: &CodegenArgs) -> Res<()> {
+        let Some(limit) = &o.max_ram else { return Ok(()) };
+        let limit = self.ok(byte_size(limit))?;
+        for e in &program.entries {
+            match e.workspace_max {
+                Some(n) if n <= limit => {}
+                Some(n) => {
+                    let d = Diagnostic::error(
+                        "max-ram",
+                        Span::NONE,
+                        format!("the workspace of {} takes {n} bytes, more than the budget of {limit}", e.name),
+                    );
+                    return self.ok(Err(d));
+                }
+                None => {
+                    let d = Diagnostic::error(
+                        "max-ram",
+                        Span::NONE,
+                        format!("the workspace of {} has no bound: it depends on shapes without one", e.name),
+                    )
+                    .help("give each shape variable an upper bound with --dim, e.g. --dim n=1..64");
+                    return self.ok(Err(d));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Links a shared object.
+    pub fn link(&mut self, c: &Compiled, soname: &str, linker: Linker) -> Res<Vec<u8>> {
+        self.stage("link", |s| {
+            let exports = exports(&c.program, true);
+            let runtime = relax_backend::elf::runtime_object(&c.target.triple.to_string());
+            let r = match linker {
+                Linker::Builtin => relax_backend::elf::link_shared(&c.object, runtime, soname, &exports),
+                Linker::System => relax_backend::elf::link_system(&c.object, runtime, soname, &exports),
+            };
+            s.ok(r)
+        })
+    }
+
+    /// Compiles `model` into the artifact that `out` or `emit` names, with the header beside it.
+    pub fn build(&mut self, model: &Path, out: &Path, emit: Option<Emit>, o: &CodegenArgs) -> Res<Program> {
+        let emit = match emit.or_else(|| emit_of(out)) {
+            Some(e) => e,
+            None => {
+                let d = Diagnostic::error(
+                    "output-format",
+                    Span::NONE,
+                    format!("{}: the extension names no artifact", out.display()),
+                )
+                .help("use .so, .o, .a or .h, or say --emit");
+                return self.ok(Err(d));
+            }
+        };
+        let prefix = o.prefix.clone().unwrap_or_else(|| prefix_of(out));
+        let stem = out.file_name().and_then(|s| s.to_str()).unwrap_or("libmodel.so").to_string();
+        let text = match emit {
+            Emit::Relax => Some(Stage::Typed),
+            Emit::Tir => Some(Stage::Flat),
+            Emit::Clif => Some(Stage::Clif),
+            Emit::Asm => Some(Stage::Asm),
+            _ => None,
+        };
+        if let Some(stage) = text {
+            let text = self.print(model, stage, o)?;
+            let r = output::write(out, text.as_bytes(), false);
+            self.ok(r)?;
+            return Ok(Program::default());
+        }
+        if emit == Emit::Header {
+            let (program, _) = self.lower(model, &prefix, o, true)?;
+            let r = output::write(out, relax_backend::header::write(&program).as_bytes(), false);
+            self.ok(r)?;
+            return Ok(program);
+        }
+        let hosted = emit == Emit::So;
+        let c = self.compile(model, &prefix, o, hosted)?;
+        let bytes = match emit {
+            Emit::So => self.link(&c, &stem, o.linker)?,
+            Emit::Lib => {
+                let member = format!("{prefix}.o");
+                relax_backend::archive::write(&[(member.as_str(), &c.object)])
+            }
+            _ => c.object.clone(),
+        };
+        let header = relax_backend::header::write(&c.program);
+        let r = output::write(out, &bytes, emit == Emit::So);
+        self.ok(r)?;
+        let r = output::write(&out.with_extension("h"), header.as_bytes(), false);
+        self.ok(r)?;
+        Ok(c.program)
+    }
+
+    /// A model's text at a stage.
+    pub fn print(&mut self, model: &Path, stage: Stage, o: &CodegenArgs) -> Res<String> {
+        use relax_ir::printer::{print_flat, print_module, print_typed};
+        if stage == Stage::Relax {
+            return Ok(print_module(&self.parse(model)?));
+        }
+        let prefix = o.prefix.clone().unwrap_or_else(|| prefix_of(model));
+        match stage {
+            Stage::Flat | Stage::Clif | Stage::Asm => {
+                let (program, target) = self.lower(model, &prefix, o, false)?;
+                match stage {
+                    Stage::Clif => {
+                        let r = relax_backend::clif::print(&program.module, &target);
+                        self.ok(r)
+                    }
+                    Stage::Asm => {
+                        let r = relax_backend::clif::asm(&program.module, &target);
+                        self.ok(r)
+                    }
+                    _ => Ok(print_flat(&program.module)),
+                }
+            }
+            _ => {
+                let typed = self.analyse(model, o)?;
+                let stage = match stage {
+                    Stage::Normal => return Ok(print_module(&typed.module)),
+                    Stage::Typed => return Ok(print_typed(&typed.module, &typed.sinfo)),
+                    Stage::Lowered => relax_lower::Until::Legalized,
+                    _ => relax_lower::Until::Fused,
+                };
+                let r = relax_lower::passes(typed, o.opt_level, stage);
+                let typed = self.all_ok(r)?;
+                Ok(print_typed(&typed.module, &typed.sinfo))
+            }
+        }
+    }
+}
+
+/// The exported symbols of a library.
+pub fn exports(p: &Program, hosted: bool) -> Vec<String> {
+    let mut out = vec![];
+    for e in &p.entries {
+        for suffix in ["", "_infer", "_workspace_size"] {
+            out.push(format!("{}_{}{suffix}", p.prefix, e.name));
+        }
+    }
+    if hosted {
+        out.extend([format!("{}_metadata", p.prefix), format!("{}_run", p.prefix)]);
+    }
+    out
+}
+
+fn emit_of(out: &Path) -> Option<Emit> {
+    Some(match out.extension()?.to_str()? {
+        "so" => Emit::So,
+        "o" => Emit::Obj,
+        "a" => Emit::Lib,
+        "h" => Emit::Header,
+        "rlx" => Emit::Relax,
+        "clif" => Emit::Clif,
+        "s" | "asm" => Emit::Asm,
+        _ => return None,
+    })
+}
+
+/// `libmodel.so` gives `model`: the file's stem without `lib`, as a C identifier.
+pub fn prefix_of(path: &Path) -> String {
+    let stem = path.file_name().and_then(|s| s.to_str()).unwrap_or("model");
+    let stem = stem.split('.').next().unwrap_or("model");
+    let stem = stem.strip_prefix("lib").filter(|s| !s.is_empty()).unwrap_or(stem);
+    let mut out: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit()) {
+        out.insert(0, 'm');
+    }
+    out
+}
+
+/// `64K`, `1M`, `4096`.
+fn byte_size(text: &str) -> Result<u64, Diagnostic> {
+    let (digits, unit) = match text.trim_end_matches(['B', 'b']) {
+        t if t.ends_with(['K', 'k']) => (&t[..t.len() - 1], 1 << 10),
+        t if t.ends_with(['M', 'm']) => (&t[..t.len() - 1], 1 << 20),
+        t if t.ends_with(['G', 'g']) => (&t[..t.len() - 1], 1 << 30),
+        t => (t, 1u64),
+    };
+    digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(|| {
+        Diagnostic::error("byte-size", Span::NONE, format!("`{text}` is no size")).help("write 4096, 64K or 1M")
+    })
+}
+
+/// A temporary folder that holds a library to be loaded.
+pub fn scratch() -> Result<tempfile::TempDir, Diagnostic> {
+    tempfile::Builder::new()
+        .prefix("relax-aot-")
+        .tempdir()
+        .map_err(|e| Diagnostic::error("cannot-write", Span::NONE, format!("cannot make a temporary folder: {e}")))
+}
+
+/// Where a library of `run` is put.
+pub fn library_path(dir: &tempfile::TempDir) -> PathBuf {
+    dir.path().join("libmodel.so")
+}

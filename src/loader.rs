@@ -1,0 +1,151 @@
+//! Loading a compiled library and calling it through its public C interface (`P_metadata`, `P_run`).
+//!
+//! The only unsafe code outside the runtime. What it trusts: that the file was written by this compiler (its metadata
+//! says so), hence that the two symbols have the signatures of the header.
+
+use relax_ir::{Constant, DType, Diagnostic, Span};
+use relax_rt::{Call, DLDataType, DLDevice, DLManagedTensor, DLTensor};
+use std::ffi::{c_char, CStr, CString};
+use std::path::Path;
+
+type RunFn = unsafe extern "C" fn(
+    *const c_char,
+    *const *const DLTensor,
+    i32,
+    *mut *mut DLManagedTensor,
+    i32,
+    *mut Call,
+) -> i32;
+type MetadataFn = unsafe extern "C" fn() -> *const c_char;
+
+/// A loaded library.
+pub struct Library {
+    // Dropped last: the function pointers live in it.
+    run: RunFn,
+    metadata: String,
+    _library: libloading::Library,
+}
+
+/// A call that returned an error code: the record it left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    pub code: i32,
+    pub constraint: i32,
+    pub wanted: i64,
+    pub got: i64,
+    pub message: String,
+}
+
+impl Library {
+    /// Loads `path`, whose exported names start with `prefix`.
+    pub fn open(path: &Path, prefix: &str) -> Result<Library, Diagnostic> {
+        let fail = |e: libloading::Error| {
+            Diagnostic::error("cannot-load", Span::NONE, format!("cannot load {}: {e}", path.display()))
+        };
+        // SAFETY: a library of this compiler has no constructors, so loading runs no code of it.
+        let library = unsafe { libloading::Library::new(path) }.map_err(fail)?;
+        // SAFETY: the header of every hosted library declares the two symbols with these signatures.
+        let (run, metadata) = unsafe {
+            let run = *library.get::<RunFn>(format!("{prefix}_run\0").as_bytes()).map_err(fail)?;
+            let metadata = *library.get::<MetadataFn>(format!("{prefix}_metadata\0").as_bytes()).map_err(fail)?;
+            (run, metadata)
+        };
+        // SAFETY: `P_metadata` takes nothing and returns a NUL-terminated string in the library's read-only data.
+        let metadata = unsafe { CStr::from_ptr(metadata()) }.to_string_lossy().into_owned();
+        Ok(Library { run, metadata, _library: library })
+    }
+
+    /// The metadata JSON.
+    pub fn metadata(&self) -> &str {
+        &self.metadata
+    }
+
+    /// Calls `entry` with dense tensors; `n_results` flattened results come back.
+    pub fn run(&self, entry: &str, args: &[Constant], n_results: usize) -> Result<Vec<Constant>, CallError> {
+        let name = CString::new(entry).unwrap_or_default();
+        let mut aligned: Vec<AlignedBytes> = args.iter().map(|a| AlignedBytes::new(a.bytes())).collect();
+        let mut shapes: Vec<Vec<i64>> = args.iter().map(|a| a.shape.clone()).collect();
+        let tensors: Vec<DLTensor> = args
+            .iter()
+            .zip(aligned.iter_mut().zip(&mut shapes))
+            .map(|(a, (bytes, shape))| {
+                let (code, bits) = a.dtype.dlpack();
+                DLTensor {
+                    data: bytes.pointer().cast(),
+                    device: DLDevice { device_type: 1, device_id: 0 },
+                    ndim: shape.len() as i32,
+                    dtype: DLDataType { code, bits, lanes: 1 },
+                    shape: shape.as_mut_ptr(),
+                    strides: std::ptr::null_mut(),
+                    byte_offset: 0,
+                }
+            })
+            .collect();
+        let pointers: Vec<*const DLTensor> = tensors.iter().map(|t| t as *const DLTensor).collect();
+        let mut results: Vec<*mut DLManagedTensor> = vec![std::ptr::null_mut(); n_results];
+        let mut call = Call::new();
+        // SAFETY: every pointer is valid for the call: the tensors own their data and shapes above, `results` has
+        // `n_results` slots, the call record is ours.
+        let code = unsafe {
+            (self.run)(
+                name.as_ptr(),
+                pointers.as_ptr(),
+                pointers.len() as i32,
+                results.as_mut_ptr(),
+                n_results as i32,
+                &mut call,
+            )
+        };
+        if code != 0 {
+            let end = call.message.iter().position(|&b| b == 0).unwrap_or(call.message.len());
+            let message = String::from_utf8_lossy(&call.message[..end]).into_owned();
+            return Err(CallError { code, constraint: call.constraint, wanted: call.wanted, got: call.got, message });
+        }
+        Ok(results.into_iter().map(take).collect())
+    }
+}
+
+/// Copies a result out and releases it.
+fn take(t: *mut DLManagedTensor) -> Constant {
+    // SAFETY: after a successful run every result is a valid managed tensor that is ours to release: dense, with `ndim`
+    // dims and as many elements of its dtype as they say.
+    unsafe {
+        let tensor = &(*t).dl_tensor;
+        let dtype = DType::from_dlpack(tensor.dtype.code, tensor.dtype.bits).unwrap_or(DType::U8);
+        let shape = if tensor.ndim > 0 {
+            std::slice::from_raw_parts(tensor.shape, tensor.ndim as usize).to_vec()
+        } else {
+            vec![]
+        };
+        let bytes = shape.iter().product::<i64>() as usize * dtype.bytes();
+        let data = if bytes == 0 {
+            vec![]
+        } else {
+            let start = tensor.data.cast::<u8>().add(tensor.byte_offset as usize);
+            std::slice::from_raw_parts(start, bytes).to_vec()
+        };
+        if let Some(deleter) = (*t).deleter {
+            deleter(t);
+        }
+        Constant::new(dtype, shape, data)
+    }
+}
+
+/// A copy of bytes at a 64-byte boundary.
+struct AlignedBytes {
+    storage: Vec<u8>,
+    start: usize,
+}
+
+impl AlignedBytes {
+    fn new(bytes: &[u8]) -> AlignedBytes {
+        let mut storage = vec![0u8; bytes.len() + 64];
+        let start = storage.as_ptr().align_offset(64);
+        storage[start..start + bytes.len()].copy_from_slice(bytes);
+        AlignedBytes { storage, start }
+    }
+
+    fn pointer(&mut self) -> *mut u8 {
+        self.storage[self.start..].as_mut_ptr()
+    }
+}

@@ -1,0 +1,50 @@
+//! What `--report` and `check` say about a compiled program.
+
+use crate::source::Sources;
+use relax_ir::printer::print_prim;
+use relax_ir::program::Program;
+use std::fmt::Write;
+
+/// Entries with their parameters, results and memory.
+pub fn summary(p: &Program) -> String {
+    let mut out = String::new();
+    for e in &p.entries {
+        let _ = writeln!(out, "entry {}", e.name);
+        for v in &e.params {
+            let _ = writeln!(out, "  in   {}: {}", v.name, v.text);
+        }
+        for v in &e.results {
+            let _ = writeln!(out, "  out  {}: {}", v.name, v.text);
+        }
+        match &e.workspace {
+            Some(w) => {
+                let _ = write!(out, "  workspace: {} bytes", print_prim(w));
+            }
+            None => {
+                let _ = write!(out, "  workspace: depends on data");
+            }
+        }
+        match e.workspace_max.filter(|_| e.workspace.as_ref().is_some_and(|w| w.as_int().is_none())) {
+            Some(m) => {
+                let _ = writeln!(out, ", at most {m}");
+            }
+            None => out.push('\n'),
+        }
+    }
+    let _ = writeln!(out, "weights: {} bytes", p.weight_bytes);
+    let _ = writeln!(out, "checks at run time: {}", p.checks.len());
+    out
+}
+
+/// The summary and every check at run time, with its number and source line.
+pub fn text(p: &Program, sources: &Sources) -> String {
+    let mut out = summary(p);
+    for c in &p.checks {
+        let at = match sources.line_column(c.span) {
+            Some((line, _)) if !c.span.is_none() => format!(" (line {line})"),
+            _ => String::new(),
+        };
+        let _ = writeln!(out, "  {:>4}: {}: {}{at}", c.number, c.message, c.condition);
+    }
+    out
+}

@@ -1,0 +1,143 @@
+//! `relax-aot run`: compile, load through the C interface, call, compare, time.
+
+use crate::cli::RunArgs;
+use crate::compare::compare;
+use crate::driver::{library_path, scratch, Failed, Session};
+use crate::loader::Library;
+use crate::output;
+use relax_ir::program::{EntryKind, EntryValue};
+use relax_ir::{Constant, Diagnostic, Span};
+use std::path::Path;
+use std::time::Instant;
+
+/// Runs; what was printed on success.
+pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
+    let dir = take(s, scratch())?;
+    let path = library_path(&dir);
+    let mut options = a.options.clone();
+    options.prefix = Some("model".into());
+    let program = s.build(&a.model, &path, None, &options)?;
+    let entry = program.entries.iter().find(|e| e.name == a.entry).ok_or_else(|| {
+        let names: Vec<&str> = program.entries.iter().map(|e| e.name.as_str()).collect();
+        let d = Diagnostic::error("entry", Span::NONE, format!("the model has no entry named {}", a.entry))
+            .help(format!("its entries are: {}", names.join(", ")));
+        s.diags.push(d);
+        Failed
+    });
+    let entry = entry?;
+    let inputs = match &a.inputs {
+        Some(p) => tensors(s, p)?,
+        None => vec![],
+    };
+    let args = take(s, arguments(&entry.params, inputs))?;
+    let library = take(s, Library::open(&path, "model"))?;
+    let n = entry.results.len();
+    let call = || library.run(&a.entry, &args, n);
+    let results = match call() {
+        Ok(r) => r,
+        Err(e) => {
+            let mut d = Diagnostic::error("run", Span::NONE, format!("{} failed with code {}: {}", a.entry, e.code, e.message));
+            if e.constraint != 0 {
+                d = d.note(format!("check number {}: wanted {}, got {}", e.constraint, e.wanted, e.got));
+            }
+            s.diags.push(d);
+            return Err(Failed);
+        }
+    };
+    let mut text = String::new();
+    for (e, r) in entry.results.iter().zip(&results) {
+        text.push_str(&format!("{}: {} {:?}{}\n", e.name, r.dtype, r.shape, preview(r)));
+    }
+    if a.repeat > 1 {
+        let mut times: Vec<f64> = vec![];
+        for _ in 0..a.repeat {
+            let start = Instant::now();
+            if call().is_err() {
+                break;
+            }
+            times.push(start.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        if let (Some(best), Some(median)) = (times.first(), times.get(times.len() / 2)) {
+            text.push_str(&format!("{} calls: best {:.6} s, median {:.6} s\n", times.len(), best, median));
+        }
+    }
+    if let Some(out) = &a.outputs {
+        let named: Vec<(String, Constant)> =
+            entry.results.iter().zip(&results).map(|(e, r)| (e.name.clone(), r.clone())).collect();
+        let bytes = relax_frontend::weights::npz_bytes(&named)
+            .map_err(|e| Diagnostic::error("outputs", Span::NONE, format!("cannot write {}: {e}", out.display())));
+        let bytes = take(s, bytes)?;
+        take(s, output::write(out, &bytes, false))?;
+    }
+    if let Some(reference) = &a.expect {
+        let want = tensors(s, reference)?;
+        if want.len() != results.len() {
+            let d = Diagnostic::error(
+                "expect",
+                Span::NONE,
+                format!("the reference has {} arrays, the model {} results", want.len(), results.len()),
+            );
+            return take(s, Err(d));
+        }
+        let mut failed = false;
+        for ((e, got), (_, want)) in entry.results.iter().zip(&results).zip(&want) {
+            if let Err(m) = compare(&e.name, got, want, a.rtol, a.atol) {
+                s.diags.push(Diagnostic::error("mismatch", Span::NONE, m.text));
+                failed = true;
+            }
+        }
+        if failed {
+            return Err(Failed);
+        }
+        text.push_str("the results agree with the reference\n");
+    }
+    Ok(text)
+}
+
+fn take<T>(s: &mut Session, r: Result<T, Diagnostic>) -> Result<T, Failed> {
+    r.map_err(|d| {
+        s.diags.push(d);
+        Failed
+    })
+}
+
+fn tensors(s: &mut Session, p: &Path) -> Result<Vec<(String, Constant)>, Failed> {
+    s.weights(p)
+}
+
+/// Matches the arrays of a file to parameters, in order. A 1-d array may stand for a shape, a 0-d one for a scalar.
+fn arguments(params: &[EntryValue], inputs: Vec<(String, Constant)>) -> Result<Vec<Constant>, Diagnostic> {
+    if params.len() != inputs.len() {
+        let names: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
+        return Err(Diagnostic::error(
+            "inputs",
+            Span::NONE,
+            format!("the model takes {} arguments ({}), the file has {} arrays", params.len(), names.join(", "), inputs.len()),
+        ));
+    }
+    Ok(params
+        .iter()
+        .zip(inputs)
+        .map(|(p, (_, c))| match p.kind {
+            EntryKind::Scalar { dtype } if c.shape.is_empty() && c.dtype != dtype => {
+                if dtype.is_float() {
+                    Constant::scalar_f64(dtype, c.get_f64(0))
+                } else {
+                    Constant::scalar_i64(dtype, c.get_i64(0))
+                }
+            }
+            _ => c,
+        })
+        .collect())
+}
+
+/// The first values of a tensor.
+fn preview(c: &Constant) -> String {
+    let n = c.elements().min(8);
+    let values: Vec<String> = (0..n)
+        .map(|i| if c.dtype.is_float() { format!("{:.6}", c.get_f64(i)) } else { c.get_i64(i).to_string() })
+        .collect();
+    let more = if c.elements() > n { ", ..." } else { "" };
+    format!(" [{}{more}]", values.join(", "))
+}

@@ -1,0 +1,185 @@
+//! Every text of every corpus case: parsed, compiled to a shared object, loaded, called through `P_run`, compared with
+//! the outputs that TVM's own virtual machine recorded. Runs recorded as errors must fail with the matching check.
+//!
+//! One test per text, named `family::file`. `cargo test --test corpus -- reduce` runs a family.
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use relax_aot::cli::{Cli, CodegenArgs};
+use relax_aot::compare::compare;
+use relax_aot::driver::Session;
+use relax_aot::loader::{CallError, Library};
+use relax_aot::render;
+use relax_ir::{program::code, Constant, DType};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+fn main() {
+    let args = Arguments::from_args();
+    let manifest = std::fs::read_to_string(corpus().join("MANIFEST.json")).expect("the corpus has a manifest");
+    let manifest: Value = serde_json::from_str(&manifest).expect("the manifest is JSON");
+    let mut trials = vec![];
+    let mut texts = 0;
+    for case in manifest["cases"].as_array().into_iter().flatten() {
+        let case = Arc::new(case.clone());
+        for text in case["texts"].as_array().into_iter().flatten() {
+            // Text behind the whole pipeline of TVM is refused by design: see frontend/tests/corpus.rs.
+            if text["stage"] == "lowered" {
+                continue;
+            }
+            let file = text["file"].as_str().unwrap_or_default().to_string();
+            let name = format!("{}::{file}", case["family"].as_str().unwrap_or_default());
+            let case = case.clone();
+            texts += 1;
+            trials.push(Trial::test(name, move || run_text(&case, &file).map_err(Failed::from)));
+        }
+    }
+    println!("{texts} texts of the corpus");
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn options() -> CodegenArgs {
+    use clap::Parser;
+    let mut o = Cli::parse_from(["relax-aot", "model.rlx", "-o", "libmodel.so"]).compile.options;
+    if let Ok(level) = std::env::var("RELAX_AOT_TEST_OPT") {
+        o.opt_level = level.parse().unwrap_or(o.opt_level);
+    }
+    if let Ok(cpu) = std::env::var("RELAX_AOT_TEST_CPU") {
+        o.target_cpu = cpu;
+    }
+    o
+}
+
+/// Compiles one text and makes every run of its case.
+fn run_text(case: &Value, file: &str) -> Result<(), String> {
+    let mut session = Session::default();
+    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let so = dir.path().join("libmodel.so");
+    let program = session.build(&corpus().join(file), &so, None, &options());
+    let program = program.map_err(|_| render::text(&session.diags, &session.sources, false))?;
+    let entry_name = case["entry"].as_str().unwrap_or("main");
+    let entry = program
+        .entries
+        .iter()
+        .find(|e| e.name == entry_name)
+        .ok_or_else(|| format!("no entry {entry_name}"))?;
+    let n_results = entry.results.len();
+    let library = Library::open(&so, "model").map_err(|d| d.message)?;
+    let params = match case["params"].as_str() {
+        Some(p) => archive(&corpus().join(p))?,
+        None => HashMap::new(),
+    };
+    let tol = case["tol"].as_f64().unwrap_or(1e-5);
+    for run in case["runs"].as_array().into_iter().flatten() {
+        let inputs = archive(&corpus().join(run["in"].as_str().unwrap_or_default()))?;
+        let mut args = vec![];
+        for a in run["args"].as_array().into_iter().flatten() {
+            argument(a, &inputs, &params, &mut args)?;
+        }
+        let what = run["in"].as_str().unwrap_or_default();
+        let result = library.run(entry_name, &args, n_results);
+        match (run["err"].as_str(), result) {
+            (Some(err), Err(e)) => matches_record(&corpus().join(err), &e).map_err(|m| format!("{what}: {m}"))?,
+            (Some(_), Ok(_)) => return Err(format!("{what}: this run must be refused")),
+            (None, Err(e)) => return Err(format!("{what}: failed with {e:?}")),
+            (None, Ok(results)) => {
+                let outputs = archive(&corpus().join(run["out"].as_str().unwrap_or_default()))?;
+                let mut wanted = vec![];
+                argument(&run["result"], &outputs, &params, &mut wanted)?;
+                if wanted.len() != results.len() {
+                    return Err(format!("{what}: {} results, expected {}", results.len(), wanted.len()));
+                }
+                for (i, (got, want)) in results.iter().zip(&wanted).enumerate() {
+                    compare(&format!("{what}, result {i}"), got, want, tol, tol).map_err(|m| m.text)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn archive(path: &Path) -> Result<HashMap<String, Constant>, String> {
+    let list = match path.extension().and_then(|e| e.to_str()) {
+        Some("safetensors") => relax_frontend::weights::open_safetensors(path),
+        _ => relax_frontend::weights::open_npz(path),
+    };
+    Ok(list.map_err(|d| d.message)?.into_iter().collect())
+}
+
+/// Flattens an argument tree of the manifest.
+fn argument(
+    a: &Value,
+    arrays: &HashMap<String, Constant>,
+    params: &HashMap<String, Constant>,
+    out: &mut Vec<Constant>,
+) -> Result<(), String> {
+    match a["kind"].as_str().unwrap_or_default() {
+        "tensor" => {
+            let key = a["key"].as_str().unwrap_or_default();
+            let mut c = arrays.get(key).cloned().ok_or_else(|| format!("no array {key}"))?;
+            // numpy has no bfloat16: such arrays are stored as their bits.
+            if let Some(d) = a["dtype"].as_str().and_then(|d| d.parse::<DType>().ok()) {
+                if d != c.dtype && d.bytes() == c.dtype.bytes() {
+                    c = Constant::new(d, c.shape.clone(), c.bytes().to_vec());
+                }
+            }
+            out.push(c);
+        }
+        "param" => {
+            let name = a["name"].as_str().unwrap_or_default();
+            out.push(params.get(name).cloned().ok_or_else(|| format!("no weight {name}"))?);
+        }
+        "shape" => {
+            let v: Vec<i64> = a["value"].as_array().into_iter().flatten().filter_map(Value::as_i64).collect();
+            let bytes = v.iter().flat_map(|x| x.to_le_bytes()).collect();
+            out.push(Constant::new(DType::I64, vec![v.len() as i64], bytes));
+        }
+        "int" => out.push(Constant::scalar_i64(DType::I64, a["value"].as_i64().unwrap_or(0))),
+        "float" => out.push(Constant::scalar_f64(DType::F32, a["value"].as_f64().unwrap_or(0.0))),
+        "tuple" => {
+            for item in a["items"].as_array().into_iter().flatten() {
+                argument(item, arrays, params, out)?;
+            }
+        }
+        other => return Err(format!("argument kind {other}")),
+    }
+    Ok(())
+}
+
+/// The refusal names what TVM's does: code and, for dims, the two values ("Check failed: .. (got vs. wanted)").
+fn matches_record(path: &Path, e: &CallError) -> Result<(), String> {
+    let record = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    let record: Value = serde_json::from_str(&record).map_err(|e| e.to_string())?;
+    let text = record["tvm"]["message"].as_str().unwrap_or_default();
+    let code = e.code as i64;
+    let ok = if text.contains("expect Tensor with dtype") {
+        code == code::DTYPE
+    } else if text.contains("with ndim") {
+        code == code::RANK
+    } else if text.contains("expect a Tuple") {
+        // Tuples are flattened at the boundary: a wrong one is a wrong number or rank of arguments.
+        matches!(code, code::CALL | code::RANK | code::DTYPE)
+    } else if let Some((got, wanted)) = versus(text) {
+        matches!(code, code::DIM | code::CHECK) && e.got == got && e.wanted == wanted && e.constraint > 0
+    } else {
+        code == code::ASSERT
+    };
+    if ok {
+        Ok(())
+    } else {
+        Err(format!("refused with {e:?}, TVM says: {text}"))
+    }
+}
+
+/// `(6 vs. 5)`
+fn versus(text: &str) -> Option<(i64, i64)> {
+    let (before, after) = text.split_once(" vs. ")?;
+    let got = before.rsplit('(').next()?.trim().parse().ok()?;
+    let wanted = after.split(')').next()?.trim().parse().ok()?;
+    Some((got, wanted))
+}
