@@ -21,12 +21,8 @@ pub fn inspect(s: &mut Session, a: &InspectArgs) -> Result<String, Failed> {
         return Ok(format!("{metadata}\n"));
     }
     let mut out = crate::report::text(&program, &s.sources);
-    let kernels: Vec<&str> = program
-        .module
-        .funcs
-        .iter()
-        .filter_map(|f| f.name.strip_prefix(&format!("{}_k_", program.prefix)))
-        .collect();
+    let kernels: Vec<&str> =
+        program.module.funcs.iter().filter_map(|f| f.name.strip_prefix(&format!("{}_k_", program.prefix))).collect();
     let _ = writeln!(out, "kernels: {}", kernels.join(", "));
     Ok(out)
 }
@@ -34,9 +30,8 @@ pub fn inspect(s: &mut Session, a: &InspectArgs) -> Result<String, Failed> {
 fn library(a: &InspectArgs) -> Result<String, Diagnostic> {
     let path = std::fs::canonicalize(&a.file).map_err(|e| crate::source::cannot_read(&a.file, &e))?;
     let prefix = a.options.prefix.clone().unwrap_or_else(|| prefix_of(&a.file));
-    let lib = Library::open(&path, &prefix).map_err(|d| {
-        d.help("if the library was built with --prefix, give the same prefix here")
-    })?;
+    let lib = Library::open(&path, &prefix)
+        .map_err(|d| d.help("if the library was built with --prefix, give the same prefix here"))?;
     if a.format == Format::Json {
         return Ok(format!("{}\n", lib.metadata()));
     }

@@ -8,14 +8,8 @@ use relax_rt::{Call, DLDataType, DLDevice, DLManagedTensor, DLTensor};
 use std::ffi::{c_char, CStr, CString};
 use std::path::Path;
 
-type RunFn = unsafe extern "C" fn(
-    *const c_char,
-    *const *const DLTensor,
-    i32,
-    *mut *mut DLManagedTensor,
-    i32,
-    *mut Call,
-) -> i32;
+type RunFn =
+    unsafe extern "C" fn(*const c_char, *const *const DLTensor, i32, *mut *mut DLManagedTensor, i32, *mut Call) -> i32;
 type MetadataFn = unsafe extern "C" fn() -> *const c_char;
 
 /// A loaded library.

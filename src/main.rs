@@ -34,7 +34,8 @@ fn real_main() -> ExitCode {
     let bar = progress(&mut session);
     // Deeply nested models need more stack than a main thread has.
     let code = std::thread::scope(|scope| {
-        let worker = std::thread::Builder::new().stack_size(256 << 20).spawn_scoped(scope, || command(cli, &mut session));
+        let worker =
+            std::thread::Builder::new().stack_size(256 << 20).spawn_scoped(scope, || command(cli, &mut session));
         match worker.map(|w| w.join()) {
             Ok(Ok(code)) => code,
             _ => 4,
@@ -53,7 +54,10 @@ fn progress(session: &mut Session) -> Option<ProgressBar> {
         return None;
     }
     let bar = ProgressBar::new_spinner();
-    bar.set_style(ProgressStyle::with_template("{spinner} {msg} [{elapsed}]").unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.set_style(
+        ProgressStyle::with_template("{spinner} {msg} [{elapsed}]")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+    );
     bar.enable_steady_tick(Duration::from_millis(500));
     let shown = bar.clone();
     session.progress = Some(Box::new(move |stage| shown.set_message(stage.to_string())));

@@ -29,7 +29,8 @@ fn one(d: &Diagnostic, sources: &Sources, renderer: &Renderer) -> String {
         Severity::Warning => Level::WARNING,
         Severity::Note => Level::NOTE,
     };
-    let mut group = level.primary_title(d.message.as_str()).id(d.code).elements(Vec::<annotate_snippets::Message>::new());
+    let mut group =
+        level.primary_title(d.message.as_str()).id(d.code).elements(Vec::<annotate_snippets::Message>::new());
     // One snippet per file, labels of the first file first.
     let mut files: Vec<_> = d.labels.iter().map(|l| l.span).filter(|s| !s.is_none()).map(|s| s.file).collect();
     files.dedup();

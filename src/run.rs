@@ -36,7 +36,8 @@ pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
     let results = match call() {
         Ok(r) => r,
         Err(e) => {
-            let mut d = Diagnostic::error("run", Span::NONE, format!("{} failed with code {}: {}", a.entry, e.code, e.message));
+            let mut d =
+                Diagnostic::error("run", Span::NONE, format!("{} failed with code {}: {}", a.entry, e.code, e.message));
             if e.constraint != 0 {
                 d = d.note(format!("check number {}: wanted {}, got {}", e.constraint, e.wanted, e.got));
             }
@@ -113,7 +114,12 @@ fn arguments(params: &[EntryValue], inputs: Vec<(String, Constant)>) -> Result<V
         return Err(Diagnostic::error(
             "inputs",
             Span::NONE,
-            format!("the model takes {} arguments ({}), the file has {} arrays", params.len(), names.join(", "), inputs.len()),
+            format!(
+                "the model takes {} arguments ({}), the file has {} arrays",
+                params.len(),
+                names.join(", "),
+                inputs.len()
+            ),
         ));
     }
     Ok(params

@@ -63,11 +63,8 @@ fn run_text(case: &Value, file: &str) -> Result<(), String> {
     let program = session.build(&corpus().join(file), &so, None, &options());
     let program = program.map_err(|_| render::text(&session.diags, &session.sources, false))?;
     let entry_name = case["entry"].as_str().unwrap_or("main");
-    let entry = program
-        .entries
-        .iter()
-        .find(|e| e.name == entry_name)
-        .ok_or_else(|| format!("no entry {entry_name}"))?;
+    let entry =
+        program.entries.iter().find(|e| e.name == entry_name).ok_or_else(|| format!("no entry {entry_name}"))?;
     let n_results = entry.results.len();
     let library = Library::open(&so, "model").map_err(|d| d.message)?;
     let params = match case["params"].as_str() {

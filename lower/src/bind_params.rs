@@ -1,18 +1,13 @@
 //! Baking weights in: parameters of a function become constants.
 
-use relax_ir::relax::{
-    Binding, BindingBlock, BindingValue, Expr, ExprKind, Function, Param, SeqExpr, StructInfo,
-};
+use relax_ir::relax::{Binding, BindingBlock, BindingValue, Expr, ExprKind, Function, Param, SeqExpr, StructInfo};
 use relax_ir::{Constant, Diagnostic, Diagnostics, Func, IRModule};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Binds every parameter of every exported function whose name `weights` has. Shapes and dtypes must agree with the
 /// annotation. Returns how many were bound; a weight that no parameter takes is a warning.
-pub fn bind_params(
-    module: &mut IRModule,
-    weights: &HashMap<String, Constant>,
-) -> (usize, Diagnostics) {
+pub fn bind_params(module: &mut IRModule, weights: &HashMap<String, Constant>) -> (usize, Diagnostics) {
     let mut diags = Diagnostics::default();
     let mut used: HashMap<String, bool> = weights.keys().map(|k| (k.clone(), false)).collect();
     let mut count = 0;
@@ -82,7 +77,11 @@ fn fits(f: &Function, p: &Param, c: &Constant) -> Result<(), Diagnostic> {
     }
     for (i, d) in t.known_dims().unwrap_or_default().iter().enumerate() {
         if d.as_int().is_some_and(|d| d != c.shape[i]) {
-            return Err(wrong(format!("expected {} in dimension {i}, the file has {:?}", d.as_int().unwrap_or(0), c.shape)));
+            return Err(wrong(format!(
+                "expected {} in dimension {i}, the file has {:?}",
+                d.as_int().unwrap_or(0),
+                c.shape
+            )));
         }
     }
     Ok(())

@@ -47,7 +47,8 @@ fn value_of(e: &Expr, known: &HashMap<RVar, Constant>, module: &IRModule) -> Opt
             let dtype = t.dtype?;
             let dims: Vec<i64> = t.known_dims()?.iter().map(|d| d.as_int()).collect::<Option<_>>()?;
             let elements: i64 = dims.iter().product();
-            if inputs.is_empty() && elements * dtype.bytes() as i64 > MAX_BYTES_FROM_NOTHING || elements > MAX_ELEMENTS {
+            if inputs.is_empty() && elements * dtype.bytes() as i64 > MAX_BYTES_FROM_NOTHING || elements > MAX_ELEMENTS
+            {
                 return None;
             }
             let mut args: Vec<Arg> = inputs.iter().map(|c| Arg::Tensor(Tensor::from_constant(c))).collect();

@@ -117,7 +117,9 @@ impl Fuse<'_> {
                     continue;
                 }
                 let (gp, gi) = (group[p], group[i]);
-                if members[gp].len() + members[gi].len() > MAX_STAGES || !self.may_join(&nodes, &members[gp], &members[gi], p, i) {
+                if members[gp].len() + members[gi].len() > MAX_STAGES
+                    || !self.may_join(&nodes, &members[gp], &members[gi], p, i)
+                {
                     continue;
                 }
                 // The producer's group must have this node as its only way out.
@@ -325,7 +327,12 @@ impl Fuse<'_> {
                 }
             }
         };
-        params.iter().filter_map(PrimParam::buffer).chain([&output]).chain(&allocs).for_each(|b| b.shape.iter().for_each(&mut see));
+        params
+            .iter()
+            .filter_map(PrimParam::buffer)
+            .chain([&output])
+            .chain(&allocs)
+            .for_each(|b| b.shape.iter().for_each(&mut see));
         body.walk(&mut |s| s.exprs().into_iter().for_each(&mut see));
         let local = locals(&body);
         for v in free {
@@ -336,7 +343,8 @@ impl Fuse<'_> {
             params.push(PrimParam::Scalar(v));
         }
         params.push(PrimParam::Buffer { buffer: output, handle: None });
-        let base: Vec<&str> = order.iter().map(|&i| nodes[i].prim.trim_end_matches(|c: char| c.is_ascii_digit())).collect();
+        let base: Vec<&str> =
+            order.iter().map(|&i| nodes[i].prim.trim_end_matches(|c: char| c.is_ascii_digit())).collect();
         let mut base = format!("fused_{}", base.join("_"));
         base.truncate(60);
         let name = self.names.fresh(base.trim_end_matches('_'));

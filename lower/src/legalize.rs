@@ -107,7 +107,8 @@ impl Legalize {
             one => vec![one.clone()],
         };
         // A result that is a tuple of one stays a tuple.
-        let sinfo_args = if matches!(&out, StructInfo::Tuple(f) if f.len() == 1) { vec![out.clone()] } else { sinfo_args };
+        let sinfo_args =
+            if matches!(&out, StructInfo::Tuple(f) if f.len() == 1) { vec![out.clone()] } else { sinfo_args };
         let value = call_tir(&prim.name, args, sinfo_args, e)?;
         before.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
         self.new.push(prim);
@@ -163,4 +164,3 @@ fn is_static(info: &StructInfo) -> bool {
         _ => true,
     }
 }
-

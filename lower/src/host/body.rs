@@ -62,7 +62,11 @@ impl Body<'_> {
                     return;
                 }
                 let (from, to) = (self.pointer(b, *from), self.pointer(b, *to));
-                b.push(FlatStmt::Call { callee: copy_callee(self.prefix), args: vec![to, from, bytes.clone()], result: None });
+                b.push(FlatStmt::Call {
+                    callee: copy_callee(self.prefix),
+                    args: vec![to, from, bytes.clone()],
+                    result: None,
+                });
             }
             Step::Write { to, values } => {
                 let to = self.pointer(b, *to);
@@ -100,7 +104,11 @@ pub fn copy_callee(prefix: &str) -> Callee {
 }
 
 /// The copy function: 16 bytes at a time, then the rest.
-pub fn copy_function(pool: &mut super::build::Pool, prefix: &str, abi: relax_ir::abi::AbiLayout) -> relax_ir::flat::FlatFunc {
+pub fn copy_function(
+    pool: &mut super::build::Pool,
+    prefix: &str,
+    abi: relax_ir::abi::AbiLayout,
+) -> relax_ir::flat::FlatFunc {
     let to = Var::new("to", DType::HANDLE);
     let from = Var::new("from", DType::HANDLE);
     let bytes = Var::new("bytes", DType::I64);

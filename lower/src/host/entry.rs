@@ -82,10 +82,7 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, D
     Ok(Entry {
         name: symbol,
         params: sig.entry_values(),
-        results: results
-            .into_iter()
-            .map(|r| EntryValue { name: r.name, kind: r.kind, text: r.text })
-            .collect(),
+        results: results.into_iter().map(|r| EntryValue { name: r.name, kind: r.kind, text: r.text }).collect(),
         dims: sig.dims,
         workspace: Some(layout.total),
         workspace_max: max,
@@ -132,7 +129,8 @@ fn result_leaves(f: &Function, plan: &Plan, facts: &mut Facts) -> Vec<ResultLeaf
                 }
                 _ => TensorValue { buf: BufId(0), dims: vec![], dtype: DType::U8 },
             };
-            let bounds: Vec<PrimExpr> = t.dims.iter().map(|d| super::plan::substitute_fully(d, &plan.bounds, facts)).collect();
+            let bounds: Vec<PrimExpr> =
+                t.dims.iter().map(|d| super::plan::substitute_fully(d, &plan.bounds, facts)).collect();
             let dims = t.dims.iter().zip(&bounds).map(|(d, b)| (d == b).then(|| d.clone())).collect();
             let kind = match &info {
                 Some(StructInfo::Shape { ndim, .. }) => EntryKind::Shape {
@@ -292,11 +290,8 @@ fn call_function(
         shapes.push(shape);
     }
     let n_dims: usize = results.iter().map(|r| r.dims.len()).sum();
-    let actual = if results.iter().any(ResultLeaf::data_dependent) {
-        b.stack("actual", 8 * n_dims as u32, 8)
-    } else {
-        null()
-    };
+    let actual =
+        if results.iter().any(ResultLeaf::data_dependent) { b.stack("actual", 8 * n_dims as u32, 8) } else { null() };
 
     // The workspace: the caller's when it is large enough, else from the call's allocator.
     let ws = b.local("workspace", null());
@@ -340,14 +335,7 @@ fn call_function(
 
 /// An unranked argument that is a result too: the output must have its dtype, rank and dims; the data is copied here.
 /// Returns the output's data pointer.
-fn pass_on(
-    b: &mut Builder,
-    prefix: &str,
-    args: &PrimExpr,
-    leaf: usize,
-    out: &PrimExpr,
-    what: &str,
-) -> PrimExpr {
+fn pass_on(b: &mut Builder, prefix: &str, args: &PrimExpr, leaf: usize, out: &PrimExpr, what: &str) -> PrimExpr {
     let abi = b.abi;
     let arg = b.load("arg", args, leaf as i64 * abi.pointer as i64, DType::HANDLE);
     check_tensor::check(b, prefix, out, what, None, None);
@@ -365,7 +353,8 @@ fn pass_on(
     let have = b.load("have", &arg, abi.tensor_shape, DType::HANDLE);
     let room = b.load("room", out, abi.tensor_shape, DType::HANDLE);
     let word = b.load("word", &arg, abi.tensor_dtype, DType::I32);
-    let bits = PrimExpr::binary(BinOp::BitAnd, PrimExpr::binary(BinOp::Shr, word, PrimExpr::i32(8)), PrimExpr::i32(255));
+    let bits =
+        PrimExpr::binary(BinOp::BitAnd, PrimExpr::binary(BinOp::Shr, word, PrimExpr::i32(8)), PrimExpr::i32(255));
     let bytes = b.local("bytes", bits.floor_div(PrimExpr::i32(8)).cast(DType::I64));
     let what = format!("{what}, a dimension");
     b.for_range("axis", rank, |b, i| {
@@ -616,4 +605,3 @@ fn stack_tensor(b: &mut Builder, data: PrimExpr, dtype: DType, ndim: i32, shape:
     b.store(&t, abi.tensor_byte_offset, PrimExpr::i64(0));
     t
 }
-

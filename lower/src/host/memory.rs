@@ -26,9 +26,8 @@ pub fn layout(bufs: &[Buf], steps: &[Step], facts: &mut dyn ShapeFacts) -> Layou
     let mut ranges: Vec<Option<Range>> = vec![None; bufs.len()];
     let mut at = 0;
     mark(steps, &mut at, &mut ranges);
-    let live: Vec<usize> = (0..bufs.len())
-        .filter(|&i| matches!(bufs[i].place, Place::Workspace) && ranges[i].is_some())
-        .collect();
+    let live: Vec<usize> =
+        (0..bufs.len()).filter(|&i| matches!(bufs[i].place, Place::Workspace) && ranges[i].is_some()).collect();
     let sizes: Vec<PrimExpr> = bufs.iter().map(|b| align_up(b.bytes.clone())).collect();
     if live.iter().all(|&i| sizes[i].as_int().is_some()) {
         pack(bufs.len(), &live, &sizes, &ranges)
@@ -109,13 +108,7 @@ struct Slot {
 }
 
 /// Symbolic sizes: slots shared by buffers whose lives do not overlap.
-fn share(
-    n: usize,
-    live: &[usize],
-    sizes: &[PrimExpr],
-    ranges: &[Option<Range>],
-    facts: &mut dyn ShapeFacts,
-) -> Layout {
+fn share(n: usize, live: &[usize], sizes: &[PrimExpr], ranges: &[Option<Range>], facts: &mut dyn ShapeFacts) -> Layout {
     let mut slots: Vec<Slot> = vec![];
     for &i in live {
         let Some(range) = ranges[i] else { continue };

@@ -25,8 +25,14 @@ pub fn call(
         return view(p, c, span, info, scope);
     }
     match op.name {
-        "builtin.stop_lift_params" | "wrap_param" | "to_vdevice" | "hint_on_device" | "memory.ensure_zero_offset"
-        | "grad.start_checkpoint" | "grad.end_checkpoint" | "grad.no_grad" => operand(p, c, 0, span, scope),
+        "builtin.stop_lift_params"
+        | "wrap_param"
+        | "to_vdevice"
+        | "hint_on_device"
+        | "memory.ensure_zero_offset"
+        | "grad.start_checkpoint"
+        | "grad.end_checkpoint"
+        | "grad.no_grad" => operand(p, c, 0, span, scope),
         "shape_of" => match operand(p, c, 0, span, scope)? {
             HostValue::Tensor(t) => Ok(HostValue::Shape(t.dims)),
             _ => Err(wrong(span, op, "a tensor")),
@@ -52,9 +58,15 @@ pub fn call(
             HostValue::Tensor(t) => Ok(HostValue::Prim(PrimExpr::i32(t.dims.len() as i32))),
             _ => Err(wrong(span, op, "a tensor")),
         },
-        "inspect.tensor_dtype_code" => inspect_dtype(p, c, op, span, scope, |d| PrimExpr::int(DType::U8, d.dlpack().0 as i64)),
-        "inspect.tensor_dtype_bits" => inspect_dtype(p, c, op, span, scope, |d| PrimExpr::int(DType::U8, d.dlpack().1 as i64)),
-        "inspect.tensor_dtype_lanes" => inspect_dtype(p, c, op, span, scope, |d| PrimExpr::int(DType::U16, d.lanes as i64)),
+        "inspect.tensor_dtype_code" => {
+            inspect_dtype(p, c, op, span, scope, |d| PrimExpr::int(DType::U8, d.dlpack().0 as i64))
+        }
+        "inspect.tensor_dtype_bits" => {
+            inspect_dtype(p, c, op, span, scope, |d| PrimExpr::int(DType::U8, d.dlpack().1 as i64))
+        }
+        "inspect.tensor_dtype_lanes" => {
+            inspect_dtype(p, c, op, span, scope, |d| PrimExpr::int(DType::U16, d.lanes as i64))
+        }
         "inspect.tensor_stride_i" => match (operand(p, c, 0, span, scope)?, operand(p, c, 1, span, scope)?) {
             (HostValue::Tensor(t), HostValue::Prim(i)) => match i.as_int().filter(|&i| (i as usize) < t.dims.len()) {
                 Some(i) => Ok(HostValue::Prim(PrimExpr::product(&t.dims[i as usize + 1..]))),
@@ -84,7 +96,8 @@ fn wrong(span: Span, op: &OpDecl, expected: &str) -> Diagnostic {
 }
 
 fn operand(p: &mut Planner, c: &Call, i: usize, span: Span, scope: &mut Scope) -> Res<HostValue> {
-    let e = c.args.get(i).ok_or_else(|| Diagnostic::error("operator", span, format!("operand {} is missing", i + 1)))?;
+    let e =
+        c.args.get(i).ok_or_else(|| Diagnostic::error("operator", span, format!("operand {} is missing", i + 1)))?;
     p.value(e, scope)
 }
 
@@ -197,7 +210,11 @@ fn kernel(
     p.add_kernel(prim);
     if !data_dependent {
         let mut v: Vec<HostValue> = outputs.into_iter().map(HostValue::Tensor).collect();
-        return Ok(if v.len() == 1 && !matches!(out, StructInfo::Tuple(_)) { v.swap_remove(0) } else { HostValue::Tuple(v) });
+        return Ok(if v.len() == 1 && !matches!(out, StructInfo::Tuple(_)) {
+            v.swap_remove(0)
+        } else {
+            HostValue::Tuple(v)
+        });
     }
     let sizes = outputs.pop().ok_or_else(|| Diagnostic::internal(span, "a data-dependent kernel without dims"))?;
     let mut index = 0;
@@ -231,7 +248,11 @@ fn kernel(
         }
         values.push(HostValue::Tensor(TensorValue { buf: t.buf, dims, dtype: t.dtype }));
     }
-    Ok(if values.len() == 1 && !matches!(out, StructInfo::Tuple(_)) { values.swap_remove(0) } else { HostValue::Tuple(values) })
+    Ok(if values.len() == 1 && !matches!(out, StructInfo::Tuple(_)) {
+        values.swap_remove(0)
+    } else {
+        HostValue::Tuple(values)
+    })
 }
 
 fn flatten_tensors(v: &HostValue, out: &mut Vec<HostValue>) {
@@ -245,9 +266,6 @@ fn flatten_tensors(v: &HostValue, out: &mut Vec<HostValue>) {
 impl Planner<'_> {
     /// Struct info of a leaf expression.
     pub fn info_of(&self, e: &Expr) -> Res<StructInfo> {
-        self.typed()
-            .info_of(e)
-            .ok_or_else(|| Diagnostic::internal(e.span(), "an operand without struct info"))
+        self.typed().info_of(e).ok_or_else(|| Diagnostic::internal(e.span(), "an operand without struct info"))
     }
 }
-

@@ -19,11 +19,25 @@ pub struct Leaf {
 
 #[derive(Clone)]
 pub enum LeafKind {
-    Tensor { dtype: DType, dims: Vec<PrimExpr>, ptr: Var },
+    Tensor {
+        dtype: DType,
+        dims: Vec<PrimExpr>,
+        ptr: Var,
+    },
     /// Rank unknown, dtype perhaps too: both arrive in variables.
-    Unranked { dtype: Option<DType>, ptr: Var, ndim: Var, dtype_word: Var },
-    Shape { values: Vec<PrimExpr> },
-    Scalar { var: Var, value: Option<PrimExpr> },
+    Unranked {
+        dtype: Option<DType>,
+        ptr: Var,
+        ndim: Var,
+        dtype_word: Var,
+    },
+    Shape {
+        values: Vec<PrimExpr>,
+    },
+    Scalar {
+        var: Var,
+        value: Option<PrimExpr>,
+    },
 }
 
 /// How the arguments of a function arrive.
@@ -104,10 +118,8 @@ impl Signature {
                 };
                 self.new_vars(dims);
                 let ptr = Var::new(name, DType::HANDLE);
-                self.bufs.push(Buf {
-                    place: Place::Param(self.leaves.len()),
-                    bytes: super::plan::byte_size(dims, dtype),
-                });
+                self.bufs
+                    .push(Buf { place: Place::Param(self.leaves.len()), bytes: super::plan::byte_size(dims, dtype) });
                 let value = TensorValue { buf: BufId(self.bufs.len() - 1), dims: dims.to_vec(), dtype };
                 let kind = LeafKind::Tensor { dtype, dims: dims.to_vec(), ptr };
                 self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
@@ -262,7 +274,13 @@ impl Signature {
                         let got = b.bind("got", x.cast(DType::I64));
                         b.fail_if(
                             got.clone().ne(var.expr().cast(DType::I64)),
-                            Failure { code: code::DIM, constraint: 0, wanted: var.expr().cast(DType::I64), got, what: &what },
+                            Failure {
+                                code: code::DIM,
+                                constraint: 0,
+                                wanted: var.expr().cast(DType::I64),
+                                got,
+                                what: &what,
+                            },
                         );
                     } else {
                         b.let_var(var, x);
@@ -323,10 +341,9 @@ impl Signature {
                 name: l.name.clone(),
                 text: relax_ir::printer::print_struct_info(&l.info),
                 kind: match &l.kind {
-                    LeafKind::Tensor { dtype, dims, .. } => EntryKind::Tensor {
-                        dtype: Some(*dtype),
-                        dims: Some(dims.iter().cloned().map(Some).collect()),
-                    },
+                    LeafKind::Tensor { dtype, dims, .. } => {
+                        EntryKind::Tensor { dtype: Some(*dtype), dims: Some(dims.iter().cloned().map(Some).collect()) }
+                    }
                     LeafKind::Unranked { dtype, .. } => EntryKind::Tensor { dtype: *dtype, dims: None },
                     LeafKind::Shape { values } => {
                         EntryKind::Shape { values: Some(values.clone()), ndim: Some(values.len()) }

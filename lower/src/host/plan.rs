@@ -55,7 +55,12 @@ pub struct Planner<'a> {
 type Res<T> = Result<T, Diagnostic>;
 
 impl<'a> Planner<'a> {
-    pub fn new(typed: &'a Typed, facts: Facts, infos: &'a mut Vec<CheckInfo>, kernels: &'a mut Vec<PrimFunc>) -> Planner<'a> {
+    pub fn new(
+        typed: &'a Typed,
+        facts: Facts,
+        infos: &'a mut Vec<CheckInfo>,
+        kernels: &'a mut Vec<PrimFunc>,
+    ) -> Planner<'a> {
         let mut checks: FnvHashMap<u32, Vec<&Check>> = FnvHashMap::default();
         for c in &typed.checks {
             checks.entry(c.before.id()).or_default().push(c);
@@ -81,7 +86,13 @@ impl<'a> Planner<'a> {
         self.entry_checks(f, &mut scope)?;
         let result = self.body(f, &mut scope)?;
         let result = self.place_results(result)?;
-        Ok(Plan { bufs: self.bufs, steps: self.steps.pop().unwrap_or_default(), result, bounds: self.bounds, late: self.late })
+        Ok(Plan {
+            bufs: self.bufs,
+            steps: self.steps.pop().unwrap_or_default(),
+            result,
+            bounds: self.bounds,
+            late: self.late,
+        })
     }
 
     /// The body of a function with its checks at the end.
@@ -450,11 +461,9 @@ impl<'a> Planner<'a> {
                 let condition = PrimExpr::raw_binary(BinOp::Eq, x.dtype_word.clone(), wanted);
                 self.require(condition, code::DTYPE, format!("{what}, dtype"), span)
             }
-            (Some(d), Some(e)) if d != e => Err(Diagnostic::error(
-                "match-cast",
-                span,
-                format!("{what}: the value is of dtype {e}, never {d}"),
-            )),
+            (Some(d), Some(e)) if d != e => {
+                Err(Diagnostic::error("match-cast", span, format!("{what}: the value is of dtype {e}, never {d}")))
+            }
             _ => Ok(()),
         }
     }
@@ -530,7 +539,8 @@ impl<'a> Planner<'a> {
         };
         let inplace = c.attrs.ints("inplace_indices").unwrap_or_default();
         for (i, info) in infos.iter().enumerate() {
-            let t = info.as_tensor().ok_or_else(|| unsupported_call(span, "a PrimFunc with a result that is no tensor"))?;
+            let t =
+                info.as_tensor().ok_or_else(|| unsupported_call(span, "a PrimFunc with a result that is no tensor"))?;
             let (dims, dtype) = self.known(t, scope, span)?;
             match inplace.get(i).copied().filter(|&k| k >= 0 && c.is_op("call_tir_inplace")) {
                 Some(k) => match inputs.get(k as usize) {
@@ -547,13 +557,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Calls `prim` on `inputs` (tensors and scalars) and fresh `outputs`.
-    pub fn kernel(
-        &mut self,
-        prim: &PrimFunc,
-        inputs: &[HostValue],
-        outputs: &[TensorValue],
-        span: Span,
-    ) -> Res<()> {
+    pub fn kernel(&mut self, prim: &PrimFunc, inputs: &[HostValue], outputs: &[TensorValue], span: Span) -> Res<()> {
         let mut map: HashMap<Var, PrimExpr> = HashMap::new();
         let mut later: Vec<(PrimExpr, PrimExpr, String)> = vec![];
         let mut buffers = vec![];

@@ -103,12 +103,35 @@ pub enum Step {
         /// Which of `buffers` it only reads (the others are written).
         reads: Vec<bool>,
     },
-    Copy { from: BufId, to: BufId, bytes: PrimExpr },
+    Copy {
+        from: BufId,
+        to: BufId,
+        bytes: PrimExpr,
+    },
     /// Writes scalars into consecutive elements.
-    Write { to: BufId, values: Vec<PrimExpr> },
+    Write {
+        to: BufId,
+        values: Vec<PrimExpr>,
+    },
     /// Names element `index` of an integer tensor.
-    Read { var: relax_ir::Var, from: BufId, index: usize, dtype: DType },
+    Read {
+        var: relax_ir::Var,
+        from: BufId,
+        index: usize,
+        dtype: DType,
+    },
     /// Fails unless `condition` holds.
-    Check { condition: PrimExpr, code: i64, constraint: u32, wanted: PrimExpr, got: PrimExpr, what: String },
-    If { condition: PrimExpr, then: Vec<Step>, otherwise: Vec<Step> },
+    Check {
+        condition: PrimExpr,
+        code: i64,
+        constraint: u32,
+        wanted: PrimExpr,
+        got: PrimExpr,
+        what: String,
+    },
+    If {
+        condition: PrimExpr,
+        then: Vec<Step>,
+        otherwise: Vec<Step>,
+    },
 }
