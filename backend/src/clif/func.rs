@@ -139,7 +139,13 @@ impl<'a> Fx<'a> {
     fn stmt(&mut self, s: &FlatStmt) -> Result<(), Diagnostic> {
         match s {
             FlatStmt::Let { var, value } => {
-                let v = self.eval(value)?;
+                let mut v = self.eval(value)?;
+                // A named broadcast is meant to be spread once, not at every use.
+                if let (PrimKind::Broadcast(a), false) = (value.kind(), value.dtype().is_bool()) {
+                    if a.as_int().is_none() && a.as_float().is_none() {
+                        v = self.canonicalise(&v);
+                    }
+                }
                 self.bindings.insert(var.id(), Binding::Value(v));
             }
             FlatStmt::Local { var, init } => {

@@ -326,7 +326,7 @@ impl Emit {
             let mut prod = PrimExpr::i64(c);
             for (l, a) in flat {
                 prod = a * prod;
-                if l < depth {
+                if l < depth || level == depth {
                     prod = self.hoist(prod);
                 }
             }
@@ -334,7 +334,7 @@ impl Emit {
                 None => prod,
                 Some(s) => s + prod,
             };
-            sum = Some(if level < depth { self.hoist(s) } else { s });
+            sum = Some(self.hoist(s));
         }
         Ok(match sum {
             None => PrimExpr::i64(constant),
@@ -517,8 +517,15 @@ impl Emit {
             {
                 // A product feeding a sum: one fused operation.
                 let (x, y, acc) = product(a, b).ok_or_else(|| self.internal("no product"))?;
-                let args = [self.value(&x, lane)?, self.value(&y, lane)?, self.value(&acc, lane)?];
-                PrimExpr::call(Intrin::Fma, widen(args.to_vec()))
+                let mut args = vec![self.value(&x, lane)?, self.value(&y, lane)?, self.value(&acc, lane)?];
+                let lanes = args.iter().map(|a| a.dtype().lanes).max().unwrap_or(1);
+                for a in &mut args {
+                    // Spread once for the whole tile.
+                    if a.dtype().lanes != lanes {
+                        *a = self.keep(a.clone().broadcast(lanes));
+                    }
+                }
+                PrimExpr::call(Intrin::Fma, args)
             }
             PrimKind::Binary(op @ (BinOp::And | BinOp::Or), a, b) => {
                 let x = self.value(a, lane)?;

@@ -319,6 +319,7 @@ fn combiner(n: &Nest) -> Option<BinOp> {
 pub fn rows_for(a: &Axis, most: i64) -> i64 {
     match a.len() {
         Some(len) if len <= most => len,
+        Some(len) if len >= 8 * most => most,
         Some(len) => (2..=most).rev().find(|r| len % r == 0 && *r * 2 > most).unwrap_or(most),
         None => most,
     }
