@@ -139,6 +139,10 @@ emit("clip", op.clip, [i(9, d="int32"), -3, 6])
 # Binary
 pairs = [((3, 5), (3, 5)), ((3, 5), (5,)), ((3, 1), (1, 5)), ((), (4,)), ((2, 1, 3), (4, 1))]
 for n in "add subtract multiply divide maximum minimum".split():
+    for d in "float16 float64 int8 uint8 int16 int32 int64".split():
+        if d not in ("float16", "int32"):
+            lo = 0 if d == "uint8" else -9
+            emit(n, getattr(op, n), [rng.integers(lo, 9, 35).astype(d), rng.integers(1, 9, 35).astype(d)])
     for a, c in pairs:
         emit(n, getattr(op, n), [f(*a), f(*c)])
     emit(n, getattr(op, n), [i(7, d="int32"), i(7, d="int32", lo=1)])
@@ -169,7 +173,7 @@ for n in "equal not_equal less less_equal greater greater_equal".split():
     emit(n, getattr(op, n), [b(9), b(9)])
 for d in "float32 float16 float64 int32 int64 int8 uint8 bool".split():
     for e in "float32 float16 float64 int32 int64 int8 uint8 bool".split():
-        x = f(7, lo=0, hi=9).astype(d)
+        x = f(37, lo=0, hi=9).astype(d)
         emit("astype", lambda v: op.astype(v, e), [x], {"dtype": e}, tol=1e-3)
 
 # Activations

@@ -1,12 +1,16 @@
 //! Runs single operators on plain values: infer, compute, then the reference interpreter.
 
+// Each test uses a part.
+#![allow(dead_code)]
+
+pub mod json;
 pub mod program;
 
 use relax_ir::op::{Compute, ComputeCx, InferCx, OpDecl};
 use relax_ir::prim::{PrimExpr, Var};
 use relax_ir::relax::{Expr, ExprKind, StructInfo};
 use relax_ir::sym::Facts;
-use relax_ir::tir::PrimParam;
+use relax_ir::tir::{PrimFunc, PrimParam};
 use relax_ir::{Attrs, DType, Span};
 use relax_lower::interp::{self, Arg, Tensor};
 use relax_lower::schedule::{machine, SchedOptions};
@@ -103,8 +107,26 @@ fn zeros(info: &StructInfo, at: &HashMap<Var, PrimExpr>) -> Result<Vec<Tensor>, 
     }
 }
 
-/// Runs one call. The result has the structure of the derived struct info.
-pub fn call(op: &'static OpDecl, args: &[Value], attrs: &Attrs, mode: Dims) -> Result<Value, String> {
+/// A kernel with its arguments, outputs included.
+pub struct Ready {
+    pub kernel: PrimFunc,
+    pub params: Vec<Arg>,
+    pub n_inputs: usize,
+    /// Values of the shape variables.
+    pub dims: HashMap<Var, PrimExpr>,
+    out: StructInfo,
+    dynamic: bool,
+}
+
+impl Ready {
+    /// Evaluates an expression over the shape variables.
+    pub fn number(&self, e: &PrimExpr) -> Result<i64, String> {
+        number(e, &self.dims)
+    }
+}
+
+/// Infers one call, builds its kernel and allocates its outputs.
+pub fn prepare(op: &'static OpDecl, args: &[Value], attrs: &Attrs, mode: Dims) -> Result<Ready, String> {
     let mut names = Names { mode, of: HashMap::new() };
     let mut infos: Vec<StructInfo> = args.iter().map(|a| names.info(a)).collect();
     if matches!(op.name, "gather_nd" | "scatter_nd") {
@@ -168,6 +190,13 @@ pub fn call(op: &'static OpDecl, args: &[Value], attrs: &Attrs, mode: Dims) -> R
     if outputs.next().is_some() {
         return Err("fewer buffer parameters than inputs and outputs".to_string());
     }
+    Ok(Ready { kernel, params, n_inputs, dims: at, out, dynamic })
+}
+
+/// Runs one call in the reference interpreter and as a scheduled kernel. The result has the structure of the derived
+/// struct info.
+pub fn call(op: &'static OpDecl, args: &[Value], attrs: &Attrs, mode: Dims) -> Result<Value, String> {
+    let Ready { kernel, mut params, n_inputs, out, dynamic, .. } = prepare(op, args, attrs, mode)?;
     let mut scheduled = params.clone();
     interp::run(&kernel, &mut params).map_err(|d| d.message)?;
     machine::run(&kernel, &mut scheduled, &SchedOptions::default()).map_err(|e| format!("scheduled: {e}"))?;
