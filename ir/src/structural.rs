@@ -6,7 +6,8 @@
 //!   its global functions, names of blocks;
 //! * not spans, not the names of variables, buffers and local functions, not the order of functions in the module nor of
 //!   entries in attributes and dicts, not whether a buffer parameter was written with a handle;
-//! * neighbouring binding blocks outside of dataflow are one block, empty blocks are none.
+//! * neighbouring binding blocks outside of dataflow are one block, empty blocks are none;
+//! * `R.call_packed("f", ..)` is a call of the extern function `f`.
 //!
 //! Shape variables belong to their function: each function is compared with a renaming of its own.
 
@@ -339,11 +340,12 @@ impl Compare {
     }
 
     fn call(&mut self, a: &Call, b: &Call) -> Same {
-        match (&a.callee, &b.callee) {
+        let ((f, x), (g, y)) = (direct(a), direct(b));
+        match (&f, &g) {
             (Callee::Expr(x), Callee::Expr(y)) => self.at("callee", |c| c.expr(x, y))?,
             (x, y) => self.value("callee", x, y)?,
         }
-        self.at("args", |c| c.list(&a.args, &b.args, |c, x, y| c.expr(x, y)))?;
+        self.at("args", |c| c.list(x, y, |c, x, y| c.expr(x, y)))?;
         self.at("attrs", |c| c.attrs(&a.attrs, &b.attrs))?;
         self.at("sinfo_args", |c| c.list(&a.sinfo_args, &b.sinfo_args, |c, x, y| c.info(x, y)))
     }
@@ -504,6 +506,16 @@ impl Compare {
             c.prim(&x.0, &y.0)?;
             c.prim(&x.1, &y.1)
         })
+    }
+}
+
+/// Callee and arguments, `R.call_packed` of a named function as a call of that function.
+fn direct(c: &Call) -> (Callee, &[Expr]) {
+    match (&c.callee, c.args.first().map(Expr::kind)) {
+        (Callee::Op(op), Some(ExprKind::ExternFunc(_))) if op.name == "call_packed" => {
+            (Callee::Expr(c.args[0].clone()), &c.args[1..])
+        }
+        _ => (c.callee.clone(), &c.args),
     }
 }
 

@@ -4,7 +4,7 @@ Usage: tvm_parses.py PRINTED_DIR [CORPUS_DIR]
 
 PRINTED_DIR holds our print of corpus texts under their own names (PRINT_DIR=... cargo test -p relax-frontend --test
 roundtrip). Every text that TVM 0.27 reads in its original form (`reparsed_and_agrees` in MANIFEST.json) must be read
-in our form too, and be the same module. Texts that TVM refuses in its own print are counted apart: ours may do better.
+in our form too, and be the same module; its normal form (PRINTED_DIR/normal) must be read. Texts that TVM refuses in its own print are counted apart: ours may do better.
 """
 
 import json
@@ -98,6 +98,13 @@ def main():
             if text["reparsed_and_agrees"] is not True:
                 better += 1
                 continue
+            normal_form = os.path.join(printed, "normal", name)
+            if os.path.exists(normal_form):
+                with open(normal_form) as f:
+                    try:
+                        parse(f.read())
+                    except BaseException as error:
+                        failures.append(f"normal form of {name}: {last_lines(error)}")
             with open(os.path.join(corpus, name)) as f:
                 original = parse(f.read())
             differs = difference(module, original)

@@ -82,7 +82,7 @@ impl Printer<'_> {
             }
             FlatStmt::Store { ptr, offset, value } => {
                 let d = value.dtype();
-                let (ptr, offset, value) = (self.prim(ptr), self.prim(offset), self.prim(value));
+                let (ptr, offset, value) = (self.operand_of(ptr), self.prim(offset), self.prim(value));
                 self.line(&format!("T.{d}({ptr}[{offset}]) = {value}"));
             }
             FlatStmt::For { var, begin, end, step, body } => {

@@ -350,6 +350,14 @@ impl Printer<'_> {
         let op = match &c.callee {
             Callee::Op(op) => op,
             Callee::Expr(f) => {
+                if let ExprKind::ExternFunc(name) = f.kind() {
+                    let mut args = vec![quote(name)];
+                    args.extend(c.args.iter().map(|a| self.expr(a)));
+                    if !c.sinfo_args.is_empty() {
+                        args.push(format!("ty_args={}", self.type_args("ty_args", &c.sinfo_args)));
+                    }
+                    return format!("R.call_packed({})", args.join(", "));
+                }
                 let f = self.expr(f);
                 return format!("{f}({})", self.exprs(&c.args));
             }

@@ -59,6 +59,11 @@ impl Printer<'_> {
         self.prim_at(e, level::NONE)
     }
 
+    /// In parentheses unless it is one word.
+    pub fn operand_of(&mut self, e: &PrimExpr) -> String {
+        self.prim_at(e, u8::MAX)
+    }
+
     pub fn prims<'e>(&mut self, list: impl IntoIterator<Item = &'e PrimExpr>) -> String {
         let list: Vec<String> = list.into_iter().map(|e| self.prim(e)).collect();
         list.join(", ")

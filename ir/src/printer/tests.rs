@@ -60,3 +60,31 @@ def pad(x: T.Buffer((n,), \"float32\"), m: T.int64, y: T.Buffer((\"n + m\",), \"
 ";
     assert_eq!(print_prim_func(&f), want);
 }
+
+#[test]
+fn flat_functions_are_listed() {
+    use crate::flat::{FlatFunc, FlatStmt, Linkage};
+    let (p, n, i) = (Var::new("p", DType::HANDLE), n(), Var::dim("i"));
+    let v4 = DType::F32.with_lanes(4);
+    let loaded = PrimExpr::load_ptr(p.expr(), i.expr(), v4);
+    let store = FlatStmt::Store { ptr: p.expr().ptr_add(64), offset: i.expr(), value: loaded };
+    let body = vec![
+        FlatStmt::For { var: i.clone(), begin: PrimExpr::i64(0), end: n.expr(), step: 4, body: vec![store] },
+        FlatStmt::Return(Some(PrimExpr::i32(0))),
+    ];
+    let f = FlatFunc {
+        name: "copy".into(),
+        params: vec![p, n],
+        ret: Some(DType::I32),
+        linkage: Linkage::Export,
+        body,
+        span: crate::Span::NONE,
+    };
+    let want = "\
+export func copy(p: handle, n: int64) -> int32:
+    for i in range(0, n, 4):
+        T.float32x4(p + 64[i]) = T.float32x4(p[i])
+    return T.int32(0)
+";
+    assert_eq!(print_flat_func(&f), want.replace("p + 64[i]", "(p + 64)[i]"));
+}
