@@ -140,3 +140,6 @@ pub fn infer_expr(
     let scope = HashSet::new();
     Env { module, sinfo, facts, scope: &scope }.infer(expr)
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,16 +118,14 @@ pub fn map_vars(param: &StructInfo, arg: &StructInfo, bindable: &HashSet<Var>, m
                 }
             }
         }
-        (StructInfo::Shape { values: Some(p), .. }, StructInfo::Shape { values: Some(a), .. }) => {
-            if p.len() == a.len() {
-                p.iter().zip(a).for_each(|(p, a)| pair(p, a));
-            }
+        (StructInfo::Shape { values: Some(p), .. }, StructInfo::Shape { values: Some(a), .. })
+            if p.len() == a.len() =>
+        {
+            p.iter().zip(a).for_each(|(p, a)| pair(p, a));
         }
         (StructInfo::Prim { value: Some(p), .. }, StructInfo::Prim { value: Some(a), .. }) => pair(p, a),
-        (StructInfo::Tuple(p), StructInfo::Tuple(a)) => {
-            if p.len() == a.len() {
-                p.iter().zip(a).for_each(|(p, a)| map_vars(p, a, bindable, map));
-            }
+        (StructInfo::Tuple(p), StructInfo::Tuple(a)) if p.len() == a.len() => {
+            p.iter().zip(a).for_each(|(p, a)| map_vars(p, a, bindable, map));
         }
         _ => {}
     }

@@ -64,10 +64,14 @@ impl Facts {
             }
         }
         let whole = Poly::from_terms(whole)?;
-        let rest = Poly::from_terms(rest)?;
+        let mut rest = Poly::from_terms(rest)?;
         let r = self.range(&rest);
         if r.lo >= 0 && r.hi < k as i128 {
             return Some(whole);
+        }
+        // A known remainder is of no account.
+        if let Some(r) = self.residue(&rest).modulo(k).filter(|r| *r != 0) {
+            rest = rest.offset(r.checked_neg()?)?;
         }
         let inner = self.floor_div_rest(&rest, k)?;
         whole.add(&inner)

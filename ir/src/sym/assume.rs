@@ -135,7 +135,10 @@ impl Facts {
         // What is known of the atom's interval and residue holds for its value.
         let range = self.atom_range(id);
         if let Atom::FloorMod(x, k) = self.atom(id).clone() {
-            if let (Some(x), Some(k), Some(r)) = (x.as_atom(), k.as_const(), p.as_const()) {
+            // (x + c) mod k = r: x leaves r - c.
+            let c = x.constant_term();
+            let lone = c.checked_neg().and_then(|c| x.offset(c)).and_then(|x| x.as_atom());
+            if let (Some(x), Some(k), Some(r)) = (lone, k.as_const(), p.as_const().and_then(|r| r.checked_sub(c))) {
                 if k > 0 && matches!(self.atom(x), Atom::Var(_)) {
                     self.note_residue(x, Residue::new(k, r));
                 }
@@ -217,11 +220,9 @@ impl Facts {
                 // An interval of one number is that number.
                 let now = self.atom_range(id);
                 if let Some(v) = i64::try_from(now.lo).ok().filter(|_| now.lo == now.hi) {
-                    if !self.solved.contains_key(&id) {
-                        self.solved.insert(id, Poly::constant(v));
-                        self.changed();
-                        self.refresh();
-                    }
+                    self.solved.entry(id).or_insert_with(|| Poly::constant(v));
+                    self.changed();
+                    self.refresh();
                 }
                 return;
             }

@@ -246,6 +246,18 @@ fn facts_are_used() {
 }
 
 #[test]
+fn halves_are_equal_where_the_whole_is_even() {
+    let n = Var::dim("n").expr();
+    let mut f = Facts::new();
+    let half = (n.clone() + 1).floor_div(2);
+    let other = n.clone() - half.clone();
+    assert_eq!(check(&mut f, &half, &other), Answer::Unknown);
+    f.assume(&half.clone().eq(other.clone()));
+    assert_eq!(check(&mut f, &half, &n.clone().floor_div(2)), Answer::Yes);
+    assert_eq!(f.prove(&n.floor_mod(2).eq(0)), Answer::Yes);
+}
+
+#[test]
 fn selections_are_split() {
     let (n, m) = (Var::dim("n").expr(), Var::dim("m").expr());
     let mut f = Facts::new();
