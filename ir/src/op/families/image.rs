@@ -80,7 +80,10 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
             return Err(cx.error(format!("{name} is \"{v}\", it must be one of {}", values.join(", "))));
         }
     }
-    let (size, ndim) = cx.shape_operand(1)?;
+    let (size, ndim) = match cx.scalar(1) {
+        Some(v) => (Some(vec![v.cast(DType::I64); axes.len()]), Some(axes.len())),
+        None => cx.shape_operand(1)?,
+    };
     if ndim.is_some_and(|n| n != axes.len()) {
         return Err(cx.error(format!("size must have {} values", axes.len())));
     }
