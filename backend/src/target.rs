@@ -42,8 +42,8 @@ pub struct Target {
     pub cpu: Cpu,
     /// Position-independent code: references to other objects go through the GOT.
     pub pic: bool,
-    /// For functions that contain loops. Scheduling has already shared and hoisted what there is; `Speed` lengthens
-    /// live ranges until register tiles spill (a matrix product runs at half the rate).
+    /// For functions that contain loops. `Speed` lengthens live ranges until register tiles spill (a matrix product runs
+    /// at half the rate): a function that comes out of it with spills is compiled as written instead.
     pub kernel_opt: OptLevel,
     /// For straight-line host code.
     pub host_opt: OptLevel,
@@ -61,7 +61,7 @@ impl Target {
             triple.binary_format = BinaryFormat::Elf;
         }
         let pic = is_hosted(&triple);
-        Target { triple, cpu, pic, kernel_opt: OptLevel::None, host_opt: OptLevel::Speed }
+        Target { triple, cpu, pic, kernel_opt: OptLevel::Speed, host_opt: OptLevel::Speed }
     }
 
     /// From the command line: a triple (or `host`), and `baseline`, `native` or a name as in [`Cpu::Named`].

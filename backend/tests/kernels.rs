@@ -20,6 +20,19 @@ fn matmul(dims: [PrimExpr; 3]) -> PrimFunc {
     b.finish(&[o])
 }
 
+/// 3x3, NHWC, padded beforehand.
+fn conv(h: i64, ci: i64, co: i64) -> PrimFunc {
+    let d = PrimExpr::i64;
+    let mut b = KernelBuilder::new("conv");
+    let x = b.input("x", &[d(h + 2), d(h + 2), d(ci)], F);
+    let y = b.input("y", &[d(3), d(3), d(ci), d(co)], F);
+    let o = b.sum("o", &[d(h), d(h), d(co)], F, &[d(3), d(3), d(ci)], |s, r| {
+        let at = [s[0].clone() + r[0].clone(), s[1].clone() + r[1].clone(), r[2].clone()];
+        x.at(at) * y.at([r[0].clone(), r[1].clone(), r[2].clone(), s[2].clone()])
+    });
+    b.finish(&[o])
+}
+
 /// Two inputs, of which the second is not used, to keep one signature for all.
 fn softmax(m: i64, n: i64) -> PrimFunc {
     let (m, n) = (PrimExpr::i64(m), PrimExpr::i64(n));
@@ -67,7 +80,7 @@ impl Kernel {
         std::fs::write(&o, object).unwrap();
         let done = Command::new("cc").args(["-shared", "-nostdlib", "-o"]).arg(&so).arg(&o).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        let bytes = relax_lower::kernel_workspace(f).as_int().unwrap_or(0);
+        let bytes = relax_lower::kernel_workspace(f).as_int().unwrap_or(1 << 16);
         // SAFETY: the library has no constructors.
         let library = unsafe { libloading::Library::new(&so).unwrap() };
         Kernel { library, _dir: dir, workspace: vec![0; bytes as usize + 64] }
@@ -83,14 +96,13 @@ impl Kernel {
         }
     }
 
-    fn run_dims(&self, x: &[f32], y: &[f32], o: &mut [f32], dims: [i64; 3]) {
-        // SAFETY: as above, with three dims and no workspace.
+    fn run_dims(&mut self, x: &[f32], y: &[f32], o: &mut [f32], dims: [i64; 3]) {
+        let at = self.workspace.as_mut_ptr();
+        // SAFETY: as above, with three dims before the workspace.
         unsafe {
-            let f = self
-                .library
-                .get::<unsafe extern "C" fn(*const f32, *const f32, *mut f32, i64, i64, i64)>(b"kernel")
-                .unwrap();
-            f(x.as_ptr(), y.as_ptr(), o.as_mut_ptr(), dims[0], dims[1], dims[2])
+            type F = unsafe extern "C" fn(*const f32, *const f32, *mut f32, i64, i64, i64, *mut u8);
+            let f = self.library.get::<F>(b"kernel").unwrap();
+            f(x.as_ptr(), y.as_ptr(), o.as_mut_ptr(), dims[0], dims[1], dims[2], at.add(at.align_offset(64)))
         }
     }
 }
@@ -147,7 +159,7 @@ fn matrix_products() {
         }
         let dims = ["m", "k", "n"].map(Var::dim);
         let f = matmul([dims[0].expr(), dims[2].expr(), dims[1].expr()]);
-        let kernel = Kernel::new(&f, &t);
+        let mut kernel = Kernel::new(&f, &t);
         for [m, n, k] in [[16, 32, 16], [7, 5, 3], [1, 100, 33]] {
             let (x, y) = (numbers(m * k, 1), numbers(k * n, 2));
             let mut o = vec![f32::NAN; m * n];
@@ -210,6 +222,13 @@ fn speed() {
             let mut k = Kernel::new(&f, &t);
             let best = time(|| k.run(&x, &y, &mut o));
             println!("matmul {s}: {:.1} GFLOP/s", 2.0 * (s * s * s) as f64 / best / 1e9);
+        }
+        for (h, ci, co) in [(56, 64, 64), (28, 128, 128)] {
+            let (x, y) = (numbers((h + 2) * (h + 2) * ci, 1), numbers(9 * ci * co, 2));
+            let mut o = vec![0f32; h * h * co];
+            let mut k = Kernel::new(&conv(h as i64, ci as i64, co as i64), &t);
+            let best = time(|| k.run(&x, &y, &mut o));
+            println!("conv {h} {ci} {co}: {:.1} GFLOP/s", 18.0 * (h * h * ci * co) as f64 / best / 1e9);
         }
         let (m, n) = (64, 1024);
         let x = numbers(m * n, 3);

@@ -208,7 +208,14 @@ impl Fx<'_> {
         }
         if unsigned {
             if constant.is_some() {
-                return if modulo { self.b.ins().urem(a, b) } else { self.b.ins().udiv(a, b) };
+                let Some(q) = constant.and_then(|c| self.divide_by_unsigned(a, c)) else {
+                    return if modulo { self.b.ins().urem(a, b) } else { self.b.ins().udiv(a, b) };
+                };
+                if !modulo {
+                    return q;
+                }
+                let p = self.b.ins().imul(q, b);
+                return self.b.ins().isub(a, p);
             }
             let is_zero = self.b.ins().icmp_imm_s(IntCC::Equal, b, 0);
             let one = self.b.ins().iconst(ty, 1);
@@ -232,7 +239,8 @@ impl Fx<'_> {
                 (self.b.ins().select(either, one, b), true)
             }
         };
-        let q = self.b.ins().sdiv(a, safe);
+        let by_literal = constant.and_then(|c| self.divide_by_signed(a, c as i64));
+        let q = by_literal.unwrap_or_else(|| self.b.ins().sdiv(a, safe));
         let p = self.b.ins().imul(q, safe);
         let r = self.b.ins().isub(a, p);
         // The quotient rounds down when there is a remainder whose sign is not the divisor's.
@@ -267,6 +275,64 @@ impl Fx<'_> {
         let q = self.b.ins().select(minus_one, negated, q);
         let is_zero = self.b.ins().icmp_imm_s(IntCC::Equal, b, 0);
         self.b.ins().select(is_zero, zero, q)
+    }
+
+    /// The quotient, rounded to zero, by a literal other than 0 and -1: a product's upper half. 32 and 64 bits.
+    fn divide_by_signed(&mut self, a: Value, d: i64) -> Option<Value> {
+        let ty = self.b.func.dfg.value_type(a);
+        let bits = ty.bits();
+        if bits < 32 || d.unsigned_abs() < 2 {
+            return None;
+        }
+        // Hacker's Delight, 10-1.
+        let ad = d.unsigned_abs() as u128;
+        let top = 1u128 << (bits - 1);
+        let t = top + (d < 0) as u128;
+        let anc = t - 1 - t % ad;
+        let mut p = bits - 1;
+        let (mut q1, mut r1, mut q2, mut r2) = (top / anc, top % anc, top / ad, top % ad);
+        loop {
+            p += 1;
+            (q1, r1) = if 2 * r1 >= anc { (2 * q1 + 1, 2 * r1 - anc) } else { (2 * q1, 2 * r1) };
+            (q2, r2) = if 2 * r2 >= ad { (2 * q2 + 1, 2 * r2 - ad) } else { (2 * q2, 2 * r2) };
+            let delta = ad - r2;
+            if q1 > delta || (q1 == delta && r1 != 0) {
+                break;
+            }
+        }
+        let shift = 64 - bits;
+        let m = (((q2 + 1) as u64) << shift) as i64 >> shift;
+        let m = if d < 0 { m.wrapping_neg() } else { m };
+        let literal = self.b.ins().iconst(ty, if bits == 64 { m } else { m & 0xffff_ffff });
+        let mut q = self.b.ins().smulhi(a, literal);
+        if d > 0 && m < 0 {
+            q = self.b.ins().iadd(q, a);
+        } else if d < 0 && m > 0 {
+            q = self.b.ins().isub(q, a);
+        }
+        if p > bits {
+            q = self.b.ins().sshr_imm_u(q, (p - bits) as i64);
+        }
+        let negative = self.b.ins().ushr_imm_u(q, bits as i64 - 1);
+        Some(self.b.ins().iadd(q, negative))
+    }
+
+    /// Likewise for unsigned numbers and literals that are no power of two.
+    fn divide_by_unsigned(&mut self, a: Value, d: u64) -> Option<Value> {
+        let ty = self.b.func.dfg.value_type(a);
+        let bits = ty.bits();
+        if bits < 32 || d < 3 || d.is_power_of_two() {
+            return None;
+        }
+        // Granlund and Montgomery, figure 4.1.
+        let l = 64 - (d - 1).leading_zeros();
+        let m = (((1u128 << l) - d as u128) << bits) / d as u128 + 1;
+        let literal = self.b.ins().iconst(ty, m as u64 as i64);
+        let t = self.b.ins().umulhi(a, literal);
+        let rest = self.b.ins().isub(a, t);
+        let half = self.b.ins().ushr_imm_u(rest, 1);
+        let sum = self.b.ins().iadd(t, half);
+        Some(self.b.ins().ushr_imm_u(sum, l as i64 - 1))
     }
 
     /// Logic on bool.

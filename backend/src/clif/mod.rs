@@ -16,7 +16,7 @@ mod value;
 
 use crate::target::{isa_has, OptLevel, Target};
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{Function, Opcode};
+use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::{settings, Context, FinalizedMachReloc};
 use func::Machine;
@@ -176,7 +176,7 @@ fn compile_one(
         return generate(f, func, &isas.quick, disassemble);
     }
     let optimised = isa.flags().opt_level() != settings::OptLevel::None;
-    let other = (optimised && has_loop(&f.body) && !divides(&func)).then(|| func.clone());
+    let other = (optimised && has_loop(&f.body)).then(|| func.clone());
     let code = generate(f, func, isa, disassemble)?;
     // The optimiser moves computations to their last possible place and constants out of loops, which keeps many values
     // alive: kernels that fill the registers are better off in the order they were written.
@@ -191,12 +191,6 @@ fn compile_one(
 
 /// Bytes of frame that saved registers explain.
 const SPILLED: u32 = 64;
-
-/// Whether there are divisions, which only the optimiser turns into multiplications.
-fn divides(func: &Function) -> bool {
-    let division = |i| matches!(func.dfg.insts[i].opcode(), Opcode::Sdiv | Opcode::Udiv | Opcode::Srem | Opcode::Urem);
-    func.layout.blocks().any(|b| func.layout.block_insts(b).any(division))
-}
 
 fn generate(f: &FlatFunc, func: Function, isa: &OwnedTargetIsa, disassemble: bool) -> Result<Code, Diagnostic> {
     let slots: u32 = func.sized_stack_slots.values().map(|s| s.size.next_multiple_of(1 << s.align_shift)).sum();

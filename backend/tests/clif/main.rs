@@ -58,7 +58,7 @@ fn operations_with_literals() {
     let mut cases = vec![];
     for d in INTS {
         for op in [FloorDiv, FloorMod, TruncDiv, TruncMod, Mul, Shl, Shr] {
-            for c in [0i64, 1, -1, 2, 3, 8, -3, 7] {
+            for c in [0i64, 1, -1, 2, 3, 8, -3, 7, -8, 10, 125, -100] {
                 if (c < 0 && d.is_uint()) || (matches!(op, Shl | Shr) && c < 0) {
                     continue;
                 }
