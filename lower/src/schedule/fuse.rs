@@ -17,13 +17,13 @@ pub enum Item {
 }
 
 impl Item {
-    fn reads(&self, b: &Buffer) -> bool {
+    pub fn reads(&self, b: &Buffer) -> bool {
         match self {
             Item::Stage(s) => s.reads(b),
             Item::Stmt(s) => stmt_uses(s, b).0,
         }
     }
-    fn writes(&self, b: &Buffer) -> bool {
+    pub fn writes(&self, b: &Buffer) -> bool {
         match self {
             Item::Stage(s) => s.writes(b),
             Item::Stmt(s) => stmt_uses(s, b).1,

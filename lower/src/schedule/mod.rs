@@ -100,7 +100,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
         place(&mut e, b, ptr, &dims)?;
     }
     params.extend(dim_params);
-    let (slots, total) = layout(&plan.allocs);
+    let (slots, total) = layout(&plan);
     if !total.is_int(0) {
         let workspace = Var::new("workspace", DType::HANDLE);
         params.push(workspace.clone());
@@ -140,7 +140,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
 
 /// Bytes of workspace, see [`crate::kernel_workspace`].
 pub(crate) fn workspace(f: &PrimFunc) -> PrimExpr {
-    layout(&plan(f).allocs).1
+    layout(&plan(f)).1
 }
 
 /// Where an allocation goes.
@@ -150,26 +150,64 @@ enum Slot {
     Workspace(PrimExpr),
 }
 
-/// Slots of all allocations and the bytes of workspace in total.
-fn layout(allocs: &[Buffer]) -> (Vec<Slot>, PrimExpr) {
+/// Slots of all allocations and the bytes of workspace in total. Buffers whose lives do not overlap share memory when
+/// one is known to fit into the other.
+fn layout(plan: &Plan) -> (Vec<Slot>, PrimExpr) {
+    struct Piece {
+        offset: PrimExpr,
+        bytes: PrimExpr,
+        last: usize,
+    }
     let mut total = PrimExpr::i64(0);
-    let mut slots = vec![];
-    for b in allocs {
+    let mut pieces: Vec<Piece> = vec![];
+    let mut slots: Vec<Slot> = plan.allocs.iter().map(|_| Slot::Stack(1)).collect();
+    let mut order: Vec<(usize, usize, usize)> = vec![];
+    for (i, b) in plan.allocs.iter().enumerate() {
+        let (first, last) = life(plan, b);
+        order.push((first, last, i));
+    }
+    order.sort();
+    for (first, last, i) in order {
+        let b = &plan.allocs[i];
         let elements = b.shape.iter().fold(PrimExpr::i64(1), |n, d| n * d.clone().cast(DType::I64));
         let bytes = elements * b.dtype().bytes() as i64;
-        match bytes.as_int() {
-            Some(n) if n <= STACK_BYTES => slots.push(Slot::Stack(n.max(1) as u32)),
-            _ => {
-                slots.push(Slot::Workspace(total.clone()));
-                let aligned = match bytes.as_int() {
-                    Some(n) => PrimExpr::i64((n + 63) / 64 * 64),
-                    None => (bytes + 63i64).floor_div(64i64) * 64i64,
-                };
-                total = total + aligned;
+        let bytes = match bytes.as_int() {
+            Some(n) if n <= STACK_BYTES => {
+                slots[i] = Slot::Stack(n.max(1) as u32);
+                continue;
+            }
+            Some(n) => PrimExpr::i64((n + 63) / 64 * 64),
+            None => (bytes + 63i64).floor_div(64i64) * 64i64,
+        };
+        let fits = |p: &&mut Piece| {
+            let larger = p.bytes.as_int().zip(bytes.as_int()).is_some_and(|(have, need)| have >= need);
+            p.last < first && (larger || p.bytes == bytes)
+        };
+        match pieces.iter_mut().filter(fits).min_by_key(|p| p.bytes.as_int()) {
+            Some(p) => {
+                p.last = last;
+                slots[i] = Slot::Workspace(p.offset.clone());
+            }
+            None => {
+                slots[i] = Slot::Workspace(total.clone());
+                pieces.push(Piece { offset: total.clone(), bytes: bytes.clone(), last });
+                total = total + bytes;
             }
         }
     }
     (slots, total)
+}
+
+/// The first and last item that use a buffer.
+fn life(plan: &Plan, b: &Buffer) -> (usize, usize) {
+    let uses = |item: &Item| match item {
+        Item::Stage(s) if plan.scratch.as_ref() == Some(b) => contract::scratch(s).is_some(),
+        Item::Stmt(s) if nested_allocs(s).contains(b) => true,
+        item => item.reads(b) || item.writes(b),
+    };
+    let mut used = plan.items.iter().enumerate().filter(|(_, i)| uses(i)).map(|(n, _)| n);
+    let first = used.next().unwrap_or(0);
+    (first, used.next_back().unwrap_or(first))
 }
 
 /// Records where `b` lives. Strides and offsets that are variables of their own (as `T.match_buffer` declares them)

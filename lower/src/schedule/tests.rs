@@ -49,28 +49,33 @@ pub fn compare(f: &PrimFunc, dims: &dyn Fn(&Var) -> i64, seed: u64) -> Result<()
             PrimParam::Scalar(v) => Arg::Scalar(dims(v)),
         });
     }
+    let args_before = args.clone();
     let mut scheduled = args.clone();
     run(f, &mut args).map_err(|d| format!("reference: {}", d.message))?;
+    let mut plain = args_before.clone();
     machine::run(f, &mut scheduled, &SchedOptions::default())?;
+    machine::run(f, &mut plain, &SchedOptions { vector_bytes: 0 })?;
     let flat = schedule(f, &SchedOptions::default()).map_err(|d| d.message)?;
-    for ((p, a), b) in f.params.iter().zip(&args).zip(&scheduled) {
-        let (PrimParam::Buffer { buffer, .. }, Arg::Tensor(want), Arg::Tensor(got)) = (p, a, b) else { continue };
-        if want.dtype.is_float() {
-            let tol = if want.dtype.bits == 16 { 2e-2 } else { 2e-5 };
-            for (i, (w, g)) in want.to_f64().iter().zip(got.to_f64()).enumerate() {
-                let close = w == &g || (w.is_nan() && g.is_nan()) || (w - g).abs() <= tol * (1.0 + w.abs());
-                if !close {
-                    return Err(format!("`{}`[{i}]: wanted {w}, got {g}\n{:#?}", buffer.name, flat.body));
+    for got in [scheduled, plain] {
+        for ((p, a), b) in f.params.iter().zip(&args).zip(&got) {
+            let (PrimParam::Buffer { buffer, .. }, Arg::Tensor(want), Arg::Tensor(got)) = (p, a, b) else { continue };
+            if want.dtype.is_float() {
+                let tol = if want.dtype.bits == 16 { 2e-2 } else { 2e-5 };
+                for (i, (w, g)) in want.to_f64().iter().zip(got.to_f64()).enumerate() {
+                    let close = w == &g || (w.is_nan() && g.is_nan()) || (w - g).abs() <= tol * (1.0 + w.abs());
+                    if !close {
+                        return Err(format!("`{}`[{i}]: wanted {w}, got {g}\n{:#?}", buffer.name, flat.body));
+                    }
                 }
+            } else if want.data != got.data {
+                return Err(format!(
+                    "`{}`: wanted {:?}, got {:?}\n{:#?}",
+                    buffer.name,
+                    want.to_i64(),
+                    got.to_i64(),
+                    flat.body
+                ));
             }
-        } else if want.data != got.data {
-            return Err(format!(
-                "`{}`: wanted {:?}, got {:?}\n{:#?}",
-                buffer.name,
-                want.to_i64(),
-                got.to_i64(),
-                flat.body
-            ));
         }
     }
     Ok(())
