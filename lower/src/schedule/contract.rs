@@ -18,6 +18,9 @@ use std::collections::HashMap;
 
 /// Registers side by side in a tile.
 const COLUMNS: u16 = 3;
+/// Bytes of rows that stay in the second-level cache while slivers change, and of packed columns that do.
+const ROWS_CACHED: i64 = 256 << 10;
+const PANEL_BYTES: i64 = 400 << 10;
 /// Below this many multiplications packing does not pay.
 const LEAST_WORK: i64 = 32768;
 
@@ -45,7 +48,7 @@ pub fn scratch(s: &Stage) -> Option<PrimExpr> {
     let axis = |i: &PrimExpr| s.spatial.iter().find(|a| Some(&a.var) == i.as_var() && a.len() != Some(1));
     let j = out.indices.iter().rev().find_map(axis)?;
     let (a, b) = sides(x, y, &j.var)?;
-    let size = |axes: Vec<&Axis>| axes.into_iter().try_fold(1i64, |n, a| Some(n * a.len()?));
+    let size = |axes: Vec<&Axis>| size(&axes.into_iter().cloned().collect::<Vec<_>>());
     let rows = size(s.spatial.iter().filter(|i| a.uses(&i.var) && !b.uses(&i.var)).collect());
     let columns = size(s.spatial.iter().filter(|i| !a.uses(&i.var) && b.uses(&i.var)).collect());
     let depth = size(s.reduce.iter().collect());
@@ -65,9 +68,24 @@ pub fn scratch(s: &Stage) -> Option<PrimExpr> {
     if along(&a) && along(&b) {
         return None;
     }
+    let panel = panel(rows, depth, compute_type(d).bytes() as i64);
     let depth = s.reduce.iter().fold(PrimExpr::i64(1), |n, k| n * k.extent.clone());
-    let width = (COLUMNS as i64) * (16 / compute_type(d).bytes() as i64).max(1);
+    let width = panel * (COLUMNS as i64) * (16 / compute_type(d).bytes() as i64).max(1);
     Some(depth * (width * compute_type(d).bytes() as i64))
+}
+
+/// Slivers to pack at a time: several when the rows do not stay in a cache until the next sliver.
+fn panel(rows: Option<i64>, depth: Option<i64>, bytes: i64) -> i64 {
+    match (rows, depth) {
+        (Some(r), Some(d)) if r * d * bytes > ROWS_CACHED => {
+            (PANEL_BYTES / (d * COLUMNS as i64 * 16).max(1)).clamp(1, 8)
+        }
+        _ => 1,
+    }
+}
+
+fn size(axes: &[Axis]) -> Option<i64> {
+    axes.iter().try_fold(1i64, |n, a| Some(n * a.len()?))
 }
 
 /// The factor without and the factor with the axis.
@@ -84,6 +102,8 @@ struct Columns {
     /// First column of the sliver and column within it.
     start: Var,
     lane: Var,
+    /// Sliver within the panel.
+    slot: Option<Axis>,
     j: Axis,
     /// The axis before `j`, when they are joined.
     outer: Option<Axis>,
@@ -122,26 +142,42 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> R
         Some(h) => Poly::of(&h.extent, &e.ranges).mul(&Poly::of(&j.extent, &e.ranges)),
         None => Poly::of(&j.extent, &e.ranges),
     };
-    let columns = Columns { start: Var::new("column", DType::I64), lane: Var::new("lane", DType::I64), j, outer };
+    let (start, lane) = (Var::new("column", DType::I64), Var::new("lane", DType::I64));
+    let mut columns = Columns { start, lane, slot: None, j, outer };
+    let panel = panel(size(&rows), size(&n.reduce), ct.bytes() as i64);
     e.ranges.add_loop(&columns.start, Poly::default(), total.clone());
     e.contract = true;
-    let r = outside_loops(e, n, &outside, &mut |e| {
+    let (lanes, width) = (lanes as u16, lanes as i64 * COLUMNS as i64);
+    let r = outside_loops(e, &outside, &mut |e| {
         let end = e.index(&total)?;
         let end = e.hoist(end);
-        strips(e, &columns.start, PrimExpr::i64(0), end, lanes as u16, COLUMNS, |e, l| {
-            sliver(e, n, &columns, &rows, (&a, &b), scratch, l.lanes, lanes as u16)
-        })
+        let whole = e.hoist(end.clone().floor_div(width) * width);
+        let start = columns.start.clone();
+        e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
+            columns.slot = None;
+            if panel > 1 {
+                let left = (whole.clone() - start.expr()).floor_div(width);
+                let even = whole.as_int().is_some_and(|w| w % (width * panel) == 0);
+                let extent = if even { PrimExpr::i64(panel) } else { e.hoist(left.min(panel)) };
+                let var = Var::new("slot", DType::I64);
+                e.ranges.add_loop(&var, Poly::default(), Poly::of(&extent, &e.ranges));
+                columns.slot = Some(Axis { var, extent });
+            }
+            sliver(e, n, &columns, &rows, (&a, &b), scratch, width as u16, lanes)
+        })?;
+        columns.slot = None;
+        strips(e, &start, whole, end, lanes, 1, |e, l| sliver(e, n, &columns, &rows, (&a, &b), scratch, l.lanes, lanes))
     });
     e.contract = false;
     r.map(|_| true)
 }
 
-fn outside_loops(e: &mut Emit, n: &Nest, axes: &[Axis], body: &mut dyn FnMut(&mut Emit) -> Res<()>) -> Res<()> {
+fn outside_loops(e: &mut Emit, axes: &[Axis], body: &mut dyn FnMut(&mut Emit) -> Res<()>) -> Res<()> {
     let Some((first, rest)) = axes.split_first() else { return body(e) };
     let end = Poly::of(&first.extent, &e.ranges);
     let end = e.index(&end)?;
     let end = e.hoist(end);
-    e.for_loop(&first.var, PrimExpr::i64(0), end, 1, |e| outside_loops(e, n, rest, body))
+    e.for_loop(&first.var, PrimExpr::i64(0), end, 1, |e| outside_loops(e, rest, body))
 }
 
 /// Whether the outputs and what the epilogue reads walk `h` and `j` as one axis.
@@ -191,10 +227,15 @@ fn sliver(
         k = k.add(&Poly::var(&r.var).mul(&depth));
         depth = depth.mul(&Poly::of(&r.extent, &e.ranges));
     }
-    let at = k.scale(width as i64);
-    pack(e, n, c, b, scratch, &at, width)?;
+    let mut at = k.scale(width as i64);
+    let mut first = c.start.expr();
+    if let Some(slot) = &c.slot {
+        at = at.add(&depth.mul(&Poly::var(&slot.var)).scale(width as i64));
+        first = first + slot.var.expr() * width as i64;
+    }
+    pack(e, n, c, &first, b, scratch, &at, width)?;
 
-    let column = c.start.expr() + c.lane.expr();
+    let column = first + c.lane.expr();
     let mut map = HashMap::from([(c.j.var.clone(), column)]);
     if let Some(h) = &c.outer {
         map.insert(h.var.clone(), PrimExpr::i64(0));
@@ -221,7 +262,9 @@ fn sliver(
         unroll: 4,
     };
     let mut order = rows.to_vec();
+    inner.spatial.extend(c.slot.clone());
     order.sort_by_key(|r| tile.rows.iter().any(|(v, _)| *v == r.var));
+    order.extend(c.slot.clone());
     let mut point = Point { offsets: vec![], lanes: lanes.min(width), count };
     e.start_lane(&c.lane, width == 1);
     let r = spatial(e, &inner, &tile, &order, &mut point);
@@ -230,10 +273,20 @@ fn sliver(
 }
 
 /// Copies the sliver's values of `b`.
-fn pack(e: &mut Emit, n: &Nest, c: &Columns, b: &PrimExpr, scratch: &Var, at: &Poly, width: u16) -> Res<()> {
+#[allow(clippy::too_many_arguments)]
+fn pack(
+    e: &mut Emit,
+    n: &Nest,
+    c: &Columns,
+    first: &PrimExpr,
+    b: &PrimExpr,
+    scratch: &Var,
+    at: &Poly,
+    width: u16,
+) -> Res<()> {
     let d = compute_type(b.dtype());
     let mut copy = |e: &mut Emit| {
-        let column = c.start.expr();
+        let column = first.clone();
         let Some(h) = &c.outer else {
             if width > 1 && stride_is_one(e, b, &c.j.var) {
                 let map = HashMap::from([(c.j.var.clone(), column + c.lane.expr())]);
@@ -259,5 +312,7 @@ fn pack(e: &mut Emit, n: &Nest, c: &Columns, b: &PrimExpr, scratch: &Var, at: &P
         }
         Ok(())
     };
-    outside_loops(e, n, &n.reduce, &mut copy)
+    let mut axes: Vec<Axis> = c.slot.iter().cloned().collect();
+    axes.extend(n.reduce.iter().cloned());
+    outside_loops(e, &axes, &mut copy)
 }

@@ -123,14 +123,6 @@ impl Emit {
         self.top().stmts.push(s);
     }
 
-    /// Puts a statement before everything else of the function: stack slots and base pointers.
-    pub fn push_top(&mut self, s: FlatStmt) {
-        match self.scopes.first_mut() {
-            Some(first) => first.stmts.push(s),
-            None => self.push(s),
-        }
-    }
-
     fn define(&mut self, v: &Var) {
         let level = self.scopes.len().saturating_sub(1);
         self.level.insert(v.clone(), level);

@@ -200,11 +200,7 @@ impl Scanner<'_> {
                 }
                 return;
             }
-            PrimKind::Let(v, value, _) => {
-                if self.varies(value) {
-                    self.vars.push(v.clone());
-                }
-            }
+            PrimKind::Let(v, value, _) if self.varies(value) => self.vars.push(v.clone()),
             PrimKind::IfThenElse(c, t, f) => {
                 self.out.blocked |= self.varies(c) && (has_load(t) || has_load(f));
             }

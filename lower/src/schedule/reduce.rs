@@ -86,7 +86,7 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
     if rows == 1 {
         return e.for_loop(&first.var, zero, end, 1, |e| spatial(e, n, t, rest, p));
     }
-    let mut with = |e: &mut Emit, from: PrimExpr, to: PrimExpr, step: i64| {
+    let with = |e: &mut Emit, from: PrimExpr, to: PrimExpr, step: i64| {
         let mut p = p.clone();
         p.offsets.push((first.var.clone(), step));
         e.for_loop(&first.var, from, to, step, |e| spatial(e, n, t, rest, &mut p))
@@ -153,9 +153,7 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
     match along {
         None => {
             let locals = finals.clone();
-            steps(e, n, t, &n.reduce, &mut HashMap::new(), &mut |e, k| {
-                update(e, n, &points, &locals, k, &spatial_lane)
-            })?
+            steps(e, t, &n.reduce, &mut HashMap::new(), &mut |e, k| update(e, n, &points, &locals, k, &spatial_lane))?
         }
         Some(v) => lanewise(e, n, t, v, &points, &finals)?,
     }
@@ -198,7 +196,7 @@ fn lanewise(
     let end = Poly::of(&v.axis.extent, &e.ranges);
     let end = e.index(&end)?;
     let end = e.hoist(end);
-    steps(e, n, t, &others, &mut HashMap::new(), &mut |e, k| {
+    steps(e, t, &others, &mut HashMap::new(), &mut |e, k| {
         strips(e, &v.axis.var, PrimExpr::i64(0), end.clone(), v.lanes, v.count, |e, lane| {
             if lane.lanes == 1 {
                 return update(e, n, points, finals, k, lane);
@@ -237,7 +235,7 @@ fn lanewise(
 type Step<'a> = &'a mut dyn FnMut(&mut Emit, &HashMap<Var, PrimExpr>) -> Res<()>;
 
 /// The reduction loops, the innermost one unrolled.
-fn steps(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], k: &mut HashMap<Var, PrimExpr>, body: Step) -> Res<()> {
+fn steps(e: &mut Emit, t: &Tile, axes: &[Axis], k: &mut HashMap<Var, PrimExpr>, body: Step) -> Res<()> {
     let Some((first, rest)) = axes.split_first() else { return body(e, k) };
     let end = Poly::of(&first.extent, &e.ranges);
     let end = e.index(&end)?;
@@ -245,7 +243,7 @@ fn steps(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], k: &mut HashMap<Var, P
     let zero = PrimExpr::i64(0);
     if !rest.is_empty() || t.unroll == 1 {
         // Short windows are written out.
-        return e.for_loop(&first.var, zero, end, 1, |e| steps(e, n, t, rest, k, body));
+        return e.for_loop(&first.var, zero, end, 1, |e| steps(e, t, rest, k, body));
     }
     let unroll = match first.len() {
         Some(len) if len <= 2 * t.unroll => len.max(1),

@@ -333,3 +333,18 @@ fn packed_contractions() {
         check(&f, &[&[(&m, 1), (&n, 1), (&p, 0)], &[(&m, 7), (&n, 29), (&p, 9)], &[(&m, 13), (&n, 24), (&p, 5)]]);
     }
 }
+
+#[test]
+fn panels_of_slivers() {
+    // Rows of more than 256 KiB, columns that fill one panel and a part of the next.
+    let c = PrimExpr::i64;
+    let mut k = KernelBuilder::new("panels");
+    let (m, n, p) = (17i64, 12 * 3 + 5, 4100i64);
+    let a = k.input("a", &[c(m), c(p)], DType::F32);
+    let b = k.input("b", &[c(p), c(n)], DType::F32);
+    let y = k.sum("c", &[c(m), c(n)], DType::F32, &[c(p)], |i, r| {
+        at(&a, &[&i[0], &r[0]]) * PrimExpr::f32(0.01) * at(&b, &[&r[0], &i[1]])
+    });
+    let f = k.finish(&[y]);
+    check(&f, &[&[]]);
+}
