@@ -7,6 +7,7 @@ use relax_ir::tir::{KernelBuilder, PrimFunc, Reducer};
 use relax_ir::DType;
 use relax_lower::schedule::{schedule, SchedOptions};
 use std::process::Command;
+use std::slice::from_ref;
 
 const F: DType = DType::F32;
 
@@ -38,13 +39,13 @@ fn softmax(m: i64, n: i64) -> PrimFunc {
     let (m, n) = (PrimExpr::i64(m), PrimExpr::i64(n));
     let mut b = KernelBuilder::new("softmax");
     let x = b.input("x", &[m.clone(), n.clone()], F);
-    b.input("y", &[n.clone()], F);
+    b.input("y", from_ref(&n), F);
     let at = |s: &[PrimExpr], r: &[PrimExpr]| x.at([s[0].clone(), r[0].clone()]);
     let max = Reducer { init: PrimExpr::min_value(F), combine: &|a, b| a.max(b) };
-    let top = b.reduce("top", &[m.clone()], F, &[n.clone()], max, at);
+    let top = b.reduce("top", from_ref(&m), F, from_ref(&n), max, at);
     let e =
         b.compute("e", &[m.clone(), n.clone()], F, |s| (x.at(s.to_vec()) - top.at([s[0].clone()])).call1(Intrin::Exp));
-    let sum = b.sum("sum", &[m.clone()], F, &[n.clone()], |s, r| e.at([s[0].clone(), r[0].clone()]));
+    let sum = b.sum("sum", from_ref(&m), F, from_ref(&n), |s, r| e.at([s[0].clone(), r[0].clone()]));
     let o = b.compute("o", &[m, n], F, |s| e.at(s.to_vec()) / sum.at([s[0].clone()]));
     b.finish(&[o])
 }
@@ -52,8 +53,8 @@ fn softmax(m: i64, n: i64) -> PrimFunc {
 fn map(n: i64, f: impl Fn(PrimExpr, PrimExpr) -> PrimExpr) -> PrimFunc {
     let n = PrimExpr::i64(n);
     let mut b = KernelBuilder::new("map");
-    let x = b.input("x", &[n.clone()], F);
-    let y = b.input("y", &[n.clone()], F);
+    let x = b.input("x", from_ref(&n), F);
+    let y = b.input("y", from_ref(&n), F);
     let o = b.compute("o", &[n], F, |s| f(x.at(s.to_vec()), y.at(s.to_vec())));
     b.finish(&[o])
 }

@@ -207,6 +207,18 @@ impl Fx<'_> {
     /// Combines the lanes to one: registers first, then pairs of lanes.
     fn reduce(&mut self, op: BinOp, v: &Val) -> Val {
         let d = v.dtype.element();
+        if let (true, Rep::Simd(bits)) = (d.is_bool(), v.rep) {
+            // Any, or all; unused lanes must not vote.
+            if v.lanes().is_multiple_of(lanes_per_part(bits)) {
+                let all = op == BinOp::Min;
+                let mut acc = v.parts[0];
+                for &p in &v.parts[1..] {
+                    acc = if all { self.b.ins().band(acc, p) } else { self.b.ins().bor(acc, p) };
+                }
+                let x = if all { self.b.ins().vall_true(acc) } else { self.b.ins().vany_true(acc) };
+                return Val::scalar(d, x);
+            }
+        }
         if v.rep == Rep::Uniform && op != BinOp::Add {
             return Val::scalar(d, v.one());
         }

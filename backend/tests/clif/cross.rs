@@ -34,7 +34,7 @@ static u8 in[3][1 << 14] __attribute__((aligned(64))), out[1 << 14] __attribute_
 "#;
 
 /// The outputs of every case; `None` when there is no way to run code for this triple here.
-pub fn run(triple: &str, object: &[u8], cases: &[Case], inputs: &[Vec<Vec<u8>>]) -> Option<Vec<Vec<u8>>> {
+pub fn run(triple: &str, cpu: &str, object: &[u8], cases: &[Case], inputs: &[Vec<Vec<u8>>]) -> Option<Vec<Vec<u8>>> {
     let (target, qemu) = tools(triple)?;
     let present =
         |tool: &str| Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
@@ -88,7 +88,13 @@ pub fn run(triple: &str, object: &[u8], cases: &[Case], inputs: &[Vec<Vec<u8>>])
         .output()
         .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let mut child = Command::new(qemu).arg(path("t")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new(qemu)
+        .args(["-cpu", "rv64,v=true"].iter().filter(|_| cpu.contains("+v")))
+        .arg(path("t"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let all: Vec<u8> = inputs.iter().flatten().flatten().copied().collect();
     let feed = std::thread::spawn(move || stdin.write_all(&all));

@@ -216,11 +216,13 @@ pub fn same(a: V, b: V) -> bool {
     }
 }
 
+type Expected = Box<dyn Fn(&[V]) -> V>;
+
 pub struct Case {
     pub name: String,
     pub inputs: Vec<DType>,
     pub out: DType,
-    pub expected: Box<dyn Fn(&[V]) -> V>,
+    pub expected: Expected,
 }
 
 pub fn check(module: FlatModule, cases: Vec<Case>) {
@@ -259,11 +261,12 @@ pub fn check(module: FlatModule, cases: Vec<Case>) {
             .collect();
         compare(&format!("{:?}", target.cpu), &outputs);
     }
-    for triple in TRIPLES {
-        let object = clif::compile(&module, &Target::parse(triple, "baseline").unwrap()).unwrap();
+    let others = TRIPLES.iter().map(|t| (*t, "baseline")).chain([("riscv64gc-unknown-linux-gnu", "+v,+zvl128b")]);
+    for (triple, cpu) in others {
+        let object = clif::compile(&module, &Target::parse(triple, cpu).unwrap()).unwrap();
         assert_eq!(undefined(&object), Vec::<String>::new(), "{triple}");
-        if let Some(outputs) = cross::run(triple, &object, &cases, &inputs) {
-            compare(triple, &outputs);
+        if let Some(outputs) = cross::run(triple, cpu, &object, &cases, &inputs) {
+            compare(&format!("{triple} {cpu}"), &outputs);
         }
     }
     assert!(bad.is_empty(), "{} wrong:\n{}", bad.len(), bad.join("\n"));
