@@ -460,7 +460,7 @@ impl Deriver<'_> {
             for (condition, _) in r.conditions {
                 self.facts.assume(&condition);
             }
-            self.define(&b.var, relate::meet(&got, want));
+            self.define(&b.var, relate::cast(&got, want));
         } else {
             self.sinfo.insert(b.var.clone(), want.clone());
         }

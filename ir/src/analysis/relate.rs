@@ -189,12 +189,21 @@ fn functions(g: &FuncInfo, w: &FuncInfo, what: &str, facts: &mut Facts, r: &mut 
 
 /// What is known when both hold: the wanted names where both know a dim, unless the value's is a literal.
 pub fn meet(got: &StructInfo, want: &StructInfo) -> StructInfo {
+    both(got, want, true)
+}
+
+/// As [`meet`] for a MatchCast: a dim that the cast names keeps that name, which the cast may bind.
+pub fn cast(got: &StructInfo, want: &StructInfo) -> StructInfo {
+    both(got, want, false)
+}
+
+fn both(got: &StructInfo, want: &StructInfo, literals: bool) -> StructInfo {
     match (got, want) {
         (_, StructInfo::Object) => got.clone(),
         (StructInfo::Tensor(g), StructInfo::Tensor(w)) => {
             let shape = match (&g.shape, &w.shape) {
                 (Some(TensorShape::Dims(a)), Some(TensorShape::Dims(b))) if a.len() == b.len() => {
-                    Some(TensorShape::Dims(meet_dims(a, b)))
+                    Some(TensorShape::Dims(meet_dims(a, b, literals)))
                 }
                 (Some(TensorShape::Dims(_)), _) => g.shape.clone(),
                 (a, b) => b.clone().or(a.clone()),
@@ -212,25 +221,26 @@ pub fn meet(got: &StructInfo, want: &StructInfo) -> StructInfo {
         }
         (StructInfo::Shape { values: Some(a), ndim }, StructInfo::Shape { values, .. }) => {
             let values = match values {
-                Some(b) if a.len() == b.len() => meet_dims(a, b),
+                Some(b) if a.len() == b.len() => meet_dims(a, b, literals),
                 _ => a.clone(),
             };
             StructInfo::Shape { values: Some(values), ndim: *ndim }
         }
         (StructInfo::Prim { dtype, value: Some(a) }, StructInfo::Prim { value, .. }) => {
-            let value = value.clone().filter(|_| a.as_int().is_none()).unwrap_or_else(|| a.clone());
+            let value = value.clone().filter(|_| !literals || a.as_int().is_none()).unwrap_or_else(|| a.clone());
             StructInfo::Prim { dtype: *dtype, value: Some(value) }
         }
         (StructInfo::Tuple(a), StructInfo::Tuple(b)) if a.len() == b.len() => {
-            StructInfo::Tuple(a.iter().zip(b).map(|(a, b)| meet(a, b)).collect())
+            StructInfo::Tuple(a.iter().zip(b).map(|(a, b)| both(a, b, literals)).collect())
         }
         (StructInfo::Func(_), StructInfo::Func(_)) => got.clone(),
         _ => want.clone(),
     }
 }
 
-fn meet_dims(got: &[PrimExpr], want: &[PrimExpr]) -> Vec<PrimExpr> {
-    got.iter().zip(want).map(|(g, w)| if g.as_int().is_some() { g.clone() } else { w.clone() }).collect()
+fn meet_dims(got: &[PrimExpr], want: &[PrimExpr], literals: bool) -> Vec<PrimExpr> {
+    let literal = |g: &PrimExpr| literals && g.as_int().is_some();
+    got.iter().zip(want).map(|(g, w)| if literal(g) { g.clone() } else { w.clone() }).collect()
 }
 
 /// The least upper bound: what is known of a value that is one or the other (`unify_struct_info`).
