@@ -466,6 +466,23 @@ def main(x: R.Tensor(dtype="float32", ndim=2), t: R.Tuple(R.Shape(ndim=2), R.Ten
 }
 
 #[test]
+fn functions_of_tvms_runtime_are_operators() {
+    let t = check(
+        r#"@R.function
+def main(x: R.Tensor(("n",), dtype="float32"), s: R.Shape(["n", 3])):
+    a = R.call_pure_packed("relax.run.shape_to_tensor", s, ty_args=(R.Tensor((2,), dtype="int64"),))
+    b = R.call_pure_packed("relax.run.unique", x, True, False, False, False, ty_args=(R.Tensor(dtype="float32", ndim=1),))
+    c = R.call_pure_packed("other", x, ty_args=(R.Tensor(dtype="float32", ndim=1),))
+    return (a, b, c)
+"#,
+    )
+    .unwrap();
+    let f = t.module.relax("main").unwrap();
+    let ops: Vec<&str> = f.bindings().filter_map(|b| Some(b.expr().as_call()?.op()?.name)).collect();
+    assert_eq!(ops, ["shape_to_tensor", "unique", "call_pure_packed"]);
+}
+
+#[test]
 fn bounds_decide() {
     let t = check(
         r#"@R.function

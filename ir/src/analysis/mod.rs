@@ -34,6 +34,7 @@ mod derive;
 mod graph;
 mod normalize;
 pub mod relate;
+mod runtime_calls;
 pub mod show;
 pub mod signature;
 pub mod vars;

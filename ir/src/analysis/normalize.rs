@@ -6,8 +6,10 @@
 //! 3. Bodies and branches are `SeqExpr`s whose body is a leaf.
 //! 4. Neighbouring blocks of one kind are one block; there are no empty blocks.
 //!
-//! `R.call_packed` of a name is a call of the extern function with that name.
+//! `R.call_packed` of a name is a call of the extern function with that name; functions of TVM's runtime that stand for
+//! operators become those ([`runtime_calls`]).
 
+use super::runtime_calls;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo,
@@ -112,15 +114,25 @@ impl Normalizer<'_> {
             Callee::Op(op) => Callee::Op(op),
         };
         let mut args: Vec<Expr> = c.args.iter().map(|a| self.leaf(a)).collect();
-        if matches!(&callee, Callee::Op(op) if op.name == "call_packed") && !args.is_empty() {
-            let target = match args[0].kind() {
-                ExprKind::Str(s) => Some(Expr::new(ExprKind::ExternFunc(s.clone()), args[0].span())),
-                ExprKind::ExternFunc(_) => Some(args[0].clone()),
+        if let Callee::Op(op) = callee {
+            let target = match args.first().map(Expr::kind) {
+                Some(ExprKind::Str(name) | ExprKind::ExternFunc(name)) => Some(name.clone()),
                 _ => None,
             };
-            if let Some(f) = target {
-                args.remove(0);
-                callee = Callee::Expr(f);
+            if let (Some(name), "call_packed" | "call_pure_packed") = (target, op.name) {
+                if let Some(call) = runtime_calls::operator(&name, &args[1..]) {
+                    return call;
+                }
+                if op.name == "call_packed" {
+                    let f = args.remove(0);
+                    callee = Callee::Expr(Expr::new(ExprKind::ExternFunc(name), f.span()));
+                }
+            }
+        } else if let Callee::Expr(f) = &callee {
+            if let ExprKind::ExternFunc(name) = f.kind() {
+                if let Some(call) = runtime_calls::operator(name, &args) {
+                    return call;
+                }
             }
         }
         Call { callee, args, attrs: c.attrs.clone(), sinfo_args: c.sinfo_args.clone() }

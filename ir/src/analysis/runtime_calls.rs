@@ -1,0 +1,29 @@
+//! Packed functions of TVM's own runtime, which its legalisation puts in the place of operators: they become those
+//! operators again, so that one road computes both.
+
+use crate::attrs::Attrs;
+use crate::op::lookup;
+use crate::relax::{Call, Callee, Expr, ExprKind};
+
+/// The operator call that a call of the packed function `name` stands for.
+pub fn operator(name: &str, args: &[Expr]) -> Option<Call> {
+    let (op, args) = match (name, args) {
+        ("relax.run.shape_to_tensor", [_]) => ("shape_to_tensor", args.to_vec()),
+        ("vm.builtin.tensor_to_shape", [_]) => ("tensor_to_shape", args.to_vec()),
+        ("relax.run.nonzero", [_]) => ("nonzero", args.to_vec()),
+        ("relax.run.unique", [_, _, _, _, _] | [_, _, _, _, _, _]) => ("unique", args.to_vec()),
+        // The format comes first there and last here.
+        ("relax.run.print", [format, values @ ..]) if is_text(format) => {
+            ("print", values.iter().chain([format]).cloned().collect())
+        }
+        ("relax.run.assert_op", [condition, format, values @ ..]) if is_text(format) => {
+            ("assert_op", [condition].into_iter().chain(values).chain([format]).cloned().collect())
+        }
+        _ => return None,
+    };
+    Some(Call { callee: Callee::Op(lookup(op)?), args, attrs: Attrs::default(), sinfo_args: vec![] })
+}
+
+fn is_text(e: &Expr) -> bool {
+    matches!(e.kind(), ExprKind::Str(_))
+}
