@@ -141,7 +141,12 @@ fn requirements_speak_the_operators_words() {
         &[],
         "input channels differ: data has 3, weight with groups = 1 takes 5",
     );
-    refused("nn.conv2d", &[&[2, 3, 8, 8], &[4, 3, 12, 3]], &[], "a window of 12 does not fit into H = 8 with padding 0");
+    refused(
+        "nn.conv2d",
+        &[&[2, 3, 8, 8], &[4, 3, 12, 3]],
+        &[],
+        "a window of 12 does not fit into H = 8 with padding 0",
+    );
     refused(
         "nn.conv2d",
         &[&[2, 4, 8, 8], &[5, 2, 3, 3]],
