@@ -1,0 +1,73 @@
+/* Runs the model on a recorded input, prints its outputs and compares them with what the host computed. */
+#include "board.h"
+#include "expected.h"
+#include "input.h"
+#include "model.h"
+
+/* The compiler states how much memory a call needs: it is reserved here, nothing is allocated. */
+static uint8_t workspace[MODEL_MAIN_WORKSPACE_MAX + 64] __attribute__((aligned(64)));
+static float output[OUTPUTS];
+static model_call call;
+
+static void print_number(uint64_t n) {
+  char text[24], *at = text + sizeof text;
+  *--at = 0;
+  do
+    *--at = (char)('0' + n % 10);
+  while (n /= 10);
+  board_print(at);
+}
+
+/* Six decimals. */
+static void print_float(float f) {
+  if (f != f || f > 1e9f || f < -1e9f) {
+    board_print(f != f ? "nan" : "big");
+    return;
+  }
+  if (f < 0) board_print("-"), f = -f;
+  uint64_t millionths = (uint64_t)((double)f * 1e6 + 0.5);
+  print_number(millionths / 1000000);
+  char digits[8] = ".000000";
+  for (uint64_t i = 6, rest = millionths % 1000000; i > 0; i--, rest /= 10) digits[i] = (char)('0' + rest % 10);
+  board_print(digits);
+}
+
+static int differs(float got, float want) {
+  float distance = got > want ? got - want : want - got, size = want > 0 ? want : -want;
+  return !(distance <= TOLERANCE + TOLERANCE * size);
+}
+
+int main(void) {
+  int64_t in_shape[] = INPUT_SHAPE, out_shape[] = OUTPUT_SHAPE;
+  DLTensor x = {(void *)input, {kDLCPU, 0}, sizeof in_shape / 8, {kDLFloat, 32, 1}, in_shape, 0, 0};
+  DLTensor y = {output, {kDLCPU, 0}, sizeof out_shape / 8, {kDLFloat, 32, 1}, out_shape, 0, 0};
+  call.workspace = workspace;
+  call.workspace_size = model_main_workspace_size();
+
+  uint64_t before = board_instructions();
+  int32_t code = model_main(&x, &y, &call);
+  uint64_t after = board_instructions();
+  if (code != RELAX_OK) {
+    board_print("refused: "), board_print(call.message), board_print("\n");
+    return 1;
+  }
+  int wrong = 0;
+  for (int i = 0; i < OUTPUTS; i++) {
+    print_float(output[i]);
+    if (differs(output[i], expected[i])) {
+      wrong++;
+      board_print(" differs from the host's "), print_float(expected[i]);
+    }
+    board_print("\n");
+  }
+  print_number(after - before), board_print(" instructions, "), print_number(call.workspace_size);
+  board_print(" bytes of workspace\n");
+
+  /* A call that the model must refuse: the record says what is wrong. */
+  in_shape[1]++;
+  code = model_main(&x, &y, &call);
+  board_print("refused as it should be: "), board_print(call.message), board_print("\n");
+  if (code != RELAX_E_DIM || call.wanted != in_shape[1] - 1 || call.got != in_shape[1]) wrong++;
+  board_print(wrong ? "FAILED\n" : "same as the host\n");
+  return wrong != 0;
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Writes input.h and expected.h: the recorded input, and the outputs that the host computes from it.
+
+    record.py MODEL.rlx PARAMS.safetensors INPUT.npz [TOLERANCE]
+
+Needs numpy and a built relax-aot (RELAX_AOT, default target/release/relax-aot)."""
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+model, params, inputs = sys.argv[1:4]
+tolerance = float(sys.argv[4]) if len(sys.argv) > 4 else 1e-5
+tool = os.environ.get("RELAX_AOT", "target/release/relax-aot")
+with tempfile.TemporaryDirectory() as folder:
+    out = Path(folder) / "out.npz"
+    subprocess.run([tool, "run", model, "--params", params, "--inputs", inputs, "--outputs", out], check=True)
+    results = np.load(out)
+    y = results[results.files[0]]
+arrays = np.load(inputs)
+x = arrays[arrays.files[0]]
+
+
+def values(a):
+    items = [float(v).hex() + "f" for v in a.ravel()]
+    return ",\n".join("    " + ", ".join(items[i : i + 6]) for i in range(0, len(items), 6))
+
+
+def shape(a):
+    return "{" + ", ".join(map(str, a.shape)) + "}"
+
+
+here = Path(__file__).parent
+note = "/* Written by record.py. */\n"
+(here / "input.h").write_text(
+    f"{note}#define INPUT_SHAPE {shape(x)}\nstatic const float input[{x.size}] = {{\n{values(x)}}};\n"
+)
+(here / "expected.h").write_text(
+    f"{note}#define OUTPUT_SHAPE {shape(y)}\n#define OUTPUTS {y.size}\n#define TOLERANCE {tolerance}f\n"
+    f"static const float expected[{y.size}] = {{\n{values(y)}}};\n"
+)
