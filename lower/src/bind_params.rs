@@ -24,6 +24,7 @@ pub fn bind_params(module: &mut IRModule, weights: &HashMap<String, Constant>) -
         let mut bindings = vec![];
         for p in bound {
             let Some(c) = weights.get(p.var.name()) else { continue };
+            let c = &as_scalar(&p, c);
             used.insert(p.var.name().to_string(), true);
             if let Err(d) = fits(f, &p, c) {
                 diags.push(d);
@@ -58,6 +59,15 @@ pub fn bind_params(module: &mut IRModule, weights: &HashMap<String, Constant>) -
 
 fn is_constant(info: &StructInfo) -> bool {
     info.as_tensor().and_then(|t| t.known_dims()).is_some_and(|d| d.iter().all(|d| d.as_int().is_some()))
+}
+
+/// A weight of one element stands for a scalar parameter: some writers of weight files know no tensors without dims.
+fn as_scalar(p: &Param, c: &Constant) -> Constant {
+    let scalar = p.annotation.as_ref().and_then(StructInfo::as_tensor).is_some_and(|t| t.ndim == Some(0));
+    if scalar && c.shape == [1] {
+        return Constant { shape: vec![], ..c.clone() };
+    }
+    c.clone()
 }
 
 fn fits(f: &Function, p: &Param, c: &Constant) -> Result<(), Diagnostic> {

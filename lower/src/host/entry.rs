@@ -31,11 +31,14 @@ struct ResultLeaf {
     text: String,
     /// An unranked parameter passed on as it is: its leaf.
     passed: Option<usize>,
+    /// Some dim is read from data and has no bound: the caller learns it from `_infer`, which runs what it takes.
+    open: bool,
 }
 
 impl ResultLeaf {
+    /// Do the dims that the call leaves differ from those that its arguments' shapes alone tell?
     fn data_dependent(&self) -> bool {
-        self.dims != self.bounds
+        self.open || self.dims != self.bounds
     }
 }
 
@@ -54,22 +57,36 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, D
     let late = sig.late.iter().map(|l| EntryDim { var: l.var.clone(), lower: None, upper: None, divisor: None });
     sig.dims.extend(late);
     let layout = memory::layout(&plan.bufs, &plan.steps, &mut facts);
+    if let Some(v) = layout.total.vars().iter().find(|v| plan.unbounded.contains(v)) {
+        return Err(Diagnostic::unsupported(
+            "unbounded-memory",
+            f.span,
+            format!(
+                "{}: an intermediate tensor has the dim {}, which comes from data and has no bound",
+                f.name,
+                v.name()
+            ),
+        )
+        .here("its memory cannot be reserved before the call")
+        .help("bind the dim by a MatchCast against dims of the parameters, so that its size is known"));
+    }
     let results = result_leaves(f, &plan, &mut facts);
 
     let base = format!("{}_{}", cx.prefix, symbol);
     let abi = cx.abi;
-    let body = body_function(cx, &base, &sig, &plan, &layout, &results);
-    let callee = Callee {
-        name: body.name.clone(),
-        params: body.params.iter().map(Var::dtype).collect(),
-        ret: Some(DType::I32),
-        linkage: Linkage::Local,
-    };
+    let body = body_function(cx, &base, &sig, &plan, &layout, &results, Part::Whole);
+    let callee = callee_of(&body);
     cx.funcs.push(body);
+    let probe = results.iter().any(|r| r.open).then(|| {
+        let f = body_function(cx, &base, &sig, &plan, &layout, &results, Part::Dims);
+        let callee = callee_of(&f);
+        cx.funcs.push(f);
+        callee
+    });
     let prefix = cx.prefix.clone();
     let pool = &mut cx.pool;
     let call = call_function(pool, &prefix, &base, abi, &sig, &layout, &results, &callee);
-    let infer = infer_function(pool, &prefix, &base, abi, &sig, &results);
+    let infer = infer_function(pool, &prefix, &base, abi, &sig, &layout, &results, probe.as_ref());
     let workspace = workspace_function(pool, &prefix, &base, abi, &sig, &layout);
     cx.funcs.extend([call, infer, workspace]);
     for suffix in ["", "_infer"] {
@@ -125,13 +142,25 @@ fn result_leaves(f: &Function, plan: &Plan, facts: &mut Facts) -> Vec<ResultLeaf
                     let kind = EntryKind::Tensor { dtype: u.dtype, dims: None };
                     let info = info.unwrap_or(StructInfo::tensor_ndim(None, u.dtype));
                     let text = relax_ir::printer::print_struct_info(&info);
-                    return ResultLeaf { name, dtype, dims: vec![], bounds: vec![], kind, text, passed: Some(u.leaf) };
+                    return ResultLeaf {
+                        name,
+                        dtype,
+                        dims: vec![],
+                        bounds: vec![],
+                        kind,
+                        text,
+                        passed: Some(u.leaf),
+                        open: false,
+                    };
                 }
                 _ => TensorValue { buf: BufId(0), dims: vec![], dtype: DType::U8 },
             };
             let bounds: Vec<PrimExpr> =
                 t.dims.iter().map(|d| super::plan::substitute_fully(d, &plan.bounds, facts)).collect();
-            let dims = t.dims.iter().zip(&bounds).map(|(d, b)| (d == b).then(|| d.clone())).collect();
+            let unbounded = |e: &PrimExpr| e.vars().iter().any(|v| plan.unbounded.contains(v));
+            let open = bounds.iter().any(unbounded);
+            let known = |(d, b): (&PrimExpr, &PrimExpr)| (d == b && !unbounded(d)).then(|| d.clone());
+            let dims = t.dims.iter().zip(&bounds).map(known).collect();
             let kind = match &info {
                 Some(StructInfo::Shape { ndim, .. }) => EntryKind::Shape {
                     values: None,
@@ -144,7 +173,7 @@ fn result_leaves(f: &Function, plan: &Plan, facts: &mut Facts) -> Vec<ResultLeaf
                 Some(i) => relax_ir::printer::print_struct_info(&i),
                 None => relax_ir::printer::print_struct_info(&StructInfo::tensor(t.dims.clone(), t.dtype)),
             };
-            ResultLeaf { name, dtype: t.dtype, dims: t.dims.clone(), bounds, kind, text, passed: None }
+            ResultLeaf { name, dtype: t.dtype, dims: t.dims.clone(), bounds, kind, text, passed: None, open }
         })
         .collect()
 }
@@ -167,7 +196,26 @@ fn name_results(
     }
 }
 
-/// `i32 body(call, workspace, pointers.., variables.., result pointers.., actual dims)`
+fn callee_of(f: &FlatFunc) -> Callee {
+    Callee {
+        name: f.name.clone(),
+        params: f.params.iter().map(Var::dtype).collect(),
+        ret: f.ret,
+        linkage: Linkage::Local,
+    }
+}
+
+/// How much of a function's body is meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    /// What it takes to know the dims of the results.
+    Dims,
+}
+
+/// `i32 body(call, workspace, pointers.., variables.., result pointers.., actual dims)`; the part for the dims alone
+/// takes no result pointers. `actual` brings the room of open results in (elements, at their first dim) and takes the
+/// dims of all data-dependent ones out.
 fn body_function(
     cx: &mut Context,
     base: &str,
@@ -175,6 +223,7 @@ fn body_function(
     plan: &Plan,
     layout: &Layout,
     results: &[ResultLeaf],
+    part: Part,
 ) -> FlatFunc {
     let call = Var::new("call", DType::HANDLE);
     let workspace = Var::new("workspace", DType::HANDLE);
@@ -183,7 +232,9 @@ fn body_function(
     let mut params = vec![call.clone(), workspace.clone()];
     params.extend(sig.pointers());
     params.extend(sig.body_vars());
-    params.extend(outs.iter().cloned());
+    if part == Part::Whole {
+        params.extend(outs.iter().cloned());
+    }
     params.push(actual.clone());
 
     let mut constants = HashMap::new();
@@ -209,10 +260,31 @@ fn body_function(
         kernel_symbol: &kernel_symbol,
     };
     let mut b = Builder::new(&mut cx.pool, cx.abi, call.expr());
-    body.steps(&mut b, &plan.steps);
+    let name = match part {
+        Part::Whole => {
+            let rooms = rooms(&mut b, plan, results, &actual);
+            let mut done = 0;
+            for (before, leaf, room) in rooms {
+                body.steps(&mut b, &plan.steps[done..before]);
+                done = before;
+                let r = &results[leaf];
+                let wanted = b.bind("wanted", PrimExpr::product(&r.dims));
+                let what = format!("output {}, room in elements", r.name);
+                let small = room.clone().lt(wanted.clone());
+                b.fail_if(small, Failure { code: code::DIM, constraint: 0, wanted, got: room, what: &what });
+            }
+            body.steps(&mut b, &plan.steps[done..]);
+            "body"
+        }
+        Part::Dims => {
+            let wanted = results.iter().filter(|r| r.open).flat_map(|r| r.dims.iter().flat_map(PrimExpr::vars));
+            body.steps(&mut b, &super::slice::for_vars(&plan.steps, wanted.collect()));
+            "dims"
+        }
+    };
     let mut at = 0;
     for r in results {
-        if r.data_dependent() {
+        if r.data_dependent() && (part == Part::Whole || r.open) {
             for (i, d) in r.dims.iter().enumerate() {
                 b.store(&actual.expr(), (at + i as i64) * 8, d.clone());
             }
@@ -220,7 +292,24 @@ fn body_function(
         at += r.dims.len() as i64;
     }
     b.ret(PrimExpr::i32(0));
-    b.finish(format!("{base}__body"), params, Some(DType::I32), Linkage::Local)
+    b.finish(format!("{base}__{name}"), params, Some(DType::I32), Linkage::Local)
+}
+
+/// Open results in the order of the first step that writes each: that step's index, the result, its room.
+fn rooms(b: &mut Builder, plan: &Plan, results: &[ResultLeaf], actual: &Var) -> Vec<(usize, usize, PrimExpr)> {
+    let mut out = vec![];
+    let mut at = 0;
+    for (leaf, r) in results.iter().enumerate() {
+        if r.open {
+            let room = b.load("room", &actual.expr(), at * 8, DType::I64);
+            let mine = |id: BufId| matches!(plan.bufs[id.0].place, Place::Result(i) if i == leaf);
+            let first = plan.steps.iter().position(|s| super::slice::touched(s).into_iter().any(mine));
+            out.push((first.unwrap_or(plan.steps.len()), leaf, room));
+        }
+        at += r.dims.len() as i64;
+    }
+    out.sort_by_key(|o| o.0);
+    out
 }
 
 struct Packed {
@@ -253,7 +342,13 @@ fn call_function(
     sig.bind(&mut b, prefix, &p.args.expr());
     let mut outs = vec![];
     let mut shapes = vec![];
+    let n_dims: usize = results.iter().map(|r| r.dims.len()).sum();
+    let actual =
+        if results.iter().any(ResultLeaf::data_dependent) { b.stack("actual", 8 * n_dims as u32, 8) } else { null() };
+    let mut at = 0;
     for (i, r) in results.iter().enumerate() {
+        let first_dim = at;
+        at += r.dims.len() as i64;
         let tensor = b.load("out", &p.outs.expr(), i as i64 * abi.pointer as i64, DType::HANDLE);
         let what = format!("output {}", r.name);
         if let Some(leaf) = r.passed {
@@ -281,7 +376,9 @@ fn call_function(
                 Failure { code: code::DIM, constraint: 0, wanted: d.clone(), got, what: &what },
             );
         }
-        if r.data_dependent() {
+        if r.open {
+            b.store(&actual, first_dim * 8, room);
+        } else if r.data_dependent() {
             let wanted = PrimExpr::product(&r.bounds);
             let what = format!("output {}, room for its largest size in elements", r.name);
             let small = room.clone().lt(wanted.clone());
@@ -289,35 +386,14 @@ fn call_function(
         }
         shapes.push(shape);
     }
-    let n_dims: usize = results.iter().map(|r| r.dims.len()).sum();
-    let actual =
-        if results.iter().any(ResultLeaf::data_dependent) { b.stack("actual", 8 * n_dims as u32, 8) } else { null() };
-
-    // The workspace: the caller's when it is large enough, else from the call's allocator.
-    let ws = b.local("workspace", null());
-    let owned = b.local("owned", PrimExpr::i32(0));
-    let needed = b.bind("needed", layout.total.clone());
-    if !layout.total.is_int(0) {
-        workspace(&mut b, &p.call.expr(), &needed, &ws, &owned);
-    }
-    let mut args = vec![p.call.expr(), ws.expr()];
-    args.extend(sig.pointers().iter().map(Var::expr));
-    args.extend(sig.body_vars().iter().map(Var::expr));
-    args.extend(outs);
-    args.push(actual.clone());
-    let rc = b.call(body.clone(), args);
-    if !layout.total.is_int(0) {
-        b.if_then(owned.expr().ne(PrimExpr::i32(0)), |b| {
-            let release = b.load("release", &p.call.expr(), abi.call_release, DType::HANDLE);
-            let this = b.load("allocator", &p.call.expr(), abi.call_allocator, DType::HANDLE);
-            let int = pointer_int(abi);
-            let callee = local_callee("", vec![DType::HANDLE, DType::HANDLE, int], None);
-            b.if_then(address_of(release.clone()).ne(PrimExpr::i64(0)), |b| {
-                let args = vec![this, ws.expr(), needed.clone().cast(int)];
-                b.push(FlatStmt::CallIndirect { target: release, callee, args, result: None })
-            });
-        });
-    }
+    let rc = with_workspace(&mut b, &p.call.expr(), layout, |b, ws| {
+        let mut args = vec![p.call.expr(), ws];
+        args.extend(sig.pointers().iter().map(Var::expr));
+        args.extend(sig.body_vars().iter().map(Var::expr));
+        args.extend(outs);
+        args.push(actual.clone());
+        b.call(body.clone(), args)
+    });
     b.return_if_failed(rc);
     let mut at = 0;
     for (r, shape) in results.iter().zip(shapes) {
@@ -374,6 +450,36 @@ fn pass_on(b: &mut Builder, prefix: &str, args: &PrimExpr, leaf: usize, out: &Pr
     let callee = super::body::copy_callee(prefix);
     b.push(FlatStmt::Call { callee, args: vec![to.clone(), from, bytes.expr()], result: None });
     to
+}
+
+/// Runs `f` with a pointer to the workspace: the caller's when it is large enough, else from the call's allocator,
+/// given back behind it.
+fn with_workspace(
+    b: &mut Builder,
+    call: &PrimExpr,
+    layout: &Layout,
+    f: impl FnOnce(&mut Builder, PrimExpr) -> PrimExpr,
+) -> PrimExpr {
+    let abi = b.abi;
+    let ws = b.local("workspace", null());
+    if layout.total.is_int(0) {
+        return f(b, ws.expr());
+    }
+    let owned = b.local("owned", PrimExpr::i32(0));
+    let needed = b.bind("needed", layout.total.clone());
+    workspace(b, call, &needed, &ws, &owned);
+    let rc = f(b, ws.expr());
+    b.if_then(owned.expr().ne(PrimExpr::i32(0)), |b| {
+        let release = b.load("release", call, abi.call_release, DType::HANDLE);
+        let this = b.load("allocator", call, abi.call_allocator, DType::HANDLE);
+        let int = pointer_int(abi);
+        let callee = local_callee("", vec![DType::HANDLE, DType::HANDLE, int], None);
+        b.if_then(address_of(release.clone()).ne(PrimExpr::i64(0)), |b| {
+            let args = vec![this, ws.expr(), needed.clone().cast(int)];
+            b.push(FlatStmt::CallIndirect { target: release, callee, args, result: None })
+        });
+    });
+    rc
 }
 
 /// Sets `ws` to `needed` bytes: from the call record, or its allocator (then `owned` is set).
@@ -449,18 +555,37 @@ fn pointer_int(abi: AbiLayout) -> DType {
     }
 }
 
+#[allow(clippy::too_many_arguments)]
 fn infer_function(
     pool: &mut Pool,
     prefix: &str,
     base: &str,
     abi: AbiLayout,
     sig: &Signature,
+    layout: &Layout,
     results: &[ResultLeaf],
+    probe: Option<&Callee>,
 ) -> FlatFunc {
     let p = packed_params();
     let mut b = Builder::new(pool, abi, p.call.expr());
     sig.bind(&mut b, prefix, &p.args.expr());
+    let n_dims: usize = results.iter().map(|r| r.dims.len()).sum();
+    let actual = probe.map(|probe| {
+        let actual = b.stack("actual", 8 * n_dims as u32, 8);
+        let rc = with_workspace(&mut b, &p.call.expr(), layout, |b, ws| {
+            let mut args = vec![p.call.expr(), ws];
+            args.extend(sig.pointers().iter().map(Var::expr));
+            args.extend(sig.body_vars().iter().map(Var::expr));
+            args.push(actual.clone());
+            b.call(probe.clone(), args)
+        });
+        b.return_if_failed(rc);
+        actual
+    });
+    let mut at = 0;
     for (i, r) in results.iter().enumerate() {
+        let first_dim = at;
+        at += r.dims.len() as i64;
         let tensor = b.load("out", &p.outs.expr(), i as i64 * abi.pointer as i64, DType::HANDLE);
         let what = format!("output {}", r.name);
         let zero = PrimExpr::i64(0);
@@ -495,7 +620,11 @@ fn infer_function(
         let shape = b.load("shape", &tensor, abi.tensor_shape, DType::HANDLE);
         b.fail_if(address_of(shape.clone()).eq(zero), failure());
         for (axis, d) in r.bounds.iter().enumerate() {
-            b.store(&shape, axis as i64 * 8, d.clone());
+            let d = match &actual {
+                Some(a) if r.open => b.load("dim", a, (first_dim + axis as i64) * 8, DType::I64),
+                _ => d.clone(),
+            };
+            b.store(&shape, axis as i64 * 8, d);
         }
     }
     b.ret(PrimExpr::i32(0));

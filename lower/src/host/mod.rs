@@ -11,6 +11,7 @@ mod memory;
 mod ops;
 mod params;
 mod plan;
+mod slice;
 mod value;
 
 pub use ops::VIEWS;

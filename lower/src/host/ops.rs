@@ -144,6 +144,9 @@ fn tensor_to_shape(
     for i in 0..n as usize {
         let var = Var::dim(format!("s{i}"));
         p.emit(Step::Read { var: var.clone(), from: t.buf, index: i, dtype: t.dtype });
+        let what = format!("tensor_to_shape: value {i} is negative");
+        p.require(var.expr().ge(PrimExpr::i64(0)), code::CHECK, what, span)?;
+        p.declare_unbounded(&var);
         if let Some(v) = declared.get(i).and_then(PrimExpr::as_var) {
             scope.dims.entry(v.clone()).or_insert_with(|| var.expr());
         }

@@ -12,7 +12,7 @@ use relax_ir::relax::{BindingValue, Call, Callee, Expr, ExprKind, Function, RVar
 use relax_ir::sym::Facts;
 use relax_ir::tir::{PrimFunc, PrimParam};
 use relax_ir::{DType, Diagnostic, Func, PrimExpr, Span, Var};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Calls nested deeper than this are taken for recursion without end.
@@ -33,6 +33,8 @@ pub struct Plan {
     pub result: HostValue,
     /// Shape variables read from data, with an upper bound over the entry's variables.
     pub bounds: HashMap<Var, PrimExpr>,
+    /// Shape variables read from data without a bound.
+    pub unbounded: HashSet<Var>,
     /// Dims of unranked parameters that a MatchCast gave a rank.
     pub late: Vec<LateDim>,
 }
@@ -44,6 +46,7 @@ pub struct Planner<'a> {
     /// The innermost list is last.
     steps: Vec<Vec<Step>>,
     bounds: HashMap<Var, PrimExpr>,
+    unbounded: HashSet<Var>,
     facts: Facts,
     /// Checks found so far in the whole program, numbered from 1.
     infos: &'a mut Vec<CheckInfo>,
@@ -71,6 +74,7 @@ impl<'a> Planner<'a> {
             bufs: vec![],
             steps: vec![vec![]],
             bounds: HashMap::new(),
+            unbounded: HashSet::new(),
             facts,
             infos,
             active: vec![],
@@ -91,6 +95,7 @@ impl<'a> Planner<'a> {
             steps: self.steps.pop().unwrap_or_default(),
             result,
             bounds: self.bounds,
+            unbounded: self.unbounded,
             late: self.late,
         })
     }
@@ -799,6 +804,11 @@ impl<'a> Planner<'a> {
     pub fn set_bound(&mut self, v: &Var, bound: PrimExpr) {
         let bound = self.bound(&bound);
         self.bounds.insert(v.clone(), bound);
+    }
+    /// A dim read from data: never negative, of any size.
+    pub fn declare_unbounded(&mut self, v: &Var) {
+        self.facts.declare_bounds(v, Some(0), None);
+        self.unbounded.insert(v.clone());
     }
     pub fn upper(&mut self, e: &PrimExpr) -> PrimExpr {
         let e = self.bound(e);

@@ -152,7 +152,38 @@ unsafe fn call_entry(
             results.offset(i).write(r);
             i += 1;
         }
-        let outs = results as *const *mut DLTensor;
+        let (workspace, workspace_size) = ((*call).workspace, (*call).workspace_size);
+        let (allocate, release, allocator) = ((*call).allocate, (*call).release, (*call).allocator);
+        if allocate.is_none() || release.is_none() {
+            (*call).allocate = Some(libc::allocate);
+            (*call).release = Some(libc::release);
+            (*call).allocator = null_mut();
+        }
+        let rc = infer_and_call(e, entry, infer, args, results as *const *mut DLTensor, call);
+        (*call).workspace = workspace;
+        (*call).workspace_size = workspace_size;
+        (*call).allocate = allocate;
+        (*call).release = release;
+        (*call).allocator = allocator;
+        rc
+    }
+}
+
+/// Shapes of the results, their memory, the workspace (lent to the call where the caller gave none that serves), the
+/// call itself.
+///
+/// # Safety
+/// As for [`call_entry`]; `outs` are results without data, `call` has an allocator.
+unsafe fn infer_and_call(
+    e: &EntryDesc,
+    entry: EntryFn,
+    infer: EntryFn,
+    args: *const *const DLTensor,
+    outs: *const *mut DLTensor,
+    call: *mut Call,
+) -> i32 {
+    // SAFETY: the caller's contract.
+    unsafe {
         let rc = infer(args, outs, call);
         if rc != code::OK {
             return rc;
@@ -165,44 +196,30 @@ unsafe fn call_entry(
             }
             i += 1;
         }
-
-        let workspace = (*call).workspace;
-        let workspace_size = (*call).workspace_size;
-        let (allocate, release, allocator) = ((*call).allocate, (*call).release, (*call).allocator);
-        if allocate.is_none() || release.is_none() {
-            (*call).allocate = Some(libc::allocate);
-            (*call).release = Some(libc::release);
-            (*call).allocator = null_mut();
-        }
-        let mut own = null_mut();
         let need = match e.workspace {
             Some(size) => size(args),
             None => 0,
         };
-        let rc = if need < 0 {
-            relax_rt_fail(call, code::WORKSPACE, 0, 0, need, c"workspace size".as_ptr())
-        } else if need as u64 > usize::MAX as u64 / 2 {
-            relax_rt_fail(call, code::MEMORY, 0, need, 0, c"workspace".as_ptr())
-        } else {
-            let need = need as usize;
-            let usable = !workspace.is_null() && workspace_size >= need && (workspace as usize).is_multiple_of(ALIGN);
-            if need > 0 && !usable {
-                own = libc::allocate(null_mut(), need, ALIGN);
-                (*call).workspace = own;
-                (*call).workspace_size = need;
-            }
-            if need > 0 && !usable && own.is_null() {
-                relax_rt_fail(call, code::MEMORY, 0, need as i64, 0, c"workspace".as_ptr())
-            } else {
-                entry(args, outs, call)
-            }
-        };
+        if need < 0 {
+            return relax_rt_fail(call, code::WORKSPACE, 0, 0, need, c"workspace size".as_ptr());
+        }
+        if need as u64 > usize::MAX as u64 / 2 {
+            return relax_rt_fail(call, code::MEMORY, 0, need, 0, c"workspace".as_ptr());
+        }
+        let need = need as usize;
+        let given = (*call).workspace;
+        let usable = !given.is_null() && (*call).workspace_size >= need && (given as usize).is_multiple_of(ALIGN);
+        if need == 0 || usable {
+            return entry(args, outs, call);
+        }
+        let own = libc::allocate(null_mut(), need, ALIGN);
+        if own.is_null() {
+            return relax_rt_fail(call, code::MEMORY, 0, need as i64, 0, c"workspace".as_ptr());
+        }
+        (*call).workspace = own;
+        (*call).workspace_size = need;
+        let rc = entry(args, outs, call);
         libc::release(null_mut(), own, 0);
-        (*call).workspace = workspace;
-        (*call).workspace_size = workspace_size;
-        (*call).allocate = allocate;
-        (*call).release = release;
-        (*call).allocator = allocator;
         rc
     }
 }
