@@ -6,7 +6,7 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   relax-aot model.rlx --params weights.safetensors -o libmodel.so
-      a shared object and libmodel.h beside it
+      a shared object, and model.h beside it
   relax-aot model.rlx -o model.o --target aarch64-unknown-none
       a static object for a target without an operating system, and model.h
   relax-aot check model.rlx --format json

@@ -219,7 +219,7 @@ impl Session {
         })
     }
 
-    /// Compiles `model` into the artifact that `out` or `emit` names, with the header beside it.
+    /// Compiles `model` into the artifact that `out` or `emit` names, with the header `PREFIX.h` beside it.
     pub fn build(&mut self, model: &Path, out: &Path, emit: Option<Emit>, o: &CodegenArgs) -> Res<Program> {
         let emit = match emit.or_else(|| emit_of(out)) {
             Some(e) => e,
@@ -267,7 +267,7 @@ impl Session {
         let header = relax_backend::header::write(&c.program);
         let r = output::write(out, &bytes, emit == Emit::So);
         self.ok(r)?;
-        let r = output::write(&out.with_extension("h"), header.as_bytes(), false);
+        let r = output::write(&out.with_file_name(format!("{prefix}.h")), header.as_bytes(), false);
         self.ok(r)?;
         Ok(c.program)
     }

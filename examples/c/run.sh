@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Compiles the example model to a shared object, builds the C program against it and runs it.
+# Compiles the example model to a shared object, builds the C program against it and runs it. Needs a C compiler.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-cargo build --release --quiet
-mkdir -p target/examples/c
-./target/release/relax-aot examples/models/mlp.rlx --params examples/models/mlp.safetensors -o target/examples/c/libmlp.so
-cc -std=c11 -Wall -Wextra -Werror -O2 -I target/examples/c examples/c/main.c -L target/examples/c -lmlp \
-   -Wl,-rpath,'$ORIGIN' -o target/examples/c/main
-./target/examples/c/main
+TOOL=${RELAX_AOT:-${CARGO_TARGET_DIR:-target}/release/relax-aot}
+[ -n "${RELAX_AOT:-}" ] || cargo build --release --quiet
+OUT=target/examples/c
+mkdir -p $OUT
+
+"$TOOL" examples/models/mlp.rlx --params examples/models/mlp.safetensors -o $OUT/libmlp.so
+${CC:-cc} -std=c11 -Wall -Wextra -Werror -O2 -I $OUT examples/c/main.c -L $OUT -lmlp -Wl,-rpath,'$ORIGIN' -o $OUT/main
+$OUT/main
