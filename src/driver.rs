@@ -11,6 +11,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// Told the name of each stage.
+pub type Progress = Box<dyn FnMut(&str) + Send>;
+
 /// One invocation: what was read, what was found, how long it took.
 #[derive(Default)]
 pub struct Session {
@@ -18,7 +21,7 @@ pub struct Session {
     pub diags: Diagnostics,
     pub timings: Vec<(&'static str, Duration)>,
     /// Called with the name of each stage as it starts.
-    pub progress: Option<Box<dyn FnMut(&str) + Send>>,
+    pub progress: Option<Progress>,
 }
 
 /// A stage that failed has left errors in `Session::diags`.

@@ -135,9 +135,9 @@ const SPECIAL: [f64; 26] = [
     1e10,
     -1e10,
     1e-10,
-    0.7071067811865475,
-    1.4142135623730951,
-    3.141592653589793,
+    std::f64::consts::FRAC_1_SQRT_2,
+    std::f64::consts::SQRT_2,
+    std::f64::consts::PI,
 ];
 
 /// Special values, then values of all sizes, then values in the range that matters.

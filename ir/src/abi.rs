@@ -48,7 +48,7 @@ impl AbiLayout {
             tensor_strides: 2 * p + 16,
             // uint64_t, 8-aligned
             tensor_byte_offset: (3 * p + 16 + 7) / 8 * 8,
-            tensor_size: ((3 * pointer + 16 + 7) / 8 * 8) + 8,
+            tensor_size: ((3 * pointer + 16).div_ceil(8) * 8) + 8,
             call_workspace: 0,
             call_workspace_size: p,
             call_allocate: 2 * p,

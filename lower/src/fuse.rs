@@ -200,7 +200,7 @@ impl Fuse<'_> {
                 && producers.iter().all(|&i| nodes[i].pattern == Pattern::Elementwise);
         }
         // A broadcast consumer would compute the producer again per copy.
-        !(nodes[c].pattern == Pattern::Elementwise && !same_dims(&nodes[p].out, &nodes[c].out))
+        nodes[c].pattern != Pattern::Elementwise || same_dims(&nodes[p].out, &nodes[c].out)
     }
 
     /// One PrimFunc for the group, and the binding that calls it.

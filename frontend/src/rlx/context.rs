@@ -181,10 +181,7 @@ impl<'a> Cx<'a> {
 
     /// An integer that must be known: `3`, `-1`, `T.int64(3)`.
     pub fn int(&mut self, e: &Expr<'a>) -> Option<i64> {
-        let known = match &e.kind {
-            ExprKind::Int(_) | ExprKind::Unary(..) | ExprKind::Call(_) | ExprKind::Bool(_) => true,
-            _ => false,
-        };
+        let known = matches!(&e.kind, ExprKind::Int(_) | ExprKind::Unary(..) | ExprKind::Call(_) | ExprKind::Bool(_));
         if !known {
             return self.expected(e, "an integer");
         }

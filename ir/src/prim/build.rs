@@ -114,6 +114,7 @@ impl PrimExpr {
     pub fn or(self, o: impl Into<PrimExpr>) -> PrimExpr {
         PrimExpr::binary(BinOp::Or, self, o.into())
     }
+    #[allow(clippy::should_implement_trait)]
     pub fn not(self) -> PrimExpr {
         match self.as_int() {
             Some(v) => PrimExpr::bool(v == 0),
@@ -123,6 +124,7 @@ impl PrimExpr {
             }
         }
     }
+    #[allow(clippy::should_implement_trait)]
     pub fn neg(self) -> PrimExpr {
         let d = self.dtype();
         match self.kind() {

@@ -52,7 +52,6 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, D
     }
     let planner = Planner::new(typed, facts.clone(), &mut cx.checks, &mut cx.kernels);
     let plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;
-    let mut facts = facts;
     sig.late = plan.late.clone();
     let late = sig.late.iter().map(|l| EntryDim { var: l.var.clone(), lower: None, upper: None, divisor: None });
     sig.dims.extend(late);

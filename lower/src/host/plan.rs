@@ -252,7 +252,7 @@ impl<'a> Planner<'a> {
             ExprKind::Shape(v) => HostValue::Shape(self.dims(v, scope)),
             ExprKind::Prim(p) => HostValue::Prim(self.dim(p, scope)),
             ExprKind::Str(s) => HostValue::Str(s.clone()),
-            ExprKind::DType(d) => HostValue::DType(*d),
+            ExprKind::DType(_) => HostValue::DType,
             ExprKind::Absent => HostValue::Absent,
             ExprKind::Op(o) => {
                 return Err(Diagnostic::error(
@@ -448,7 +448,7 @@ impl<'a> Planner<'a> {
                 Ok(())
             }
             (StructInfo::Func(_), HostValue::Func(..) | HostValue::Global(_) | HostValue::Extern(_)) => Ok(()),
-            (StructInfo::Str, HostValue::Str(_)) | (StructInfo::DType, HostValue::DType(_)) => Ok(()),
+            (StructInfo::Str, HostValue::Str(_)) | (StructInfo::DType, HostValue::DType) => Ok(()),
             (i, _) => mismatch(&relax_ir::printer::print_struct_info(i)),
         }
     }
@@ -683,7 +683,7 @@ impl<'a> Planner<'a> {
         }
         let (a, mut then_steps) = self.nested(|p| p.seq(then, &mut scope.clone()))?;
         let (b, mut else_steps) = self.nested(|p| p.seq(otherwise, &mut scope.clone()))?;
-        let joined = self.join(&a, &b, info, &mut then_steps, &mut else_steps, e.span(), scope)?;
+        let joined = self.join(&a, &b, info, &mut then_steps, &mut else_steps, e.span())?;
         self.step(Step::If { condition, then: then_steps, otherwise: else_steps });
         Ok(joined)
     }
@@ -698,7 +698,6 @@ impl<'a> Planner<'a> {
         then: &mut Vec<Step>,
         otherwise: &mut Vec<Step>,
         span: Span,
-        scope: &Scope,
     ) -> Res<HostValue> {
         match (a, b) {
             (HostValue::Tensor(x), HostValue::Tensor(y)) if x.dtype == y.dtype && x.dims == y.dims => {
@@ -716,7 +715,7 @@ impl<'a> Planner<'a> {
                 let mut out = vec![];
                 for (i, (p, q)) in x.iter().zip(y).enumerate() {
                     let info = infos.and_then(|f| f.get(i));
-                    out.push(self.join(p, q, info, then, otherwise, span, scope)?);
+                    out.push(self.join(p, q, info, then, otherwise, span)?);
                 }
                 Ok(HostValue::Tuple(out))
             }

@@ -39,7 +39,7 @@ pub enum HostValue {
     Prim(PrimExpr),
     Tuple(Vec<HostValue>),
     Str(String),
-    DType(DType),
+    DType,
     /// A function with what it captured: calls are expanded in place.
     Func(Arc<Function>, Arc<Scope>),
     Global(String),

@@ -213,12 +213,12 @@ pub fn call(op: &'static OpDecl, args: &[Value], attrs: &Attrs, mode: Dims) -> R
 /// Cuts data-dependent outputs to their actual dims, which the last one holds.
 fn actual(mut tensors: Vec<Tensor>) -> Result<Vec<Tensor>, String> {
     let mut dims = tensors.pop().ok_or("no dims output")?.to_i64().into_iter();
-    let mut cut = |t: &Tensor| {
+    let cut = |t: &Tensor| {
         let shape: Vec<i64> = dims.by_ref().take(t.shape.len()).collect();
         let n = shape.iter().product::<i64>() as usize * t.dtype.bytes();
         Tensor { dtype: t.dtype, shape, data: t.data[..n].to_vec() }
     };
-    Ok(tensors.iter().map(|t| cut(t)).collect())
+    Ok(tensors.iter().map(cut).collect())
 }
 
 fn shape_like(info: &StructInfo, tensors: &mut impl Iterator<Item = Tensor>) -> Option<Value> {
