@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Installs what the checks beyond `cargo test` need: cross compilers, QEMU, valgrind, and the Python peers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+missing=()
+need() { # command, package
+  command -v "$1" >/dev/null 2>&1 || missing+=("$2")
+}
+need gcc gcc
+need g++ g++
+need clang clang
+need valgrind valgrind
+need readelf binutils
+need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+need qemu-system-aarch64 qemu-system-arm
+need qemu-aarch64 qemu-user
+need arm-none-eabi-gcc gcc-arm-none-eabi
+need riscv64-unknown-elf-gcc gcc-riscv64-unknown-elf
+need qemu-system-riscv64 qemu-system-misc
+if [ ${#missing[@]} -gt 0 ]; then
+  apt-get -qq update
+  # One by one: asked for together, the package solver refuses them.
+  for package in "${missing[@]}"; do
+    echo "installing $package"
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$package" >/dev/null
+  done
+fi
+python3 -m pip install --quiet --disable-pip-version-check -r ci/requirements.txt
