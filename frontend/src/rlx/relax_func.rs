@@ -290,10 +290,12 @@ impl<'a> Cx<'a> {
             return self.error("syntax", span, format!("`{name}` has no value"));
         };
         if annotation.is_none()
-            && value.as_name() == Some(self.module_name) && self.names.get(self.module_name).is_none() {
-                self.names.bind(name, Value::Module);
-                return Some(());
-            }
+            && value.as_name() == Some(self.module_name)
+            && self.names.get(self.module_name).is_none()
+        {
+            self.names.bind(name, Value::Module);
+            return Some(());
+        }
         let mut value = value;
         if let (Some("R.emit"), Some(call)) = (value.called().as_deref(), value.as_call()) {
             if let [inner] = call.args.as_slice() {
