@@ -40,7 +40,7 @@ pub enum Command {
 
 #[derive(Args, Debug)]
 pub struct CompileArgs {
-    /// The model: TVMScript text (.rlx).
+    /// The model: TVMScript text (.rlx) or ONNX (.onnx).
     #[arg(required = true, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// The file to write; its extension picks the artifact: .so, .o, .a, .c, .h
@@ -201,7 +201,7 @@ pub enum Stage {
 
 #[derive(Args, Debug)]
 pub struct InspectArgs {
-    /// A model (.rlx) or a compiled library (.so).
+    /// A model (.rlx, .onnx) or a compiled library (.so).
     pub file: PathBuf,
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,

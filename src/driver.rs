@@ -76,13 +76,16 @@ impl Session {
     pub fn parse(&mut self, model: &Path) -> Res<IRModule> {
         self.stage("parse", |s| {
             let extension = model.extension().and_then(|e| e.to_str()).unwrap_or("");
+            if extension == "onnx" {
+                return s.import_onnx(model);
+            }
             if extension != "rlx" && extension != "py" {
                 return s.ok(Err(Diagnostic::unsupported(
                     "model-format",
                     Span::NONE,
-                    format!("{}: models are read from .rlx files (TVMScript)", model.display()),
+                    format!("{}: models are read from .rlx files (TVMScript) and .onnx files", model.display()),
                 )
-                .help("print the module with mod.script() into a file that ends in .rlx")));
+                .help("print a Relax module with mod.script() into a file that ends in .rlx")));
             }
             let read = s.sources.read(model);
             let file = s.ok(read)?;
@@ -91,6 +94,15 @@ impl Session {
             s.note(d)?;
             module.ok_or(Failed)
         })
+    }
+
+    fn import_onnx(&mut self, model: &Path) -> Res<IRModule> {
+        let bytes = relax_frontend::onnx::open(model);
+        let bytes = self.ok(bytes)?;
+        let file = self.sources.add(model, String::new());
+        let (module, d) = relax_frontend::onnx::import(file, model, bytes, &Default::default());
+        self.note(d)?;
+        module.ok_or(Failed)
     }
 
     /// Reads a weight file: .safetensors or .npz.

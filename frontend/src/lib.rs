@@ -4,5 +4,6 @@
 
 #![deny(unsafe_code)]
 
+pub mod onnx;
 pub mod rlx;
 pub mod weights;

@@ -7,7 +7,7 @@
 //!
 //! Every file is untrusted: sizes are checked against the bytes that are there, errors are diagnostics.
 
-mod mapped;
+pub(crate) mod mapped;
 mod npy;
 mod npz;
 mod safetensors;

@@ -1,0 +1,320 @@
+//! The Relax function under construction: bindings, struct info and what is known of dims.
+
+use super::value::Tensor;
+use super::Res;
+use relax_ir::analysis::infer_expr;
+use relax_ir::op::{self, Default as OpDefault, ParamKind, ShapeFacts};
+use relax_ir::prim::Var;
+use relax_ir::relax::{
+    Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, RVar, SeqExpr, StructInfo, StructInfoMap,
+};
+use relax_ir::sym::Facts;
+use relax_ir::{AttrValue, Attrs, DType, Diagnostic, IRModule, PrimExpr, Span};
+use std::collections::HashMap;
+
+/// An operand of [`Builder::call`].
+#[derive(Clone, Debug)]
+pub enum Arg {
+    Tensor(Tensor),
+    Tuple(Vec<Tensor>),
+    /// A shape, a scalar, an operand that is not given...
+    Expr(Expr),
+}
+
+impl Arg {
+    pub fn absent() -> Arg {
+        Arg::Expr(Expr::new(ExprKind::Absent, Span::NONE))
+    }
+    pub fn shape(dims: &[PrimExpr]) -> Arg {
+        Arg::Expr(Expr::new(ExprKind::Shape(dims.to_vec()), Span::NONE))
+    }
+    pub fn prim(value: impl Into<PrimExpr>) -> Arg {
+        Arg::Expr(Expr::new(ExprKind::Prim(value.into()), Span::NONE))
+    }
+    /// A tuple of scalars: axes, begins and ends of slices.
+    pub fn prims(values: &[PrimExpr]) -> Arg {
+        let fields = values.iter().map(|v| Expr::new(ExprKind::Prim(v.clone()), Span::NONE)).collect();
+        Arg::Expr(Expr::new(ExprKind::Tuple(fields), Span::NONE))
+    }
+}
+impl From<&Tensor> for Arg {
+    fn from(t: &Tensor) -> Arg {
+        Arg::Tensor(t.clone())
+    }
+}
+impl From<Tensor> for Arg {
+    fn from(t: Tensor) -> Arg {
+        Arg::Tensor(t)
+    }
+}
+impl From<&[Tensor]> for Arg {
+    fn from(t: &[Tensor]) -> Arg {
+        Arg::Tuple(t.to_vec())
+    }
+}
+
+/// Bindings of a function or a branch.
+#[derive(Default)]
+struct Block {
+    bindings: Vec<Binding>,
+    /// Tensors made of known elements, by their elements.
+    made: HashMap<(DType, Vec<PrimExpr>, Vec<PrimExpr>), Expr>,
+}
+
+/// Builds one Relax function; branches are nested blocks.
+pub struct Builder {
+    /// Functions that are done; calls of them are typed.
+    pub module: IRModule,
+    pub facts: Facts,
+    pub sinfo: StructInfoMap,
+    blocks: Vec<Block>,
+}
+
+impl Builder {
+    pub fn new() -> Builder {
+        Builder {
+            module: IRModule { name: "Module".into(), ..Default::default() },
+            facts: Facts::new(),
+            sinfo: StructInfoMap::new(),
+            blocks: vec![Block::default()],
+        }
+    }
+
+    /// Starts a nested block.
+    pub fn open(&mut self) {
+        self.blocks.push(Block::default());
+    }
+
+    /// Ends the innermost block.
+    pub fn close(&mut self, body: Expr) -> SeqExpr {
+        let bindings = self.blocks.pop().unwrap_or_default().bindings;
+        let blocks = match bindings.is_empty() {
+            true => vec![],
+            false => vec![BindingBlock { dataflow: false, bindings, span: Span::NONE }],
+        };
+        if self.blocks.is_empty() {
+            self.blocks.push(Block::default());
+        }
+        SeqExpr { blocks, body }
+    }
+
+    /// Sets the blocks aside while another function is built; give them back to [`Builder::resume`].
+    pub fn suspend(&mut self) -> Suspended {
+        Suspended(std::mem::replace(&mut self.blocks, vec![Block::default()]))
+    }
+
+    pub fn resume(&mut self, s: Suspended) {
+        self.blocks = s.0;
+    }
+
+    fn bind(&mut self, name: &str, value: BindingValue, info: StructInfo) -> RVar {
+        let var = RVar::new(name, false, Span::NONE);
+        self.sinfo.insert(var.clone(), info);
+        if let Some(b) = self.blocks.last_mut() {
+            b.bindings.push(Binding { var: var.clone(), annotation: None, value, span: Span::NONE });
+        }
+        var
+    }
+
+    /// Binds an expression whose struct info is known.
+    pub fn bind_typed(&mut self, name: &str, value: Expr, info: StructInfo) -> Expr {
+        self.bind(name, BindingValue::Expr(value), info).expr()
+    }
+
+    /// Binds `value` with struct info checked at run time; shape variables that `info` has alone are born here.
+    pub fn match_cast(&mut self, name: &str, value: Expr, info: StructInfo) -> Expr {
+        self.bind(name, BindingValue::MatchCast { value, struct_info: info.clone() }, info).expr()
+    }
+
+    /// Binds an expression in normal form and gives it struct info.
+    pub fn emit(&mut self, name: &str, value: Expr) -> Res<(Expr, StructInfo)> {
+        let info = self.infer(&value)?;
+        let var = self.bind(name, BindingValue::Expr(value), info.clone());
+        Ok((var.expr(), info))
+    }
+
+    pub fn infer(&mut self, value: &Expr) -> Res<StructInfo> {
+        let info = infer_expr(&mut self.facts, value, &self.sinfo, &self.module)?;
+        self.facts.take_requirements();
+        Ok(info)
+    }
+
+    /// A fresh shape variable.
+    pub fn fresh_dim(&mut self, name: &str) -> PrimExpr {
+        Var::dim(name).expr()
+    }
+
+    /// The Relax leaf of a tensor.
+    pub fn expr(&mut self, t: &Tensor) -> Res<Expr> {
+        if let Some(e) = t.leaf() {
+            return Ok(e.clone());
+        }
+        if let Some(c) = t.to_constant() {
+            return Ok(Expr::new(ExprKind::Constant(c), Span::NONE));
+        }
+        let elements = t.elements().ok_or_else(|| Diagnostic::internal(Span::NONE, "a tensor of nothing"))?;
+        let key = (t.dtype, t.dims.clone(), elements.clone());
+        if let Some(e) = self.blocks.iter().find_map(|b| b.made.get(&key)) {
+            return Ok(e.clone());
+        }
+        let values: Vec<PrimExpr> = elements
+            .into_iter()
+            .map(
+                |e| if e.dtype().is_bool() { e.select(PrimExpr::i64(1), PrimExpr::i64(0)) } else { e.cast(DType::I64) },
+            )
+            .collect();
+        let n = values.len();
+        let shape =
+            Tensor::new(Expr::new(ExprKind::Shape(values), Span::NONE), vec![PrimExpr::i64(n as i64)], DType::I64);
+        let mut x = self.call("shape_to_tensor", &[Arg::from(&shape)], &[])?;
+        if t.dtype != DType::I64 {
+            x = self.call("astype", &[Arg::from(&x)], &[("dtype", AttrValue::DType(t.dtype))])?;
+        }
+        if t.dims.len() != 1 {
+            x = self.call("reshape", &[Arg::from(&x), Arg::shape(&t.dims)], &[])?;
+        }
+        let e = self.expr(&x)?;
+        if let Some(b) = self.blocks.last_mut() {
+            b.made.insert(key, e.clone());
+        }
+        Ok(e)
+    }
+
+    /// The call of operator `name` as an expression: attributes that are not given have their defaults.
+    fn call_expr(&mut self, name: &str, args: &[Arg], attrs: &[(&str, AttrValue)]) -> Res<Expr> {
+        let decl = op::lookup(name)
+            .ok_or_else(|| Diagnostic::internal(Span::NONE, format!("there is no operator R.{name}")))?;
+        let mut operands = vec![];
+        for a in args {
+            operands.push(match a {
+                Arg::Tensor(t) => self.expr(t)?,
+                Arg::Expr(e) => e.clone(),
+                Arg::Tuple(list) => {
+                    let fields = list.iter().map(|t| self.expr(t)).collect::<Res<Vec<_>>>()?;
+                    Expr::new(ExprKind::Tuple(fields), Span::NONE)
+                }
+            });
+        }
+        while operands.last().is_some_and(|a| matches!(a.kind(), ExprKind::Absent)) {
+            operands.pop();
+        }
+        let mut all = Attrs::default();
+        for p in decl.params.iter().filter(|p| p.kind == ParamKind::Attr) {
+            let given = attrs.iter().find(|(n, _)| *n == p.name).map(|(_, v)| v.clone());
+            all.0.push((p.name.to_string(), given.unwrap_or_else(|| default_value(p.default))));
+        }
+        if let Some((n, _)) = attrs.iter().find(|(n, _)| all.get(n).is_none()) {
+            return Err(Diagnostic::internal(Span::NONE, format!("R.{name} has no attribute {n}")));
+        }
+        let call = Call { callee: Callee::Op(decl), args: operands, attrs: all, sinfo_args: vec![] };
+        Ok(Expr::new(ExprKind::Call(call), Span::NONE))
+    }
+
+    /// Calls a Relax operator that gives one tensor.
+    pub fn call(&mut self, name: &str, args: &[Arg], attrs: &[(&str, AttrValue)]) -> Res<Tensor> {
+        let mut all = self.call_multi(name, args, attrs)?;
+        match all.len() {
+            1 => Ok(all.swap_remove(0)),
+            n => Err(Diagnostic::internal(Span::NONE, format!("R.{name} gives {n} tensors"))),
+        }
+    }
+
+    /// Calls a Relax operator that gives any number of tensors.
+    pub fn call_multi(&mut self, name: &str, args: &[Arg], attrs: &[(&str, AttrValue)]) -> Res<Vec<Tensor>> {
+        let value = self.call_expr(name, args, attrs)?;
+        let hint = name.rsplit('.').next().unwrap_or(name);
+        let (e, info) = self.emit(hint, value)?;
+        self.tensors(hint, e, info)
+    }
+
+    /// The tensors of a bound value.
+    pub fn tensors(&mut self, hint: &str, e: Expr, info: StructInfo) -> Res<Vec<Tensor>> {
+        match info {
+            StructInfo::Tuple(fields) => {
+                let mut out = vec![];
+                for (i, f) in fields.into_iter().enumerate() {
+                    let item = Expr::new(ExprKind::TupleGetItem(e.clone(), i), Span::NONE);
+                    let item = self.bind_typed(&format!("{hint}_{i}"), item, f.clone());
+                    out.push(self.tensor(hint, item, f)?);
+                }
+                Ok(out)
+            }
+            info => Ok(vec![self.tensor(hint, e, info)?]),
+        }
+    }
+
+    /// A bound tensor; dims that are not known get names.
+    pub fn tensor(&mut self, hint: &str, e: Expr, info: StructInfo) -> Res<Tensor> {
+        let t = match info {
+            StructInfo::Tensor(t) => t,
+            _ => return Err(Diagnostic::internal(Span::NONE, format!("{hint} gives no tensor"))),
+        };
+        let dtype =
+            t.dtype.ok_or_else(|| Diagnostic::internal(Span::NONE, format!("{hint}: the dtype is not known")))?;
+        if let Some(dims) = t.known_dims() {
+            return Ok(Tensor::new(e, dims.to_vec(), dtype));
+        }
+        let n = t.ndim.ok_or_else(|| {
+            Diagnostic::unsupported("unknown-rank", Span::NONE, format!("{hint}: the rank of the result is not known"))
+        })?;
+        let dims: Vec<PrimExpr> = (0..n).map(|i| self.fresh_dim(&format!("{hint}_{i}"))).collect();
+        let e = self.match_cast(hint, e, StructInfo::tensor(dims.clone(), dtype));
+        Ok(Tensor::new(e, dims, dtype))
+    }
+
+    /// Canonical form of a dim.
+    pub fn simplify(&mut self, dim: &PrimExpr) -> PrimExpr {
+        self.facts.simplify(dim)
+    }
+
+    /// The elements of an integer vector as scalars of the function: known ones, or read at run time, where each
+    /// becomes a shape variable (which may be negative).
+    pub fn read(&mut self, t: &Tensor) -> Res<Vec<PrimExpr>> {
+        if let Some(v) = t.elements() {
+            return Ok(v.into_iter().map(|e| e.cast(DType::I64)).collect());
+        }
+        let n = t.literal_len().ok_or_else(|| {
+            Diagnostic::unsupported(
+                "unknown-rank",
+                Span::NONE,
+                "a shape of a number of dims that is only known at run time",
+            )
+        })?;
+        let mut x = t.clone();
+        if x.dtype != DType::I64 {
+            x = self.call("astype", &[Arg::from(&x)], &[("dtype", AttrValue::DType(DType::I64))])?;
+        }
+        if x.rank() != 1 {
+            x = self.call("reshape", &[Arg::from(&x), Arg::shape(&[PrimExpr::i64(n as i64)])], &[])?;
+        }
+        let value = self.call_expr("tensor_to_shape", &[Arg::from(&x)], &[])?;
+        let (e, _) = self.emit("shape", value)?;
+        let vars: Vec<Var> = (0..n).map(|i| Var::dim(format!("s{i}"))).collect();
+        for v in &vars {
+            self.facts.declare_signed(v);
+        }
+        let dims: Vec<PrimExpr> = vars.iter().map(Var::expr).collect();
+        self.match_cast("dims", e, StructInfo::shape(dims.clone()));
+        Ok(dims)
+    }
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::new()
+    }
+}
+
+/// Blocks of a function that waits.
+pub struct Suspended(Vec<Block>);
+
+fn default_value(d: OpDefault) -> AttrValue {
+    match d {
+        OpDefault::Required | OpDefault::None => AttrValue::None,
+        OpDefault::Int(v) => AttrValue::Int(v),
+        OpDefault::Float(v) => AttrValue::Float(v),
+        OpDefault::Bool(v) => AttrValue::Bool(v),
+        OpDefault::Str(s) => AttrValue::Str(s.to_string()),
+        OpDefault::Ints(v) => AttrValue::List(v.iter().map(|i| AttrValue::Int(*i)).collect()),
+    }
+}

@@ -1,0 +1,549 @@
+//! Graphs, nodes and functions of a model.
+
+use super::builder::Builder;
+use super::node::NodeCx;
+use super::ops;
+use super::proto::{
+    AttributeProto, DimValue, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TypeProto,
+    TypeValue,
+};
+use super::tensor::{constant, require_dtype, External};
+use super::value::{Tensor, Value};
+use super::{Options, Res};
+use relax_ir::prim::Var;
+use relax_ir::relax::{Expr, ExprKind, Function, Param, RVar, StructInfo};
+use relax_ir::{Attrs, Diagnostic, Diagnostics, Func, IRModule, PrimExpr, Span};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Functions within functions, graphs within graphs.
+const MAX_DEPTH: usize = 64;
+/// Nodes after functions are expanded and loops unrolled.
+const MAX_NODES: usize = 1_000_000;
+
+/// The newest version of the standard's operators.
+const NEWEST_IR: i64 = 14;
+
+/// Operator set versions by domain.
+pub type Opsets = HashMap<String, i64>;
+
+/// Imports one model.
+pub struct Importer<'m> {
+    pub b: Builder,
+    pub diags: Diagnostics,
+    pub external: External,
+    functions: HashMap<(String, String, String), &'m FunctionProto>,
+    scopes: Vec<Scope>,
+    /// Opsets of the model or of the function that is being expanded.
+    opsets: Vec<Opsets>,
+    /// Shape variables by the name that the model gives them.
+    dims: HashMap<String, Var>,
+    depth: usize,
+    nodes: usize,
+    /// Where we are, for messages: names of functions and control flow nodes.
+    path: Vec<String>,
+}
+
+/// Names of one graph; a function sees none of its caller's.
+#[derive(Default)]
+struct Scope {
+    values: HashMap<String, Value>,
+    /// Names that a later node of the graph gives: to tell an unsorted graph from a broken one.
+    later: HashSet<String>,
+    function: bool,
+}
+
+/// Imports the model's graph as a function.
+pub fn model(m: &ModelProto, path: &Path, options: &Options) -> (Option<IRModule>, Diagnostics) {
+    let mut im = Importer {
+        b: Builder::new(),
+        diags: Diagnostics::default(),
+        external: External::beside(path),
+        functions: HashMap::new(),
+        scopes: vec![],
+        opsets: vec![],
+        dims: HashMap::new(),
+        depth: 0,
+        nodes: 0,
+        path: vec![],
+    };
+    for f in &m.functions {
+        let key = (domain(f.domain.as_deref()), text(&f.name), text(&f.overload));
+        im.functions.insert(key, f);
+    }
+    if m.ir_version.unwrap_or(0) > NEWEST_IR {
+        im.diags.push(Diagnostic::warning(
+            "onnx-version",
+            Span::NONE,
+            format!("the model has IR version {}, the newest known one is {NEWEST_IR}", m.ir_version.unwrap_or(0)),
+        ));
+    }
+    let opsets = opsets(&m.opset_import);
+    im.opsets.push(opsets);
+    let Some(g) = &m.graph else {
+        im.diags.push(Diagnostic::error("onnx", Span::NONE, format!("{}: the model has no graph", path.display())));
+        return (None, im.diags);
+    };
+    if m.opset_import.is_empty() && m.ir_version.unwrap_or(0) >= 3 {
+        im.diags.push(Diagnostic::error(
+            "onnx-version",
+            Span::NONE,
+            format!("{}: the model imports no operator set", path.display()),
+        ));
+    }
+    match im.main(g, options) {
+        Ok(f) if !im.diags.has_errors() => {
+            let mut module = std::mem::take(&mut im.b.module);
+            module.funcs.insert(0, Func::Relax(f));
+            (Some(module), im.diags)
+        }
+        Ok(_) => (None, im.diags),
+        Err(d) => {
+            im.diags.push(d);
+            (None, im.diags)
+        }
+    }
+}
+
+fn opsets(list: &[OperatorSetIdProto]) -> Opsets {
+    list.iter().map(|o| (domain(o.domain.as_deref()), o.version.unwrap_or(1))).collect()
+}
+
+/// The standard's domain has two names.
+fn domain(d: Option<&str>) -> String {
+    match d.unwrap_or("") {
+        "ai.onnx" => String::new(),
+        d => d.to_string(),
+    }
+}
+
+fn text(s: &Option<String>) -> String {
+    s.clone().unwrap_or_default()
+}
+
+/// A name as an identifier of a function parameter or a shape variable.
+pub fn identifier(name: &str, fallback: &str) -> String {
+    let mut out: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if out.chars().all(|c| c == '_') {
+        out = fallback.to_string();
+    }
+    if out.starts_with(|c: char| c.is_ascii_digit()) {
+        out.insert(0, '_');
+    }
+    out
+}
+
+impl<'m> Importer<'m> {
+    /// The entry function.
+    fn main(&mut self, g: &'m GraphProto, options: &Options) -> Res<Function> {
+        let mut scope = Scope::default();
+        self.initializers(g, &mut scope)?;
+        let mut params = vec![];
+        let mut names = HashSet::new();
+        for (i, input) in g.input.iter().enumerate() {
+            let name = text(&input.name);
+            if scope.values.contains_key(&name) {
+                continue;
+            }
+            let mut id = identifier(&name, &format!("input_{i}"));
+            while !names.insert(id.clone()) {
+                id.push('_');
+            }
+            let at = |d: Diagnostic| Diagnostic { message: format!("input `{name}`: {}", d.message), ..d };
+            let info = match input.type_info().and_then(|t| self.input_info(t, &id)) {
+                Ok(i) => i,
+                Err(d) => {
+                    self.diags.push(at(d));
+                    scope.values.insert(name, Value::Poison);
+                    continue;
+                }
+            };
+            let var = RVar::new(id, false, Span::NONE);
+            let value = self.param_value(&var, &info);
+            self.b.sinfo.insert(var.clone(), info.clone());
+            params.push(Param { var, annotation: Some(info) });
+            scope.values.insert(name, value);
+        }
+        self.scopes.push(scope);
+        self.body(&g.node);
+        let mut results = vec![];
+        for o in &g.output {
+            let name = text(&o.name);
+            match self.lookup(&name) {
+                Some(v) => match self.result(&v) {
+                    Ok(e) => results.push(e),
+                    Err(d) => self.diags.push(Diagnostic { message: format!("output `{name}`: {}", d.message), ..d }),
+                },
+                None => self.diags.push(Diagnostic::error(
+                    "onnx-name",
+                    Span::NONE,
+                    format!("output `{name}` of the graph is the name of no value"),
+                )),
+            }
+        }
+        self.scopes.pop();
+        let body = match results.len() {
+            1 => results.swap_remove(0),
+            _ => Expr::new(ExprKind::Tuple(results), Span::NONE),
+        };
+        let seq = self.b.close(body);
+        let name = options.entry.clone().unwrap_or_else(|| "main".to_string());
+        Ok(Function {
+            name,
+            params,
+            ret: None,
+            body: Arc::new(seq),
+            attrs: Attrs::default(),
+            private: false,
+            pure: true,
+            span: Span::NONE,
+            signature_span: Span::NONE,
+        })
+    }
+
+    /// The result that a value of the graph is; sequences and optionals become tuples.
+    fn result(&mut self, v: &Value) -> Res<Expr> {
+        match v {
+            Value::Tensor(t) => self.b.expr(t),
+            Value::Sequence(items) => {
+                let fields = items.iter().map(|i| self.result(i)).collect::<Res<Vec<_>>>()?;
+                Ok(Expr::new(ExprKind::Tuple(fields), Span::NONE))
+            }
+            Value::Optional(Some(v)) => self.result(v),
+            Value::Optional(None) => Ok(Expr::new(ExprKind::Tuple(vec![]), Span::NONE)),
+            // What made it was reported.
+            Value::Poison => Ok(Expr::new(ExprKind::Tuple(vec![]), Span::NONE)),
+        }
+    }
+
+    fn initializers(&mut self, g: &GraphProto, scope: &mut Scope) -> Res<()> {
+        for t in &g.initializer {
+            let value = match constant(t, &mut self.external) {
+                Ok(c) => Tensor::constant(c).into(),
+                Err(d) => {
+                    self.diags.push(d);
+                    Value::Poison
+                }
+            };
+            scope.values.insert(text(&t.name), value);
+        }
+        for s in &g.sparse_initializer {
+            let name = s.values.as_ref().map(|v| text(&v.name)).unwrap_or_default();
+            let value = match super::tensor::dense(s, &mut self.external) {
+                Ok(c) => Tensor::constant(c).into(),
+                Err(d) => {
+                    self.diags.push(d);
+                    Value::Poison
+                }
+            };
+            scope.values.insert(name, value);
+        }
+        Ok(())
+    }
+
+    /// Struct info of a graph input.
+    fn input_info(&mut self, t: &TypeProto, hint: &str) -> Res<StructInfo> {
+        match &t.value {
+            Some(TypeValue::Tensor(t)) => {
+                let dtype = require_dtype(t.elem_type.unwrap_or(0))?;
+                let Some(shape) = &t.shape else {
+                    return Err(Diagnostic::unsupported("unknown-rank", Span::NONE, "the rank is not stated")
+                        .help("state the shape of the input, with names for dims that vary"));
+                };
+                let dims = shape.dim.iter().enumerate();
+                let dims = dims.map(|(i, d)| self.dim(d.value.as_ref(), &format!("{hint}_{i}"))).collect::<Res<_>>()?;
+                Ok(StructInfo::tensor(dims, dtype))
+            }
+            Some(TypeValue::Optional(e)) => match &e.elem_type {
+                Some(t) => self.input_info(t, hint),
+                None => Err(Diagnostic::error("onnx-type", Span::NONE, "an optional of no type")),
+            },
+            Some(TypeValue::Sequence(_)) => {
+                Err(Diagnostic::unsupported("onnx-type", Span::NONE, "sequences as inputs are not supported"))
+            }
+            Some(_) => Err(Diagnostic::unsupported("onnx-type", Span::NONE, "only tensors are supported as inputs")),
+            None => Err(Diagnostic::error("onnx-type", Span::NONE, "the type is not stated")),
+        }
+    }
+
+    fn dim(&mut self, d: Option<&DimValue>, hint: &str) -> Res<PrimExpr> {
+        match d {
+            Some(DimValue::Value(v)) if *v >= 0 => Ok(PrimExpr::i64(*v)),
+            Some(DimValue::Param(p)) if !p.is_empty() => Ok(self.dim_var(p).expr()),
+            // A dim of -1 is how some exporters say that it varies.
+            _ => Ok(Var::dim(hint).expr()),
+        }
+    }
+
+    /// The shape variable of a `dim_param`.
+    fn dim_var(&mut self, name: &str) -> Var {
+        if let Some(v) = self.dims.get(name) {
+            return v.clone();
+        }
+        let v = Var::dim(identifier(name, "n"));
+        self.dims.insert(name.to_string(), v.clone());
+        v
+    }
+
+    fn param_value(&mut self, var: &RVar, info: &StructInfo) -> Value {
+        match info {
+            StructInfo::Tensor(t) => match (t.known_dims(), t.dtype) {
+                (Some(d), Some(dtype)) => Tensor::new(var.expr(), d.to_vec(), dtype).into(),
+                _ => Value::Poison,
+            },
+            _ => Value::Poison,
+        }
+    }
+
+    /// The value of a name: of this graph, or of the graphs around it.
+    pub fn lookup(&self, name: &str) -> Option<Value> {
+        for s in self.scopes.iter().rev() {
+            if let Some(v) = s.values.get(name) {
+                return Some(v.clone());
+            }
+            if s.function {
+                break;
+            }
+        }
+        None
+    }
+
+    fn define(&mut self, name: &str, value: Value) {
+        if let Some(s) = self.scopes.last_mut() {
+            s.later.remove(name);
+            s.values.insert(name.to_string(), value);
+        }
+    }
+
+    /// Translates nodes in the order written.
+    fn body(&mut self, nodes: &[NodeProto]) {
+        if let Some(s) = self.scopes.last_mut() {
+            s.later = nodes.iter().flat_map(|n| n.output.iter()).filter(|o| !o.is_empty()).cloned().collect();
+        }
+        for n in nodes {
+            match self.node(n) {
+                Ok(values) => {
+                    let mut values = values.into_iter();
+                    for o in &n.output {
+                        let v = values.next();
+                        if o.is_empty() {
+                            continue;
+                        }
+                        if v.is_none() {
+                            let d = Diagnostic::unsupported(
+                                "onnx-output",
+                                Span::NONE,
+                                format!("output `{o}` is not supported"),
+                            );
+                            let d = self.at(n, d);
+                            self.diags.push(d);
+                        }
+                        self.define(o, v.unwrap_or(Value::Poison));
+                    }
+                }
+                Err(d) => {
+                    if let Some(d) = d {
+                        let d = self.at(n, d);
+                        self.diags.push(d);
+                    }
+                    for o in &n.output {
+                        self.define(o, Value::Poison);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A diagnostic with its place.
+    fn at(&self, n: &NodeProto, d: Diagnostic) -> Diagnostic {
+        let op = n.op_type.as_deref().unwrap_or("");
+        let domain = domain(n.domain.as_deref());
+        let version = self.version(&domain).map(|v| format!(" version {v}")).unwrap_or_default();
+        let name = match n.name.as_deref() {
+            Some(s) if !s.is_empty() => s.to_string(),
+            _ => n.output.iter().find(|o| !o.is_empty()).map(|o| format!("of {o}")).unwrap_or_default(),
+        };
+        let mut path = self.path.join("/");
+        if !path.is_empty() {
+            path.push('/');
+        }
+        let domain = if domain.is_empty() { "ai.onnx".to_string() } else { domain };
+        Diagnostic { message: format!("node `{path}{name}` ({domain}.{op}{version}): {}", d.message), ..d }
+    }
+
+    fn version(&self, domain: &str) -> Option<i64> {
+        self.opsets.last()?.get(domain).copied()
+    }
+
+    /// The values of a node's outputs. `Err(None)`: something it depends on failed.
+    fn node(&mut self, n: &NodeProto) -> Result<Vec<Value>, Option<Diagnostic>> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(Some(Diagnostic::unsupported("onnx-size", Span::NONE, "the model has too many nodes")));
+        }
+        let mut inputs = vec![];
+        let mut poisoned = false;
+        for i in &n.input {
+            if i.is_empty() {
+                inputs.push(None);
+                continue;
+            }
+            match self.lookup(i) {
+                Some(Value::Poison) => poisoned = true,
+                Some(v) => inputs.push(Some(v)),
+                None => {
+                    let later = self.scopes.iter().any(|s| s.later.contains(i));
+                    let why = match later {
+                        true => format!("input `{i}` is made by a later node: nodes must be sorted topologically"),
+                        false => format!("input `{i}` is the name of no value"),
+                    };
+                    return Err(Some(Diagnostic::error("onnx-name", Span::NONE, why)));
+                }
+            }
+        }
+        while inputs.last().is_some_and(Option::is_none) {
+            inputs.pop();
+        }
+        let domain = domain(n.domain.as_deref());
+        let op = text(&n.op_type);
+        if let Some(f) = self.functions.get(&(domain.clone(), op.clone(), text(&n.overload))).copied() {
+            if poisoned {
+                return Err(None);
+            }
+            return self.function(f, n, inputs).map_err(Some);
+        }
+        let version = match self.version(&domain) {
+            Some(v) => v,
+            None if domain.is_empty() => 1,
+            None => 1,
+        };
+        let Some(translate) = ops::find(&domain, &op, version) else {
+            let d = Diagnostic::unsupported("onnx-operator", Span::NONE, "this operator is not supported");
+            return Err(Some(d));
+        };
+        if poisoned {
+            return Err(None);
+        }
+        let mut cx = NodeCx { im: self, node: n, version, inputs };
+        translate(&mut cx).map_err(Some)
+    }
+
+    /// Expands a function of the model in place.
+    fn function(&mut self, f: &'m FunctionProto, n: &NodeProto, inputs: Vec<Option<Value>>) -> Res<Vec<Value>> {
+        if self.depth >= MAX_DEPTH {
+            return Err(Diagnostic::error("onnx-function", Span::NONE, "functions call each other without end"));
+        }
+        let mut attrs: HashMap<&str, &AttributeProto> = HashMap::new();
+        for a in f.attribute_proto.iter().chain(&n.attribute) {
+            attrs.insert(a.name.as_deref().unwrap_or(""), a);
+        }
+        let nodes: Vec<NodeProto> = f.node.iter().map(|n| with_attributes(n, &attrs)).collect();
+        self.expand(&text(&f.name), &f.input, &f.output, &nodes, opsets(&f.opset_import), inputs)
+    }
+
+    /// Translates the nodes of a function over these inputs.
+    pub fn expand(
+        &mut self,
+        name: &str,
+        params: &[String],
+        results: &[String],
+        nodes: &[NodeProto],
+        opsets: Opsets,
+        inputs: Vec<Option<Value>>,
+    ) -> Res<Vec<Value>> {
+        let mut scope = Scope { function: true, ..Default::default() };
+        let mut missing = HashSet::new();
+        for (i, p) in params.iter().enumerate() {
+            match inputs.get(i).cloned().flatten() {
+                Some(v) => {
+                    scope.values.insert(p.clone(), v);
+                }
+                None => {
+                    missing.insert(p.clone());
+                }
+            }
+        }
+        // An input that the caller leaves out is left out inside too.
+        let mut nodes = nodes.to_vec();
+        for n in &mut nodes {
+            for i in &mut n.input {
+                if missing.contains(i) {
+                    i.clear();
+                }
+            }
+        }
+        self.depth += 1;
+        self.path.push(name.to_string());
+        self.opsets.push(opsets);
+        self.scopes.push(scope);
+        self.body(&nodes);
+        let out = results.iter().map(|r| self.lookup(r).unwrap_or(Value::Poison)).collect();
+        self.scopes.pop();
+        self.opsets.pop();
+        self.path.pop();
+        self.depth -= 1;
+        Ok(out)
+    }
+
+    /// Translates a graph of a control flow node in place: a graph sees the names around it.
+    pub fn subgraph(&mut self, name: &str, g: &GraphProto, inputs: Vec<Value>) -> Res<Vec<Value>> {
+        if self.depth >= MAX_DEPTH {
+            return Err(Diagnostic::unsupported("onnx-graph", Span::NONE, "graphs are nested too deeply"));
+        }
+        let mut scope = Scope::default();
+        self.initializers(g, &mut scope)?;
+        for (p, v) in g.input.iter().zip(inputs) {
+            scope.values.insert(text(&p.name), v);
+        }
+        self.depth += 1;
+        self.path.push(name.to_string());
+        self.scopes.push(scope);
+        self.body(&g.node);
+        let mut out = vec![];
+        for o in &g.output {
+            let name = text(&o.name);
+            match self.lookup(&name) {
+                Some(v) => out.push(v),
+                None => {
+                    self.diags.push(Diagnostic::error(
+                        "onnx-name",
+                        Span::NONE,
+                        format!("output `{name}` of a graph is the name of no value"),
+                    ));
+                    out.push(Value::Poison);
+                }
+            }
+        }
+        self.scopes.pop();
+        self.path.pop();
+        self.depth -= 1;
+        Ok(out)
+    }
+}
+
+/// A node of a function with the attributes of the call in place of references to them.
+fn with_attributes(n: &NodeProto, attrs: &HashMap<&str, &AttributeProto>) -> NodeProto {
+    let mut n = n.clone();
+    n.attribute = n
+        .attribute
+        .into_iter()
+        .filter_map(|mut a| {
+            if let Some(r) = a.ref_attr_name.as_deref().filter(|r| !r.is_empty()) {
+                return attrs.get(r).map(|v| AttributeProto { name: a.name.clone(), ..(*v).clone() });
+            }
+            for g in a.g.iter_mut().chain(&mut a.graphs) {
+                g.node = g.node.iter().map(|n| with_attributes(n, attrs)).collect();
+            }
+            Some(a)
+        })
+        .collect();
+    n
+}
+
+impl super::proto::ValueInfoProto {
+    /// The stated type.
+    fn type_info(&self) -> Res<&TypeProto> {
+        self.r#type.as_ref().ok_or_else(|| Diagnostic::error("onnx-type", Span::NONE, "the type is not stated"))
+    }
+}

@@ -1,0 +1,59 @@
+//! ONNX models to an IR module.
+//!
+//! [`import`] decodes the file ([`proto`]) and translates the graph node by node ([`graph`]): each operator by the entry
+//! of its name and version in the table of [`ops`], which sees the node through [`node::NodeCx`] and emits Relax
+//! through [`builder::Builder`]. Shapes are derived by our own analysis: what the file states of intermediate values is
+//! not trusted. Values that are known at import flow through [`known`], so that shape code disappears.
+//!
+//! Every problem of a model is reported in one run. There is no text to point at: messages name the node, its operator
+//! and version.
+
+pub mod builder;
+mod graph;
+mod known;
+pub mod node;
+pub mod ops;
+pub mod proto;
+pub mod tensor;
+pub mod value;
+
+use prost::bytes::Bytes;
+use prost::Message;
+use relax_ir::{Diagnostic, Diagnostics, FileId, IRModule, Span};
+use std::path::Path;
+
+/// The result of a step that reports one problem.
+pub type Res<T> = Result<T, Diagnostic>;
+
+/// How a model is imported.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The name of the entry; `main` unless stated.
+    pub entry: Option<String>,
+}
+
+/// Imports a model. `bytes` is the file's content: constants keep a reference to it and copy nothing. External data is
+/// looked up beside `path`. The module is there when there is no error.
+pub fn import(file: FileId, path: &Path, bytes: Bytes, options: &Options) -> (Option<IRModule>, Diagnostics) {
+    let _ = file;
+    let model = match proto::ModelProto::decode(bytes) {
+        Ok(m) => m,
+        Err(e) => {
+            let d =
+                Diagnostic::error("onnx-file", Span::NONE, format!("{}: this is no ONNX model: {e}", path.display()));
+            return (None, d.into());
+        }
+    };
+    graph::model(&model, path, options)
+}
+
+/// A model file as [`import`] takes it: mapped, not read.
+pub fn open(path: &Path) -> Res<Bytes> {
+    struct Owner(std::sync::Arc<memmap2::Mmap>);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    Ok(Bytes::from_owner(Owner(crate::weights::mapped::map(path)?)))
+}

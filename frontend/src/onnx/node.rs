@@ -1,0 +1,267 @@
+//! What the translation of an operator sees of a node: typed inputs and attributes, and a builder to emit into.
+
+use super::builder::{Arg, Builder};
+use super::graph::Importer;
+use super::proto::{AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto};
+use super::tensor::require_dtype;
+use super::value::{Tensor, Value};
+use super::Res;
+use relax_ir::{AttrValue, DType, Diagnostic, PrimExpr, Span};
+
+/// A node under translation.
+pub struct NodeCx<'a, 'm> {
+    pub im: &'a mut Importer<'m>,
+    pub node: &'a NodeProto,
+    /// The version of the node's domain that the model (or the function around the node) imports.
+    pub version: i64,
+    /// One per input; `None` for those left out.
+    pub inputs: Vec<Option<Value>>,
+}
+
+impl NodeCx<'_, '_> {
+    /// The user's mistake.
+    pub fn error(&self, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error("onnx", Span::NONE, message)
+    }
+
+    /// Something we cannot compile yet.
+    pub fn unsupported(&self, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::unsupported("onnx", Span::NONE, message)
+    }
+
+    pub fn builder(&mut self) -> &mut Builder {
+        &mut self.im.b
+    }
+
+    // Inputs.
+
+    /// Is input `i` given?
+    pub fn has(&self, i: usize) -> bool {
+        self.inputs.get(i).is_some_and(Option::is_some)
+    }
+
+    /// Input `i`, a tensor.
+    pub fn input(&self, i: usize) -> Res<Tensor> {
+        self.optional(i)?.ok_or_else(|| self.error(format!("input {i} is missing")))
+    }
+
+    /// Input `i`, a tensor or left out.
+    pub fn optional(&self, i: usize) -> Res<Option<Tensor>> {
+        match self.inputs.get(i) {
+            None | Some(None) => Ok(None),
+            Some(Some(Value::Tensor(t))) => Ok(Some(t.clone())),
+            Some(Some(Value::Optional(Some(v)))) => match &**v {
+                Value::Tensor(t) => Ok(Some(t.clone())),
+                _ => Err(self.error(format!("input {i} must be a tensor"))),
+            },
+            Some(Some(_)) => Err(self.error(format!("input {i} must be a tensor"))),
+        }
+    }
+
+    /// Input `i`, of any kind.
+    pub fn value(&self, i: usize) -> Res<Value> {
+        self.inputs.get(i).cloned().flatten().ok_or_else(|| self.error(format!("input {i} is missing")))
+    }
+
+    /// All inputs from `start` on, as tensors.
+    pub fn tensors(&self, start: usize) -> Res<Vec<Tensor>> {
+        (start..self.inputs.len()).map(|i| self.input(i)).collect()
+    }
+
+    // Attributes.
+
+    pub fn attr(&self, name: &str) -> Option<&AttributeProto> {
+        self.node.attribute.iter().find(|a| a.name.as_deref() == Some(name))
+    }
+    pub fn int_opt(&self, name: &str) -> Option<i64> {
+        self.attr(name).map(|a| a.i.unwrap_or(0))
+    }
+    pub fn int(&self, name: &str, default: i64) -> i64 {
+        self.int_opt(name).unwrap_or(default)
+    }
+    pub fn flag(&self, name: &str, default: bool) -> bool {
+        self.int(name, default as i64) != 0
+    }
+    pub fn float_opt(&self, name: &str) -> Option<f64> {
+        self.attr(name).map(|a| a.f.unwrap_or(0.0) as f64)
+    }
+    pub fn float(&self, name: &str, default: f64) -> f64 {
+        self.float_opt(name).unwrap_or(default)
+    }
+    pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        self.attr(name).map(|a| a.ints.clone())
+    }
+    pub fn floats(&self, name: &str) -> Option<Vec<f64>> {
+        self.attr(name).map(|a| a.floats.iter().map(|f| *f as f64).collect())
+    }
+    pub fn str_opt(&self, name: &str) -> Option<String> {
+        self.attr(name).map(|a| String::from_utf8_lossy(a.s.as_deref().unwrap_or_default()).into_owned())
+    }
+    pub fn str(&self, name: &str, default: &str) -> String {
+        self.str_opt(name).unwrap_or_else(|| default.to_string())
+    }
+    pub fn strings(&self, name: &str) -> Option<Vec<String>> {
+        self.attr(name).map(|a| a.strings.iter().map(|s| String::from_utf8_lossy(s).into_owned()).collect())
+    }
+    pub fn tensor_attr(&self, name: &str) -> Option<&TensorProto> {
+        self.attr(name).and_then(|a| a.t.as_ref())
+    }
+    pub fn graph(&self, name: &str) -> Option<&GraphProto> {
+        self.attr(name).and_then(|a| a.g.as_ref())
+    }
+    pub fn type_attr(&self, name: &str) -> Option<&TypeProto> {
+        self.attr(name).and_then(|a| a.tp.as_ref())
+    }
+    /// An attribute that holds an element type (`to`, `dtype`).
+    pub fn dtype_opt(&self, name: &str) -> Res<Option<DType>> {
+        self.int_opt(name).map(|v| require_dtype(v as i32)).transpose()
+    }
+    pub fn required<T>(&self, name: &str, value: Option<T>) -> Res<T> {
+        value.ok_or_else(|| self.error(format!("attribute `{name}` is missing")))
+    }
+
+    /// An axis of a tensor of `rank` dims: negative ones count from the end.
+    pub fn axis(&self, axis: i64, rank: usize) -> Res<usize> {
+        let n = rank as i64;
+        if axis < -n || axis >= n {
+            return Err(self.error(format!("axis {axis} is out of range for {n} dims")));
+        }
+        Ok(if axis < 0 { axis + n } else { axis } as usize)
+    }
+
+    pub fn axes(&self, axes: &[i64], rank: usize) -> Res<Vec<usize>> {
+        axes.iter().map(|a| self.axis(*a, rank)).collect()
+    }
+
+    /// Axes given as attribute `axes` in old versions and as input `i` in new ones.
+    pub fn axes_attr_or_input(&self, i: usize) -> Res<Option<Vec<i64>>> {
+        if let Some(a) = self.ints("axes") {
+            return Ok(Some(a));
+        }
+        match self.optional(i)? {
+            None => Ok(None),
+            Some(t) => t.as_ints().map(Some).ok_or_else(|| self.unsupported("axes that are only known at run time")),
+        }
+    }
+
+    // Outputs.
+
+    pub fn outputs(&self) -> usize {
+        self.node.output.len()
+    }
+
+    /// Is output `i` used?
+    pub fn wants(&self, i: usize) -> bool {
+        self.node.output.get(i).is_some_and(|o| !o.is_empty())
+    }
+
+    // Emitting.
+
+    /// Calls a Relax operator on tensors.
+    pub fn op(&mut self, name: &str, args: &[&Tensor]) -> Res<Tensor> {
+        let args: Vec<Arg> = args.iter().map(|t| Arg::from(*t)).collect();
+        self.im.b.call(name, &args, &[])
+    }
+
+    /// Calls a Relax operator on any operands, with attributes.
+    pub fn call(&mut self, name: &str, args: &[Arg], attrs: &[(&str, AttrValue)]) -> Res<Tensor> {
+        self.im.b.call(name, args, attrs)
+    }
+
+    /// Calls a Relax operator with several results.
+    pub fn call_multi(&mut self, name: &str, args: &[Arg], attrs: &[(&str, AttrValue)]) -> Res<Vec<Tensor>> {
+        self.im.b.call_multi(name, args, attrs)
+    }
+
+    /// Calls a Relax operator with one attribute list of integers.
+    pub fn cast(&mut self, t: &Tensor, dtype: DType) -> Res<Tensor> {
+        if t.dtype == dtype {
+            return Ok(t.clone());
+        }
+        if let Some(t) = super::known::cast(t, dtype) {
+            return Ok(t);
+        }
+        self.call("astype", &[t.into()], &[("dtype", AttrValue::DType(dtype))])
+    }
+
+    /// The same elements under other dims.
+    pub fn reshape(&mut self, t: &Tensor, dims: &[PrimExpr]) -> Res<Tensor> {
+        if t.dims == dims {
+            return Ok(t.clone());
+        }
+        if let Some(t) = super::known::reshape(t, dims) {
+            return Ok(t);
+        }
+        let mut y = self.call("reshape", &[t.into(), Arg::shape(dims)], &[])?;
+        if y.dims.len() == dims.len() {
+            y.dims = dims.to_vec();
+        }
+        Ok(y)
+    }
+
+    /// Inserts dims of 1 at `axes` of the result (ascending, no duplicates).
+    pub fn unsqueeze(&mut self, t: &Tensor, axes: &[usize]) -> Res<Tensor> {
+        let mut dims = t.dims.clone();
+        for a in axes {
+            dims.insert((*a).min(dims.len()), PrimExpr::i64(1));
+        }
+        self.reshape(t, &dims)
+    }
+
+    pub fn transpose(&mut self, t: &Tensor, perm: &[usize]) -> Res<Tensor> {
+        if perm.iter().enumerate().all(|(i, p)| i == *p) {
+            return Ok(t.clone());
+        }
+        if let Some(t) = super::known::transpose(t, perm) {
+            return Ok(t);
+        }
+        self.call("permute_dims", &[t.into()], &[("axes", ints(perm.iter().map(|p| *p as i64)))])
+    }
+
+    pub fn broadcast_to(&mut self, t: &Tensor, dims: &[PrimExpr]) -> Res<Tensor> {
+        if t.dims == dims {
+            return Ok(t.clone());
+        }
+        if let Some(t) = super::known::broadcast(t, dims) {
+            return Ok(t);
+        }
+        self.call("broadcast_to", &[t.into(), Arg::shape(dims)], &[])
+    }
+
+    /// The dims that two shapes broadcast to.
+    pub fn broadcast_dims(&mut self, a: &[PrimExpr], b: &[PrimExpr]) -> Vec<PrimExpr> {
+        let n = a.len().max(b.len());
+        let at = |d: &[PrimExpr], i: usize| (i + d.len()).checked_sub(n).map(|j| d[j].clone());
+        let mut out = vec![];
+        for i in 0..n {
+            out.push(match (at(a, i), at(b, i)) {
+                (Some(x), None) | (None, Some(x)) => x,
+                (Some(x), Some(y)) if x.is_int(1) || x == y => y,
+                (Some(x), Some(y)) if y.is_int(1) || y.as_int().is_none() => x,
+                (Some(_), Some(y)) => y,
+                (None, None) => PrimExpr::i64(1),
+            });
+        }
+        out
+    }
+
+    /// A float or integer constant of the dtype of `like`.
+    pub fn like(&self, like: &Tensor, v: f64) -> Tensor {
+        Tensor::scalar(like.dtype, v)
+    }
+
+    /// The elements of an integer vector (a shape, repeats, ...): known ones, or read at run time.
+    pub fn read(&mut self, t: &Tensor) -> Res<Vec<PrimExpr>> {
+        self.im.b.read(t)
+    }
+
+    /// Canonical form of a dim.
+    pub fn simplify(&mut self, dim: PrimExpr) -> PrimExpr {
+        self.im.b.simplify(&dim)
+    }
+}
+
+/// A list attribute.
+pub fn ints(values: impl IntoIterator<Item = i64>) -> AttrValue {
+    AttrValue::List(values.into_iter().map(AttrValue::Int).collect())
+}

@@ -1,0 +1,74 @@
+//! Translations of operators: one entry per operator, one family per file.
+//!
+//! An entry names the domain, the operator and, for each version of the operator set in which its meaning changed, the
+//! function that translates it. A node is translated by the newest entry that is not newer than the model's operator
+//! set.
+
+mod constant;
+mod elementwise;
+mod matmul;
+mod movement;
+mod nn;
+mod norm;
+mod pool;
+mod reduce;
+mod shape;
+
+use super::node::NodeCx;
+use super::value::Value;
+use super::Res;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// Translates a node: the values of its outputs in order, as many as it makes (unused ones included).
+pub type Translate = fn(&mut NodeCx) -> Res<Vec<Value>>;
+
+/// An operator of ONNX and how it is translated.
+pub struct OnnxOp {
+    /// Empty for the standard's domain.
+    pub domain: &'static str,
+    pub name: &'static str,
+    /// Ascending versions, each with the translation that holds from it on.
+    pub since: &'static [(i64, Translate)],
+}
+
+/// An operator of the standard's domain.
+pub const fn op(name: &'static str, since: &'static [(i64, Translate)]) -> OnnxOp {
+    OnnxOp { domain: "", name, since }
+}
+
+/// An operator of another domain.
+pub const fn op_of(domain: &'static str, name: &'static str, since: &'static [(i64, Translate)]) -> OnnxOp {
+    OnnxOp { domain, name, since }
+}
+
+/// Every family's operators.
+static FAMILIES: &[&[OnnxOp]] = &[
+    constant::OPS,
+    elementwise::OPS,
+    matmul::OPS,
+    movement::OPS,
+    nn::OPS,
+    norm::OPS,
+    pool::OPS,
+    reduce::OPS,
+    shape::OPS,
+];
+
+/// Every operator.
+pub fn all() -> impl Iterator<Item = &'static OnnxOp> {
+    FAMILIES.iter().flat_map(|f| f.iter())
+}
+
+/// The translation of an operator in a version of its domain.
+pub fn find(domain: &str, name: &str, version: i64) -> Option<Translate> {
+    static TABLE: OnceLock<HashMap<(&'static str, &'static str), &'static OnnxOp>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| all().map(|o| ((o.domain, o.name), o)).collect());
+    let op = table.get(&(domain, name))?;
+    op.since.iter().rev().find(|(v, _)| *v <= version).or(op.since.first()).map(|(_, f)| *f)
+}
+
+/// One result.
+pub fn one(t: impl Into<Value>) -> Res<Vec<Value>> {
+    Ok(vec![t.into()])
+}

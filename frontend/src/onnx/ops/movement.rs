@@ -1,0 +1,384 @@
+//! Data movement: transposes, concatenation, slices, gathers, repetition.
+
+use super::{one, op, OnnxOp};
+use crate::onnx::builder::Arg;
+use crate::onnx::known;
+use crate::onnx::node::{ints, NodeCx};
+use crate::onnx::value::{Tensor, Value};
+use crate::onnx::Res;
+use relax_ir::prim::BinOp;
+use relax_ir::{AttrValue, DType, PrimExpr};
+
+pub const OPS: &[OnnxOp] = &[
+    op("Transpose", &[(1, transpose)]),
+    op("Concat", &[(1, concat)]),
+    op("Split", &[(1, split)]),
+    op("Slice", &[(1, slice_v1), (10, slice)]),
+    op("Gather", &[(1, gather)]),
+    op("Tile", &[(6, tile)]),
+    op("Range", &[(11, range)]),
+    op("Pad", &[(1, pad)]),
+];
+
+fn transpose(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let perm = match cx.ints("perm") {
+        Some(p) => cx.axes(&p, x.rank())?,
+        None => (0..x.rank()).rev().collect(),
+    };
+    if perm.len() != x.rank() {
+        return Err(cx.error(format!("perm has {} entries, the tensor {} dims", perm.len(), x.rank())));
+    }
+    one(cx.transpose(&x, &perm)?)
+}
+
+fn concat(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let parts = cx.tensors(0)?;
+    let first = cx.input(0)?;
+    let axis = cx.int_opt("axis");
+    let axis = match axis {
+        None if cx.version < 4 => 1,
+        a => cx.required("axis", a)?,
+    };
+    let axis = cx.axis(axis, first.rank())?;
+    if parts.len() == 1 {
+        return one(first);
+    }
+    if parts.iter().any(|p| p.leaf().is_none()) {
+        if let Some(t) = known::concat(&parts, axis) {
+            return one(t);
+        }
+    }
+    one(cx.call("concat", &[parts.as_slice().into()], &[("axis", AttrValue::Int(axis as i64))])?)
+}
+
+fn split(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let axis = cx.axis(cx.int("axis", 0), x.rank())?;
+    let sizes: Vec<PrimExpr> = match (cx.ints("split"), cx.optional(1)?) {
+        (Some(s), _) => s.into_iter().map(PrimExpr::i64).collect(),
+        (None, Some(t)) => cx.read(&t)?,
+        (None, None) => {
+            let n = cx.int("num_outputs", cx.outputs() as i64);
+            if n < 1 {
+                return Err(cx.error(format!("num_outputs is {n}")));
+            }
+            let d = x.dims[axis].clone();
+            let part = cx.simplify((d.clone() + (n - 1)).floor_div(n));
+            let last = cx.simplify(d - part.clone() * (n - 1));
+            let mut v = vec![part; n as usize - 1];
+            v.push(last);
+            v
+        }
+    };
+    let mut out = vec![];
+    let mut at = PrimExpr::i64(0);
+    for s in sizes {
+        let end = cx.simplify(at.clone() + s);
+        out.push(slice_axes(cx, &x, &[axis], &[at], &[end.clone()], &[1])?.into());
+        at = end;
+    }
+    Ok(out)
+}
+
+/// `x[begin:end:step]` on some axes, as Python has it.
+pub fn slice_axes(
+    cx: &mut NodeCx,
+    x: &Tensor,
+    axes: &[usize],
+    begin: &[PrimExpr],
+    end: &[PrimExpr],
+    step: &[i64],
+) -> Res<Tensor> {
+    if let Some(t) = slice_known(x, axes, begin, end, step) {
+        return Ok(t);
+    }
+    let axes: Vec<PrimExpr> = axes.iter().map(|a| PrimExpr::i64(*a as i64)).collect();
+    let step: Vec<PrimExpr> = step.iter().map(|s| PrimExpr::i64(*s)).collect();
+    // The rule clips one-sidedly; values far outside would overflow.
+    let tame = |v: &PrimExpr| match v.as_int() {
+        Some(i) => PrimExpr::i64(i.clamp(-(1 << 48), 1 << 48)),
+        None => v.clone(),
+    };
+    let begin: Vec<PrimExpr> = begin.iter().map(tame).collect();
+    let end: Vec<PrimExpr> = end.iter().map(tame).collect();
+    cx.call(
+        "strided_slice",
+        &[x.into(), Arg::prims(&axes), Arg::prims(&begin), Arg::prims(&end), Arg::prims(&step)],
+        &[],
+    )
+}
+
+fn slice_known(x: &Tensor, axes: &[usize], begin: &[PrimExpr], end: &[PrimExpr], step: &[i64]) -> Option<Tensor> {
+    x.elements()?;
+    let from = x.literal_dims()?;
+    let mut dims = from.clone();
+    let mut start = vec![0i64; from.len()];
+    let mut steps = vec![1i64; from.len()];
+    for (i, a) in axes.iter().enumerate() {
+        let n = from[*a] as i64;
+        let (b, e, s) = (begin[i].as_int()?, end[i].as_int()?, step[i]);
+        let wrap = |v: i64| if v < 0 { v.saturating_add(n) } else { v };
+        let (low, high) = if s > 0 { (0, n) } else { (-1, n - 1) };
+        let (b, e) = (wrap(b).clamp(low, high), wrap(e).clamp(low, high));
+        let len = if s > 0 { (e - b + s - 1).div_euclid(s) } else { (b - e - s - 1).div_euclid(-s) };
+        dims[*a] = len.max(0) as usize;
+        start[*a] = b;
+        steps[*a] = s;
+    }
+    known::gather(x, &dims, |index| {
+        let at: Vec<usize> = (0..from.len()).map(|i| (start[i] + index[i] as i64 * steps[i]) as usize).collect();
+        Some(known::flat(&at, &from))
+    })
+}
+
+fn slice_v1(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let (starts, ends) = (cx.ints("starts"), cx.ints("ends"));
+    let (starts, ends) = (cx.required("starts", starts)?, cx.required("ends", ends)?);
+    let axes = cx.ints("axes").unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let to = |v: Vec<i64>| v.into_iter().map(PrimExpr::i64).collect::<Vec<_>>();
+    let steps = vec![1; starts.len()];
+    sliced(cx, x, to(starts), to(ends), axes, steps)
+}
+
+fn slice(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let (starts, ends) = (cx.input(1)?, cx.input(2)?);
+    let (starts, ends) = (cx.read(&starts)?, cx.read(&ends)?);
+    let n = starts.len();
+    let axes = match cx.optional(3)? {
+        Some(t) => t.as_ints().ok_or_else(|| cx.unsupported("axes that are only known at run time"))?,
+        None => (0..n as i64).collect(),
+    };
+    let steps = match cx.optional(4)? {
+        Some(t) => t.as_ints().ok_or_else(|| cx.unsupported("steps that are only known at run time"))?,
+        None => vec![1; n],
+    };
+    sliced(cx, x, starts, ends, axes, steps)
+}
+
+fn sliced(
+    cx: &mut NodeCx,
+    x: Tensor,
+    starts: Vec<PrimExpr>,
+    ends: Vec<PrimExpr>,
+    axes: Vec<i64>,
+    steps: Vec<i64>,
+) -> Res<Vec<Value>> {
+    if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
+        return Err(cx.error("starts, ends, axes and steps must have the same length"));
+    }
+    if steps.contains(&0) {
+        return Err(cx.error("a step is 0"));
+    }
+    let axes = cx.axes(&axes, x.rank())?;
+    // The whole axis: nothing to do, and nothing for the prover to doubt.
+    let mut keep = vec![];
+    for i in 0..starts.len() {
+        let whole = steps[i] == 1
+            && starts[i].is_int(0)
+            && (ends[i] == x.dims[axes[i]] || ends[i].as_int().is_some_and(|e| e >= i32::MAX as i64));
+        if !whole {
+            keep.push(i);
+        }
+    }
+    if keep.is_empty() {
+        return one(x);
+    }
+    let pick = |v: &[PrimExpr]| keep.iter().map(|i| v[*i].clone()).collect::<Vec<_>>();
+    let kept_axes: Vec<usize> = keep.iter().map(|i| axes[*i]).collect();
+    let kept_steps: Vec<i64> = keep.iter().map(|i| steps[*i]).collect();
+    one(slice_axes(cx, &x, &kept_axes, &pick(&starts), &pick(&ends), &kept_steps)?)
+}
+
+fn gather(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let (x, indices) = (cx.input(0)?, cx.input(1)?);
+    let axis = cx.axis(cx.int("axis", 0), x.rank())?;
+    if let Some(t) = gather_known(&x, &indices, axis) {
+        return one(t);
+    }
+    let indices = wrap_indices(cx, &indices, &x.dims[axis])?;
+    one(cx.call("take", &[(&x).into(), (&indices).into()], &[("axis", AttrValue::Int(axis as i64))])?)
+}
+
+/// Indices that count from the end when negative, made non-negative: for a dim of `n`.
+pub fn wrap_indices(cx: &mut NodeCx, indices: &Tensor, n: &PrimExpr) -> Res<Tensor> {
+    if !indices.dtype.is_signed() {
+        return Ok(indices.clone());
+    }
+    if let Some(values) = indices.as_ints() {
+        if values.iter().all(|v| *v >= 0) {
+            return Ok(indices.clone());
+        }
+    }
+    let size = Tensor::known(&[], DType::I64, vec![n.clone()]);
+    let size = cx.cast(&size, indices.dtype)?;
+    if let Some(t) = known::zip(&[indices, &size], indices.dtype, |v| match v[0].as_int() {
+        Some(i) if i < 0 => Some(v[0].clone() + v[1].clone()),
+        Some(_) => Some(v[0].clone()),
+        None => None,
+    }) {
+        return Ok(t);
+    }
+    let zero = Tensor::scalar_int(indices.dtype, 0);
+    let negative = cx.op("less", &[indices, &zero])?;
+    let wrapped = cx.op("add", &[indices, &size])?;
+    cx.op("where", &[&negative, &wrapped, indices])
+}
+
+fn gather_known(x: &Tensor, indices: &Tensor, axis: usize) -> Option<Tensor> {
+    x.elements()?;
+    let from = x.literal_dims()?;
+    let at = indices.as_ints()?;
+    let index_dims = indices.literal_dims()?;
+    let n = from[axis] as i64;
+    let mut dims = from[..axis].to_vec();
+    dims.extend(&index_dims);
+    dims.extend(&from[axis + 1..]);
+    let k = index_dims.len();
+    known::gather(x, &dims, |index| {
+        let i = at.get(known::flat(&index[axis..axis + k], &index_dims))?;
+        let i = if *i < 0 { i + n } else { *i };
+        let mut source = index[..axis].to_vec();
+        source.push(usize::try_from(i).ok().filter(|i| *i < from[axis])?);
+        source.extend(&index[axis + k..]);
+        Some(known::flat(&source, &from))
+    })
+}
+
+fn tile(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let (x, repeats) = (cx.input(0)?, cx.input(1)?);
+    let repeats = cx.read(&repeats)?;
+    if repeats.len() != x.rank() {
+        return Err(cx.error(format!("{} repeats for {} dims", repeats.len(), x.rank())));
+    }
+    // [a, b] -> [1, a, 1, b] -> [r, a, s, b] -> [r * a, s * b]: any repeats, known or not.
+    let (mut split, mut wide, mut dims) = (vec![], vec![], vec![]);
+    for (d, r) in x.dims.iter().zip(&repeats) {
+        if !r.is_int(1) {
+            split.push(PrimExpr::i64(1));
+            wide.push(r.clone());
+        }
+        split.push(d.clone());
+        wide.push(d.clone());
+        dims.push(cx.simplify(d.clone() * r.clone()));
+    }
+    if let (Some(from), Some(to)) = (x.literal_dims(), x.elements().and_then(|_| literal(&dims))) {
+        let t = known::gather(&x, &to, |i| {
+            let at: Vec<usize> = i.iter().zip(&from).map(|(i, n)| i % n).collect();
+            Some(known::flat(&at, &from))
+        });
+        if let Some(t) = t {
+            return one(t);
+        }
+    }
+    let y = cx.reshape(&x, &split)?;
+    let y = cx.broadcast_to(&y, &wide)?;
+    one(cx.reshape(&y, &dims)?)
+}
+
+fn literal(dims: &[PrimExpr]) -> Option<Vec<usize>> {
+    dims.iter().map(|d| d.as_int().and_then(|v| v.try_into().ok())).collect()
+}
+
+fn range(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let all = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
+    let dtype = all[0].dtype;
+    if let (Some(s), Some(l), Some(d)) = (all[0].as_floats(), all[1].as_floats(), all[2].as_floats()) {
+        let (Some(s), Some(l), Some(d)) = (s.first(), l.first(), d.first()) else {
+            return Err(cx.error("start, limit and delta must be scalars"));
+        };
+        if *d == 0.0 {
+            return Err(cx.error("delta is 0"));
+        }
+        let n = ((l - s) / d).ceil().max(0.0);
+        if n <= crate::onnx::value::MAX_KNOWN as f64 {
+            let n = n as usize;
+            let element = |i: usize| match dtype.is_float() {
+                true => PrimExpr::float(dtype, s + i as f64 * d),
+                false => PrimExpr::int(dtype, *s as i64 + i as i64 * *d as i64),
+            };
+            return one(Tensor::known(&[n], dtype, (0..n).map(element).collect()));
+        }
+    }
+    if dtype.is_float() {
+        return Err(cx.unsupported("a range of floats that is only known at run time"));
+    }
+    let mut v = vec![];
+    for t in &all {
+        v.push(cx.read(t)?.into_iter().next().ok_or_else(|| cx.error("start, limit and delta must be scalars"))?);
+    }
+    let y = cx.call(
+        "arange",
+        &[Arg::prim(v[0].clone()), Arg::prim(v[1].clone()), Arg::prim(v[2].clone())],
+        &[("dtype", AttrValue::DType(dtype))],
+    )?;
+    one(y)
+}
+
+fn pad(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let n = x.rank();
+    let pads = match (cx.ints("pads").or_else(|| cx.ints("paddings")), cx.optional(1)?) {
+        (Some(p), _) => p,
+        (None, Some(t)) => t.as_ints().ok_or_else(|| cx.unsupported("pads that are only known at run time"))?,
+        (None, None) => return Err(cx.error("pads are missing")),
+    };
+    let axes = match cx.optional(3)? {
+        Some(t) => {
+            let a = t.as_ints().ok_or_else(|| cx.unsupported("axes that are only known at run time"))?;
+            cx.axes(&a, n)?
+        }
+        None => (0..n).collect(),
+    };
+    if pads.len() != 2 * axes.len() {
+        return Err(cx.error(format!("{} pads for {} axes", pads.len(), axes.len())));
+    }
+    let mut before = vec![0; n];
+    let mut after = vec![0; n];
+    for (i, a) in axes.iter().enumerate() {
+        before[*a] = pads[i];
+        after[*a] = pads[i + axes.len()];
+    }
+    let mode = cx.str("mode", "constant");
+    let value = match cx.optional(2)? {
+        Some(t) => {
+            let v = t.as_floats().ok_or_else(|| cx.unsupported("a padding value that is only known at run time"))?;
+            v.first().copied().unwrap_or(0.0)
+        }
+        None => cx.float("value", 0.0),
+    };
+    // Negative pads cut.
+    let mut y = x;
+    if before.iter().chain(&after).any(|p| *p < 0) {
+        let all: Vec<usize> = (0..n).filter(|i| before[*i] < 0 || after[*i] < 0).collect();
+        let begin: Vec<PrimExpr> = all.iter().map(|i| PrimExpr::i64((-before[*i]).max(0))).collect();
+        let end: Vec<PrimExpr> = all
+            .iter()
+            .map(|i| PrimExpr::binary(BinOp::Sub, y.dims[*i].clone(), PrimExpr::i64((-after[*i]).max(0))))
+            .collect();
+        let steps = vec![1; all.len()];
+        y = slice_axes(cx, &y, &all, &begin, &end, &steps)?;
+    }
+    let widths: Vec<i64> = before.iter().zip(&after).flat_map(|(b, a)| [(*b).max(0), (*a).max(0)]).collect();
+    if widths.iter().all(|w| *w == 0) {
+        return one(y);
+    }
+    let mode = match mode.as_str() {
+        "constant" => "constant",
+        "edge" => "replicate",
+        "reflect" => "reflect",
+        "wrap" => "circular",
+        m => return Err(cx.unsupported(format!("padding mode `{m}`"))),
+    };
+    one(cx.call(
+        "nn.pad",
+        &[(&y).into()],
+        &[
+            ("pad_width", ints(widths)),
+            ("pad_mode", AttrValue::Str(mode.into())),
+            ("pad_value", AttrValue::Float(value)),
+        ],
+    )?)
+}

@@ -1,0 +1,179 @@
+//! Convolutions and activations.
+
+use super::{one, op, OnnxOp};
+use crate::onnx::node::{ints, NodeCx};
+use crate::onnx::value::{Tensor, Value};
+use crate::onnx::Res;
+use relax_ir::{AttrValue, PrimExpr};
+
+pub const OPS: &[OnnxOp] = &[
+    op("Conv", &[(1, conv)]),
+    op("Softmax", &[(1, |cx| softmax_2d(cx, "nn.softmax")), (13, |cx| softmax(cx, "nn.softmax"))]),
+    op("LogSoftmax", &[(1, |cx| softmax_2d(cx, "nn.log_softmax")), (13, |cx| softmax(cx, "nn.log_softmax"))]),
+    op("LeakyRelu", &[(1, leaky_relu)]),
+    op("Clip", &[(1, clip)]),
+    op("Softplus", &[(1, softplus)]),
+    op("Gelu", &[(20, gelu)]),
+];
+
+/// The layouts of `n` spatial dims: of data and of kernels.
+pub fn layouts(n: usize) -> (&'static str, &'static str) {
+    match n {
+        1 => ("NCW", "OIW"),
+        2 => ("NCHW", "OIHW"),
+        _ => ("NCDHW", "OIDHW"),
+    }
+}
+
+/// Padding of a window operator: begins then ends. `auto_pad` and `pads` together say it.
+pub fn padding(
+    cx: &mut NodeCx,
+    input: &[PrimExpr],
+    kernel: &[i64],
+    strides: &[i64],
+    dilations: &[i64],
+) -> Res<Vec<i64>> {
+    let n = kernel.len();
+    match cx.str("auto_pad", "NOTSET").as_str() {
+        "NOTSET" | "" => {
+            let p = cx.ints("pads").unwrap_or_else(|| vec![0; 2 * n]);
+            if p.len() != 2 * n {
+                return Err(cx.error(format!("{} pads for {n} spatial dims", p.len())));
+            }
+            Ok(p)
+        }
+        "VALID" => Ok(vec![0; 2 * n]),
+        mode @ ("SAME_UPPER" | "SAME_LOWER") => {
+            let mut out = vec![0; 2 * n];
+            for i in 0..n {
+                let reach = (kernel[i] - 1) * dilations[i] + 1;
+                let total = match input[i].as_int() {
+                    Some(d) => (((d + strides[i] - 1) / strides[i] - 1) * strides[i] + reach - d).max(0),
+                    None if strides[i] == 1 => reach - 1,
+                    None => return Err(cx.unsupported("auto_pad of a dim that varies, with strides")),
+                };
+                let (small, large) = (total / 2, total - total / 2);
+                let (b, e) = if mode == "SAME_UPPER" { (small, large) } else { (large, small) };
+                out[i] = b;
+                out[i + n] = e;
+            }
+            Ok(out)
+        }
+        m => Err(cx.error(format!("auto_pad `{m}` is unknown"))),
+    }
+}
+
+/// Literal spatial dims of a kernel.
+pub fn kernel_dims(cx: &NodeCx, w: &Tensor) -> Res<Vec<i64>> {
+    if let Some(k) = cx.ints("kernel_shape") {
+        return Ok(k);
+    }
+    let dims: Option<Vec<i64>> = w.dims.get(2..).unwrap_or_default().iter().map(PrimExpr::as_int).collect();
+    dims.ok_or_else(|| cx.unsupported("a kernel whose dims vary"))
+}
+
+/// A list attribute with one entry per spatial dim.
+pub fn per_dim(cx: &NodeCx, name: &str, n: usize) -> Res<Vec<i64>> {
+    let v = cx.ints(name).unwrap_or_else(|| vec![1; n]);
+    if v.len() != n {
+        return Err(cx.error(format!("{} {name} for {n} spatial dims", v.len())));
+    }
+    Ok(v)
+}
+
+fn conv(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let (x, w) = (cx.input(0)?, cx.input(1)?);
+    let bias = cx.optional(2)?;
+    let y = convolve(cx, &x, &w)?;
+    one(add_bias(cx, y, bias)?)
+}
+
+/// The convolution that the node's attributes state.
+pub fn convolve(cx: &mut NodeCx, x: &Tensor, w: &Tensor) -> Res<Tensor> {
+    let n = x.rank().saturating_sub(2);
+    if !(1..=3).contains(&n) || w.rank() != x.rank() {
+        return Err(cx.unsupported(format!("a convolution of {} dims by {} dims", x.rank(), w.rank())));
+    }
+    let kernel = kernel_dims(cx, w)?;
+    let (strides, dilations) = (per_dim(cx, "strides", n)?, per_dim(cx, "dilations", n)?);
+    let pads = padding(cx, &x.dims[2..], &kernel, &strides, &dilations)?;
+    let (data_layout, kernel_layout) = layouts(n);
+    let name = ["nn.conv1d", "nn.conv2d", "nn.conv3d"][n - 1];
+    cx.call(
+        name,
+        &[x.into(), w.into()],
+        &[
+            ("strides", ints(strides)),
+            ("padding", ints(pads)),
+            ("dilation", ints(dilations)),
+            ("groups", AttrValue::Int(cx.int("group", 1))),
+            ("data_layout", AttrValue::Str(data_layout.into())),
+            ("kernel_layout", AttrValue::Str(kernel_layout.into())),
+        ],
+    )
+}
+
+/// Adds a bias per channel (dim 1).
+pub fn add_bias(cx: &mut NodeCx, y: Tensor, bias: Option<Tensor>) -> Res<Tensor> {
+    let Some(b) = bias else { return Ok(y) };
+    let mut dims = vec![b.dims.first().cloned().unwrap_or_else(|| PrimExpr::i64(1))];
+    dims.extend(vec![PrimExpr::i64(1); y.rank() - 2]);
+    let b = cx.reshape(&b, &dims)?;
+    cx.op("add", &[&y, &b])
+}
+
+fn softmax(cx: &mut NodeCx, relax: &str) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let axis = cx.axis(cx.int("axis", -1), x.rank())?;
+    one(cx.call(relax, &[(&x).into()], &[("axis", AttrValue::Int(axis as i64))])?)
+}
+
+/// Before version 13: of the tensor made a matrix at `axis`.
+fn softmax_2d(cx: &mut NodeCx, relax: &str) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let axis = cx.axis(cx.int("axis", 1), x.rank())?;
+    let columns = cx.simplify(PrimExpr::product(&x.dims[axis..]));
+    let mut dims = x.dims[..axis].to_vec();
+    dims.push(columns);
+    let y = cx.reshape(&x, &dims)?;
+    let y = cx.call(relax, &[(&y).into()], &[("axis", AttrValue::Int(-1))])?;
+    one(cx.reshape(&y, &x.dims.clone())?)
+}
+
+fn leaky_relu(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let alpha = cx.float("alpha", 0.01);
+    one(cx.call("nn.leakyrelu", &[(&x).into()], &[("alpha", AttrValue::Float(alpha))])?)
+}
+
+fn clip(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let low = match (cx.float_opt("min"), cx.optional(1)?) {
+        (Some(v), _) => Some(cx.like(&x, v)),
+        (None, t) => t,
+    };
+    let high = match (cx.float_opt("max"), cx.optional(2)?) {
+        (Some(v), _) => Some(cx.like(&x, v)),
+        (None, t) => t,
+    };
+    // min(max(x, low), high): the upper bound wins when they cross.
+    let mut y = x;
+    if let Some(low) = low {
+        y = cx.op("maximum", &[&low, &y])?;
+    }
+    if let Some(high) = high {
+        y = cx.op("minimum", &[&high, &y])?;
+    }
+    one(y)
+}
+
+fn softplus(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    one(cx.op("nn.softplus", &[&x])?)
+}
+
+fn gelu(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let relax = if cx.str("approximate", "none") == "tanh" { "nn.gelu_tanh" } else { "nn.gelu" };
+    one(cx.op(relax, &[&x])?)
+}

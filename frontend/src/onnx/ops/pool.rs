@@ -1,0 +1,52 @@
+//! Pooling.
+
+use super::nn::{layouts, padding, per_dim};
+use super::reduce::reduce_axes;
+use super::{one, op, OnnxOp};
+use crate::onnx::node::{ints, NodeCx};
+use crate::onnx::value::Value;
+use crate::onnx::Res;
+use relax_ir::AttrValue;
+
+pub const OPS: &[OnnxOp] = &[
+    op("MaxPool", &[(1, |cx| pool(cx, "max"))]),
+    op("AveragePool", &[(1, |cx| pool(cx, "avg"))]),
+    op("GlobalAveragePool", &[(1, |cx| global(cx, "mean"))]),
+    op("GlobalMaxPool", &[(1, |cx| global(cx, "max"))]),
+];
+
+fn pool(cx: &mut NodeCx, kind: &str) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let kernel = cx.ints("kernel_shape");
+    let kernel = cx.required("kernel_shape", kernel)?;
+    let n = kernel.len();
+    if !(1..=3).contains(&n) || x.rank() != n + 2 {
+        return Err(cx.unsupported(format!("pooling of {} dims with a window of {n}", x.rank())));
+    }
+    if kind == "max" && cx.wants(1) {
+        return Err(cx.unsupported("positions of the maxima"));
+    }
+    let (strides, dilations) = (per_dim(cx, "strides", n)?, per_dim(cx, "dilations", n)?);
+    let pads = padding(cx, &x.dims[2..], &kernel, &strides, &dilations)?;
+    let name = format!("nn.{kind}_pool{n}d");
+    let y = cx.call(
+        &name,
+        &[(&x).into()],
+        &[
+            ("pool_size", ints(kernel)),
+            ("strides", ints(strides)),
+            ("padding", ints(pads)),
+            ("dilation", ints(dilations)),
+            ("ceil_mode", AttrValue::Bool(cx.flag("ceil_mode", false))),
+            ("count_include_pad", AttrValue::Bool(cx.flag("count_include_pad", false))),
+            ("layout", AttrValue::Str(layouts(n).0.into())),
+        ],
+    )?;
+    one(y)
+}
+
+fn global(cx: &mut NodeCx, relax: &str) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let axes: Vec<usize> = (2..x.rank()).collect();
+    one(reduce_axes(cx, &x, relax, &axes, true)?)
+}

@@ -1,0 +1,133 @@
+//! Operators on shapes: the shape of a tensor, and tensors under other dims.
+
+use super::{one, op, OnnxOp};
+use crate::onnx::node::NodeCx;
+use crate::onnx::value::{Tensor, Value};
+use crate::onnx::Res;
+use relax_ir::{DType, PrimExpr};
+
+pub const OPS: &[OnnxOp] = &[
+    op("Shape", &[(1, shape)]),
+    op("Size", &[(1, size)]),
+    op("Reshape", &[(1, reshape)]),
+    op("Flatten", &[(1, flatten)]),
+    op("Squeeze", &[(1, squeeze)]),
+    op("Unsqueeze", &[(1, unsqueeze)]),
+    op("Expand", &[(8, expand)]),
+    op("Dropout", &[(1, dropout)]),
+];
+
+fn shape(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let n = x.rank() as i64;
+    let clamp = |v: i64| if v < 0 { v + n } else { v }.clamp(0, n) as usize;
+    let (start, end) = (clamp(cx.int("start", 0)), clamp(cx.int("end", n)));
+    one(Tensor::shape(x.dims.get(start..end).unwrap_or_default().to_vec()))
+}
+
+fn size(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let n = cx.simplify(PrimExpr::product(&x.dims));
+    one(Tensor::known(&[], DType::I64, vec![n]))
+}
+
+fn reshape(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let wanted = match cx.ints("shape") {
+        Some(s) => s.into_iter().map(PrimExpr::i64).collect(),
+        None => {
+            let s = cx.input(1)?;
+            cx.read(&s)?
+        }
+    };
+    let keep_zero = cx.flag("allowzero", false);
+    let mut dims = vec![];
+    for (i, d) in wanted.into_iter().enumerate() {
+        dims.push(match d.as_int() {
+            Some(0) if !keep_zero => match x.dims.get(i) {
+                Some(d) => d.clone(),
+                None => return Err(cx.error(format!("the shape keeps dim {i}, the tensor has {} dims", x.rank()))),
+            },
+            _ => d,
+        });
+    }
+    let free: Vec<usize> = (0..dims.len()).filter(|i| dims[*i].is_int(-1)).collect();
+    match free.as_slice() {
+        [] => {}
+        [i] => {
+            let total = PrimExpr::product(&x.dims);
+            let others = PrimExpr::product(dims.iter().enumerate().filter(|(j, _)| j != i).map(|(_, d)| d));
+            let rest = if others.is_int(0) { PrimExpr::i64(0) } else { total.floor_div(others) };
+            dims[*i] = cx.simplify(rest);
+        }
+        _ => return Err(cx.error("the shape has more than one -1")),
+    }
+    one(cx.reshape(&x, &dims)?)
+}
+
+fn flatten(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let axis = cx.int("axis", 1);
+    let n = x.rank() as i64;
+    if axis < -n || axis > n {
+        return Err(cx.error(format!("axis {axis} is out of range for {n} dims")));
+    }
+    let at = if axis < 0 { axis + n } else { axis } as usize;
+    let rows = cx.simplify(PrimExpr::product(&x.dims[..at]));
+    let columns = cx.simplify(PrimExpr::product(&x.dims[at..]));
+    one(cx.reshape(&x, &[rows, columns])?)
+}
+
+fn squeeze(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let axes = match cx.axes_attr_or_input(1)? {
+        Some(a) => cx.axes(&a, x.rank())?,
+        None => (0..x.rank()).filter(|i| x.dims[*i].is_int(1)).collect(),
+    };
+    if let Some(a) = axes.iter().find(|a| x.dims[**a].as_int().is_some_and(|d| d != 1)) {
+        return Err(cx.error(format!("dim {a} is {}, only dims of 1 can be removed", x.dims[*a].as_int().unwrap_or(0))));
+    }
+    let dims: Vec<PrimExpr> = (0..x.rank()).filter(|i| !axes.contains(i)).map(|i| x.dims[i].clone()).collect();
+    one(cx.reshape(&x, &dims)?)
+}
+
+fn unsqueeze(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let axes = cx.axes_attr_or_input(1)?;
+    let axes = cx.required("axes", axes)?;
+    let mut axes = cx.axes(&axes, x.rank() + axes.len())?;
+    axes.sort_unstable();
+    if axes.windows(2).any(|w| w[0] == w[1]) {
+        return Err(cx.error("an axis is given twice"));
+    }
+    one(cx.unsqueeze(&x, &axes)?)
+}
+
+fn expand(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let (x, shape) = (cx.input(0)?, cx.input(1)?);
+    let to = cx.read(&shape)?;
+    let dims = cx.broadcast_dims(&x.dims, &to);
+    one(cx.broadcast_to(&x, &dims)?)
+}
+
+/// Inference: the identity; nothing is dropped.
+fn dropout(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    if let Some(training) = cx.optional(2)? {
+        match training.as_ints().as_deref() {
+            Some([0]) => {}
+            _ => {
+                let ratio = cx.optional(1)?.and_then(|r| r.as_floats());
+                if ratio.as_deref() != Some(&[0.0]) {
+                    return Err(cx.unsupported("dropout in training mode: results are random"));
+                }
+            }
+        }
+    }
+    let mut out: Vec<Value> = vec![x.clone().into()];
+    if cx.wants(1) {
+        let one_ = Tensor::scalar_int(if cx.version < 10 { x.dtype } else { DType::BOOL }, 1);
+        out.push(cx.broadcast_to(&one_, &x.dims)?.into());
+    }
+    Ok(out)
+}
