@@ -24,6 +24,7 @@ mod struct_info;
 mod suggest;
 mod syntax;
 mod tir_func;
+mod tir_sort;
 mod tir_stmt;
 
 use relax_ir::{Diagnostic, Diagnostics, FileId, IRModule, Span};

@@ -206,6 +206,9 @@ impl<'a> Cx<'a> {
         let (Some(name), Some(call)) = (e.called(), e.as_call()) else {
             return self.expected(e, "a statement");
         };
+        if let Some(sort) = self.tir_sort(call, span) {
+            return Some(vec![Item::Stmt(sort?)]);
+        }
         match name.as_str() {
             "T.func_attr" => {
                 for (k, v) in self.attrs_argument(call, span)?.0 {

@@ -152,6 +152,23 @@ impl KernelBuilder {
         }
     }
 
+    /// All stages as one block without axes that allocates the buffers made here: an algorithm inside of another
+    /// PrimFunc. Its inputs are that function's buffers.
+    pub fn into_block(self) -> Stmt {
+        Stmt::new(StmtKind::Block(Box::new(Block {
+            name: self.name,
+            axes: vec![],
+            predicate: None,
+            reads: None,
+            writes: None,
+            attrs: Attrs::default(),
+            alloc_buffers: self.stages,
+            match_buffers: vec![],
+            init: None,
+            body: Stmt::seq(self.stmts),
+        })))
+    }
+
     fn unbound(&self, outputs: &[Buffer], body: &Stmt) -> Vec<Var> {
         let mut bound: HashSet<Var> = HashSet::new();
         for p in &self.params {

@@ -36,7 +36,7 @@ mod search;
 mod shape;
 mod slice;
 mod softmax;
-mod sort;
+pub mod sort;
 mod unary;
 pub mod view;
 mod vision;

@@ -223,15 +223,50 @@ fn sort_operand(cx: &ComputeCx, descending: bool) -> Result<(KernelBuilder, Sort
     let (mut k, inputs) = cx.kernel()?;
     let x = &inputs[0];
     let axis = cx.axis(cx.attrs.int("axis").unwrap_or(-1), x.ndim())?;
+    let (sorted, _) = sort_rows(&mut k, x, axis, descending);
+    Ok((k, sorted, axis))
+}
+
+/// Writes the indices that sort `x` along `axis` into `out` (same dims; any integer dtype), as one block: what TVM's
+/// library function `tvm.contrib.sort.argsort` does when a PrimFunc calls it. The sort is stable.
+pub fn argsort_block(x: &Buffer, out: &Buffer, axis: usize, descending: bool) -> Stmt {
+    sort_block("argsort", x, out, axis, descending, Sorted::index)
+}
+
+/// Writes the sorted elements of `x` into `out`: `tvm.contrib.sort.sort`.
+pub fn values_block(x: &Buffer, out: &Buffer, axis: usize, descending: bool) -> Stmt {
+    sort_block("sort", x, out, axis, descending, Sorted::key)
+}
+
+fn sort_block(
+    name: &str,
+    x: &Buffer,
+    out: &Buffer,
+    axis: usize,
+    descending: bool,
+    value: fn(&Sorted, &[PrimExpr], PrimExpr) -> PrimExpr,
+) -> Stmt {
+    let mut k = KernelBuilder::new(name);
+    let (sorted, dims) = sort_rows(&mut k, x, axis, descending);
+    let place = |i: &[PrimExpr]| i.to_vec();
+    k.write(name, out, &dims, place, |i| {
+        let (row, p) = split_row(i, axis);
+        convert(value(&sorted, &row, p), out.dtype())
+    });
+    k.into_block()
+}
+
+/// Sorts `x` along `axis`; also gives its dims.
+fn sort_rows(k: &mut KernelBuilder, x: &Buffer, axis: usize, descending: bool) -> (Sorted, Vec<PrimExpr>) {
     let mut rows = x.shape.clone();
     let n = rows.remove(axis);
     let d = if x.dtype().is_bool() { DType::U8 } else { wide_dtype(x.dtype()) };
-    let sorted = merge_sort(&mut k, &rows, &n, d, descending, |row, p| {
+    let sorted = merge_sort(k, &rows, &n, d, descending, |row, p| {
         let mut i = row.to_vec();
         i.insert(axis, p);
         convert(wide(x.at(i)), d)
     });
-    Ok((k, sorted, axis))
+    (sorted, x.shape.clone())
 }
 
 fn split_row(i: &[PrimExpr], axis: usize) -> (Vec<PrimExpr>, PrimExpr) {

@@ -1,0 +1,59 @@
+//! Calls of TVM's sorting library from inside of PrimFuncs: what TVM's legalisation of sorting operators prints. Each
+//! becomes the loops that do it.
+
+use super::context::Cx;
+use super::syntax::*;
+use relax_ir::op::families::sort;
+use relax_ir::tir::{Buffer, Stmt as TStmt};
+use relax_ir::Span;
+
+impl<'a> Cx<'a> {
+    /// `T.call_packed("tvm.contrib.sort.argsort", data, out, axis, is_ascend)` as a block; `None` when `call` is
+    /// another call. Source: TVM src/runtime/contrib/sort/sort.cc.
+    pub fn tir_sort(&mut self, call: &CallExpr<'a>, span: Span) -> Option<Option<TStmt>> {
+        if !matches!(call.func.dotted().as_deref(), Some("T.call_packed" | "T.tvm_call_packed")) {
+            return None;
+        }
+        let name = call.args.first()?.as_str()?.strip_prefix("tvm.contrib.sort.")?;
+        let block = match name {
+            "argsort" => sort::argsort_block,
+            "sort" => sort::values_block,
+            _ => return None,
+        };
+        Some(self.sort_call(call, span, block))
+    }
+
+    fn sort_call(
+        &mut self,
+        call: &CallExpr<'a>,
+        span: Span,
+        block: fn(&Buffer, &Buffer, usize, bool) -> TStmt,
+    ) -> Option<TStmt> {
+        let [_, data, out, axis, ascending] = call.args.as_slice() else {
+            let given = call.args.len();
+            return self.error("argument", span, format!("this function takes 5 arguments, {given} given"));
+        };
+        let (data, out) = (self.stacked_array(data)?, self.stacked_array(out)?);
+        let rank = data.ndim() as i64;
+        let axis_span = axis.span;
+        let axis = self.int(axis)?;
+        let ascending = self.prim(ascending)?.as_int().map(|v| v != 0);
+        let axis = if axis < 0 { axis + rank } else { axis };
+        if !(0..rank).contains(&axis) || out.shape.len() != data.shape.len() {
+            return self.error("argument", axis_span, format!("the axis is not one of a tensor of rank {rank}"));
+        }
+        let Some(ascending) = ascending else {
+            return self.error("argument", call.args[4].span, "the direction must be a literal");
+        };
+        Some(block(&data, &out, axis as usize, !ascending))
+    }
+
+    /// The buffer behind `T.tvm_stack_make_array(buffer.data, ..)`.
+    fn stacked_array(&mut self, e: &Expr<'a>) -> Option<Buffer> {
+        let array = e.as_call().filter(|_| e.called().as_deref() == Some("T.tvm_stack_make_array"));
+        match array.and_then(|c| c.args.first()).map(|a| &a.kind) {
+            Some(ExprKind::Attribute(buffer, field)) if field.name == "data" => self.buffer(buffer),
+            _ => self.expected(e, "T.tvm_stack_make_array of a buffer's data"),
+        }
+    }
+}
