@@ -13,8 +13,52 @@ Examples:
   relax-aot run model.rlx --params weights.safetensors --inputs in.npz --expect out.npz
   relax-aot print model.rlx --stage lowered
 
-Exit codes: 0 done; 1 the model, its data or an option is wrong; 2 wrong usage; 3 an unsupported feature;
-4 a fault of relax-aot.";
+  relax-aot inspect libmodel.so
+
+Exit codes: 0 done; 1 the model, its data or an option is wrong; 2 wrong usage;
+3 an unsupported feature; 4 a fault of relax-aot.";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  relax-aot check model.rlx
+      every error and warning with its place in the text; without errors, what the model would become
+  relax-aot check model.rlx --params weights.safetensors --max-ram 64K --dim n=1..16
+      whether the weights fit the parameters, and the workspace the budget
+  relax-aot check model.rlx --format json
+      {\"ok\": false, \"diagnostics\": [{\"severity\", \"fault\", \"code\", \"message\", \"labels\", ..}]}
+
+Exit codes: 0 nothing wrong; 1 errors; 3 nothing but unsupported features.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  relax-aot run model.rlx --params weights.safetensors --inputs in.npz
+      the arrays of in.npz, in order, are the arguments; prints dtype, shape and first values of each result
+  relax-aot run model.rlx --inputs in.npz --outputs out.npz
+  relax-aot run model.rlx --inputs in.npz --expect out.npz --rtol 1e-4
+      exits 1 when a result differs, and shows the worst element
+  relax-aot run model.rlx --inputs in.npz --repeat 100 --target-cpu native
+      the best and the median time of a call";
+
+const PRINT_EXAMPLES: &str = "\
+Examples:
+  relax-aot print model.rlx
+      the model as read, in today's TVMScript
+  relax-aot print model.rlx --stage typed
+      after analysis, with the struct info of every variable
+  relax-aot print model.rlx --params weights.safetensors --stage tir
+      after folding and fusion: what is compiled
+  relax-aot print model.rlx --stage asm --target aarch64-unknown-linux-gnu";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  relax-aot inspect model.rlx
+      entries, shape variables, operators, memory, checks at run time, kernels
+  relax-aot inspect libmodel.so
+      what a compiled library says about itself
+  relax-aot inspect libmodel.so --format json
+      the same as JSON (what P_metadata returns)
+  relax-aot inspect model.o
+      sections, exported functions and undefined symbols of an object";
 
 /// Compiles Relax models (TVMScript) ahead of time to native libraries with a C interface.
 #[derive(Parser, Debug)]
@@ -29,12 +73,16 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// List everything that is wrong or unsupported in a model, and write nothing.
+    #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
     /// Compile a model, load the library through its C interface and call it.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
     /// Show a model at a stage of the compiler.
+    #[command(after_help = PRINT_EXAMPLES)]
     Print(PrintArgs),
     /// Say what a model or a compiled library contains.
+    #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
 }
 
@@ -43,7 +91,8 @@ pub struct CompileArgs {
     /// The model: TVMScript text (.rlx) or ONNX (.onnx).
     #[arg(required = true, value_name = "MODEL")]
     pub model: Option<PathBuf>,
-    /// The file to write; its extension picks the artifact: .so, .o, .a, .c, .h
+    /// The file to write; its extension picks the artifact: .so, .o, .a, .h (and .rlx, .clif, .s for reading).
+    /// PREFIX.h is written beside a library or an object.
     #[arg(short, long, value_name = "OUT", required = true)]
     pub output: Option<PathBuf>,
     /// The artifact, when the extension does not say.
@@ -82,6 +131,14 @@ pub enum Linker {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Weights {
+    /// In the read-only data of the artifact.
+    Embed,
+    /// In a file beside it.
+    External,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     Auto,
     Always,
@@ -109,9 +166,21 @@ pub struct CodegenArgs {
     /// What exported names start with (default: from the output's or model's file name).
     #[arg(long)]
     pub prefix: Option<String>,
-    /// A bound or divisor of a shape variable: `n=1..512`, `n<=512`, `n%8`. Repeatable.
+    /// A bound or divisor of a shape variable: `n=1..512`, `n<=512`, `n%8`. Repeatable. Checked in every call.
     #[arg(long, value_name = "BOUND")]
     pub dim: Vec<String>,
+    /// Likely values of a shape variable, e.g. `n=1,128`: a hint for speed, without effect so far.
+    #[arg(long, value_name = "VALUES")]
+    pub likely: Vec<String>,
+    /// Where weights go: into the library, or into a file beside it (not available yet).
+    #[arg(long, value_enum, default_value = "embed")]
+    pub weights: Weights,
+    /// Threads that a library may use of its own: only 1 is available.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: u32,
+    /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
+    #[arg(long)]
+    pub no_checks: bool,
     /// Optimisation: 0 none, 1 fold, 2 and fuse and vectorise, 3 and unroll.
     #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=3))]
     pub opt_level: u8,
@@ -124,7 +193,7 @@ pub struct CodegenArgs {
     /// Fail when code and weights are larger, e.g. 256K.
     #[arg(long, value_name = "BYTES")]
     pub max_flash: Option<String>,
-    /// Print the ledger of shape facts: proved, assumed, checked at run time.
+    /// Print entries, memory, and every check at run time with its number.
     #[arg(long)]
     pub report: bool,
     /// Print how long each stage took.
@@ -140,7 +209,9 @@ pub struct CodegenArgs {
 
 #[derive(Args, Debug)]
 pub struct CheckArgs {
+    /// The model: TVMScript text (.rlx) or ONNX (.onnx).
     pub model: PathBuf,
+    /// For people or for programs.
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
     #[command(flatten)]
@@ -149,8 +220,9 @@ pub struct CheckArgs {
 
 #[derive(Args, Debug)]
 pub struct RunArgs {
+    /// The model: TVMScript text (.rlx) or ONNX (.onnx).
     pub model: PathBuf,
-    /// An .npz (arrays in order of the file are the arguments), or a folder with input_0.pb, input_1.pb...
+    /// An .npz: its arrays, in order of the file, are the arguments.
     #[arg(long, value_name = "IN")]
     pub inputs: Option<PathBuf>,
     /// Where to write the results.
@@ -159,13 +231,16 @@ pub struct RunArgs {
     /// Results to compare with; a mismatch exits 1 and shows the worst element.
     #[arg(long, value_name = "REF")]
     pub expect: Option<PathBuf>,
+    /// Allowed difference relative to the expected value.
     #[arg(long, default_value_t = 1e-5)]
     pub rtol: f64,
+    /// Allowed absolute difference, added to the relative one.
     #[arg(long, default_value_t = 1e-6)]
     pub atol: f64,
     /// Call this often and print the best and median time.
     #[arg(long, default_value_t = 1)]
     pub repeat: u32,
+    /// The function to call.
     #[arg(long, default_value = "main")]
     pub entry: String,
     #[command(flatten)]
@@ -174,7 +249,9 @@ pub struct RunArgs {
 
 #[derive(Args, Debug)]
 pub struct PrintArgs {
+    /// The model: TVMScript text (.rlx) or ONNX (.onnx).
     pub model: PathBuf,
+    /// Where on the way from text to machine code.
     #[arg(long, value_enum, default_value = "relax")]
     pub stage: Stage,
     #[command(flatten)]
@@ -191,18 +268,21 @@ pub enum Stage {
     Typed,
     /// Operators replaced by PrimFuncs.
     Lowered,
-    /// After fusion.
+    /// After folding and fusion.
     Tir,
-    /// Flat TIR.
+    /// Flat TIR: host programs and scheduled kernels.
     Flat,
+    /// Cranelift IR.
     Clif,
+    /// Disassembly.
     Asm,
 }
 
 #[derive(Args, Debug)]
 pub struct InspectArgs {
-    /// A model (.rlx, .onnx) or a compiled library (.so).
+    /// A model (.rlx, .onnx), a compiled library (.so) or an object (.o).
     pub file: PathBuf,
+    /// For people or for programs.
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
     #[command(flatten)]

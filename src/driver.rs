@@ -1,7 +1,7 @@
 //! The road from a model file to an artifact: reads, calls each crate in order, collects diagnostics and timings.
 
-use crate::cli::{CodegenArgs, Emit, Linker, Stage};
-use crate::output;
+use crate::cli::{CodegenArgs, Emit, Linker, Stage, Weights};
+use crate::output::{self, Output};
 use crate::source::Sources;
 use relax_backend::target::Target;
 use relax_ir::analysis::{self, Typed};
@@ -150,6 +150,7 @@ impl Session {
 
     /// To a flat program, descriptors included.
     pub fn lower(&mut self, model: &Path, prefix: &str, o: &CodegenArgs, hosted: bool) -> Res<(Program, Target)> {
+        self.available(o)?;
         let target = self.target(o)?;
         let typed = self.analyse(model, o)?;
         let options = relax_lower::Options {
@@ -193,6 +194,34 @@ impl Session {
         Ok(Compiled { program, object, target })
     }
 
+    /// Refuses the options that the command line knows and the compiler cannot serve.
+    fn available(&mut self, o: &CodegenArgs) -> Res<()> {
+        let refuse = |what: &str, help: &str| {
+            Err(Diagnostic::unsupported("option", Span::NONE, format!("{what} is not available")).help(help))
+        };
+        if o.threads == 0 {
+            let d = Diagnostic::error("option", Span::NONE, "--threads 0: a call takes at least one thread");
+            return self.ok(Err(d));
+        }
+        if o.threads > 1 {
+            return self.ok(refuse(
+                &format!("--threads {}", o.threads),
+                "compiled code runs on the thread that calls it; calls on several threads at once are safe",
+            ));
+        }
+        if o.weights == Weights::External {
+            return self.ok(refuse(
+                "--weights external",
+                "leave out --params: the weights are then arguments of the call, and may point into a mapped file",
+            ));
+        }
+        for text in &o.likely {
+            let d = Diagnostic::warning("option", Span::NONE, format!("--likely {text} has no effect so far"));
+            self.diags.push(d);
+        }
+        Ok(())
+    }
+
     fn budgets(&mut self, program: &Program, o: &CodegenArgs) -> Res<()> {
         let Some(limit) = &o.max_ram else { return Ok(()) };
         let limit = self.ok(byte_size(limit))?;
@@ -225,10 +254,17 @@ impl Session {
     pub fn link(&mut self, c: &Compiled, soname: &str, linker: Linker) -> Res<Vec<u8>> {
         self.stage("link", |s| {
             let exports = exports(&c.program, true);
-            let runtime = relax_backend::elf::runtime_object(&c.target.triple.to_string());
+            let Some(runtime) = relax_backend::elf::runtime_object(&c.target.triple.to_string()) else {
+                return s.ok(Err(Diagnostic::unsupported(
+                    "cross-library",
+                    Span::NONE,
+                    format!("a shared object for {} cannot be written on this machine", c.target.triple),
+                )
+                .help("write an object (-o model.o) and link it with a linker for that system")));
+            };
             let r = match linker {
-                Linker::Builtin => relax_backend::elf::link_shared(&c.object, runtime, soname, &exports),
-                Linker::System => relax_backend::elf::link_system(&c.object, runtime, soname, &exports),
+                Linker::Builtin => relax_backend::elf::link_shared(&c.object, Some(runtime), soname, &exports),
+                Linker::System => relax_backend::elf::link_system(&c.object, Some(runtime), soname, &exports),
             };
             s.ok(r)
         })
@@ -248,8 +284,16 @@ impl Session {
                 return self.ok(Err(d));
             }
         };
-        let prefix = o.prefix.clone().unwrap_or_else(|| prefix_of(out));
-        let stem = out.file_name().and_then(|s| s.to_str()).unwrap_or("libmodel.so").to_string();
+        if same_file(model, out) || o.params.as_ref().is_some_and(|p| same_file(p, out)) {
+            let d = Diagnostic::error(
+                "output-is-input",
+                Span::NONE,
+                format!("{}: the output would replace an input", out.display()),
+            );
+            return self.ok(Err(d));
+        }
+        self.ok(output::writable(out))?;
+        let prefix = self.prefix(o, out)?;
         let text = match emit {
             Emit::Relax => Some(Stage::Typed),
             Emit::Tir => Some(Stage::Flat),
@@ -259,20 +303,20 @@ impl Session {
         };
         if let Some(stage) = text {
             let text = self.print(model, stage, o)?;
-            let r = output::write(out, text.as_bytes(), false);
-            self.ok(r)?;
+            self.ok(output::write(out, text.as_bytes()))?;
             return Ok(Program::default());
         }
         if emit == Emit::Header {
             let (program, _) = self.lower(model, &prefix, o, true)?;
-            let r = output::write(out, relax_backend::header::write(&program).as_bytes(), false);
-            self.ok(r)?;
+            self.ok(output::write(out, relax_backend::header::write(&program).as_bytes()))?;
             return Ok(program);
         }
-        let hosted = emit == Emit::So;
-        let c = self.compile(model, &prefix, o, hosted)?;
+        let c = self.compile(model, &prefix, o, emit == Emit::So)?;
         let bytes = match emit {
-            Emit::So => self.link(&c, &stem, o.linker)?,
+            Emit::So => {
+                let soname = out.file_name().and_then(|s| s.to_str()).unwrap_or("libmodel.so").to_string();
+                self.link(&c, &soname, o.linker)?
+            }
             Emit::Lib => {
                 let member = format!("{prefix}.o");
                 relax_backend::archive::write(&[(member.as_str(), &c.object)])
@@ -280,11 +324,22 @@ impl Session {
             _ => c.object.clone(),
         };
         let header = relax_backend::header::write(&c.program);
-        let r = output::write(out, &bytes, emit == Emit::So);
-        self.ok(r)?;
-        let r = output::write(&out.with_file_name(format!("{prefix}.h")), header.as_bytes(), false);
-        self.ok(r)?;
+        self.ok(output::write_all(&[
+            Output { path: out, bytes: &bytes, executable: emit == Emit::So },
+            Output { path: &out.with_file_name(format!("{prefix}.h")), bytes: header.as_bytes(), executable: false },
+        ]))?;
         Ok(c.program)
+    }
+
+    /// What exported names start with.
+    fn prefix(&mut self, o: &CodegenArgs, path: &Path) -> Res<String> {
+        let Some(p) = &o.prefix else { return Ok(prefix_of(path)) };
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if p.chars().all(fits) && p.starts_with(|c: char| !c.is_ascii_digit()) {
+            return Ok(p.clone());
+        }
+        let d = Diagnostic::error("prefix", Span::NONE, format!("--prefix {p}: exported names must be C identifiers"));
+        self.ok(Err(d.help(format!("e.g. --prefix {}", prefix_of(Path::new(p))))))
     }
 
     /// A model's text at a stage.
@@ -293,7 +348,7 @@ impl Session {
         if stage == Stage::Relax {
             return Ok(print_module(&self.parse(model)?));
         }
-        let prefix = o.prefix.clone().unwrap_or_else(|| prefix_of(model));
+        let prefix = self.prefix(o, model)?;
         match stage {
             Stage::Flat | Stage::Clif | Stage::Asm => {
                 let (program, target) = self.lower(model, &prefix, o, false)?;
@@ -337,6 +392,10 @@ pub fn exports(p: &Program, hosted: bool) -> Vec<String> {
         out.extend([format!("{}_metadata", p.prefix), format!("{}_run", p.prefix)]);
     }
     out
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 fn emit_of(out: &Path) -> Option<Emit> {

@@ -1,11 +1,11 @@
-//! What `--report` and `check` say about a compiled program.
+//! What `--report`, `check` and `inspect` say about a compiled program.
 
 use crate::source::Sources;
 use relax_ir::printer::print_prim;
-use relax_ir::program::Program;
+use relax_ir::program::{EntryDim, Program};
 use std::fmt::Write;
 
-/// Entries with their parameters, results and memory.
+/// Entries with their parameters, results, shape variables and memory.
 pub fn summary(p: &Program) -> String {
     let mut out = String::new();
     for e in &p.entries {
@@ -15,6 +15,9 @@ pub fn summary(p: &Program) -> String {
         }
         for v in &e.results {
             let _ = writeln!(out, "  out  {}: {}", v.name, v.text);
+        }
+        for d in &e.dims {
+            let _ = writeln!(out, "  dim  {}: {}", d.var.name(), bounds(d));
         }
         match &e.workspace {
             Some(w) => {
@@ -34,6 +37,16 @@ pub fn summary(p: &Program) -> String {
     let _ = writeln!(out, "weights: {} bytes", p.weight_bytes);
     let _ = writeln!(out, "checks at run time: {}", p.checks.len());
     out
+}
+
+fn bounds(d: &EntryDim) -> String {
+    let facts = [("at least", d.lower), ("at most", d.upper), ("a multiple of", d.divisor)];
+    let facts: Vec<String> = facts.iter().filter_map(|(word, v)| Some(format!("{word} {}", (*v)?))).collect();
+    if facts.is_empty() {
+        "any".to_string()
+    } else {
+        facts.join(", ")
+    }
 }
 
 /// The summary and every check at run time, with its number and source line.

@@ -69,7 +69,7 @@ pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
         let bytes = relax_frontend::weights::npz_bytes(&named)
             .map_err(|e| Diagnostic::error("outputs", Span::NONE, format!("cannot write {}: {e}", out.display())));
         let bytes = take(s, bytes)?;
-        take(s, output::write(out, &bytes, false))?;
+        take(s, output::write(out, &bytes))?;
     }
     if let Some(reference) = &a.expect {
         let want = tensors(s, reference)?;

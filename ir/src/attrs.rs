@@ -5,6 +5,10 @@ use crate::dtype::DType;
 use crate::prim::{PrimExpr, Var};
 use crate::relax::StructInfo;
 
+/// The function attribute that states divisors of shape variables (`{"n": 8}`), beside TVM's `tir_var_lower_bound` and
+/// `tir_var_upper_bound`.
+pub const VAR_DIVISOR: &str = "tir_var_divisor";
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttrValue {
     None,

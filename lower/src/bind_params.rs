@@ -6,7 +6,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Binds every parameter of every exported function whose name `weights` has. Shapes and dtypes must agree with the
-/// annotation. Returns how many were bound; a weight that no parameter takes is a warning.
+/// annotation. Returns how many were bound.
+///
+/// The attribute `num_input` of a function says how many of its parameters, the first ones, are no weights: a weight
+/// that is missing is an error then. So is a file of which no weight is used; one that no parameter takes is a warning.
 pub fn bind_params(module: &mut IRModule, weights: &HashMap<String, Constant>) -> (usize, Diagnostics) {
     let mut diags = Diagnostics::default();
     let mut used: HashMap<String, bool> = weights.keys().map(|k| (k.clone(), false)).collect();
@@ -15,6 +18,10 @@ pub fn bind_params(module: &mut IRModule, weights: &HashMap<String, Constant>) -
         let Func::Relax(f) = f else { continue };
         if f.global_symbol().is_none() {
             continue;
+        }
+        let inputs = f.attrs.int("num_input").map_or(usize::MAX, |n| n.max(0) as usize);
+        for p in f.params.iter().skip(inputs).filter(|p| !weights.contains_key(p.var.name())) {
+            diags.push(missing(f, p, weights));
         }
         let (bound, kept): (Vec<Param>, Vec<Param>) =
             f.params.iter().cloned().partition(|p| weights.contains_key(p.var.name()));
@@ -43,6 +50,17 @@ pub fn bind_params(module: &mut IRModule, weights: &HashMap<String, Constant>) -
         let body = Arc::new(SeqExpr { blocks, body: f.body.body.clone() });
         *f = Function { params: kept, body, ..f.clone() };
     }
+    if count == 0 && !weights.is_empty() && !diags.has_errors() {
+        let d = Diagnostic::error(
+            "no-weight-used",
+            relax_ir::Span::NONE,
+            "no weight of the file is the name of a parameter of an exported function",
+        );
+        return (
+            0,
+            d.help(format!("weights are matched to parameters by name; the file has {}", some(weights))).into(),
+        );
+    }
     for (name, _) in used.iter().filter(|(_, &u)| !u) {
         diags.push(
             Diagnostic::warning(
@@ -53,8 +71,29 @@ pub fn bind_params(module: &mut IRModule, weights: &HashMap<String, Constant>) -
             .help("weights are matched to parameters by name"),
         );
     }
-    diags.list.sort_by(|a, b| a.message.cmp(&b.message));
+    diags.list.sort_by(|a, b| (a.span().lo, &a.message).cmp(&(b.span().lo, &b.message)));
     (count, diags)
+}
+
+fn missing(f: &Function, p: &Param, weights: &HashMap<String, Constant>) -> Diagnostic {
+    let name = p.var.name();
+    Diagnostic::error("missing-weight", p.var.span(), format!("the weight {name} is not in the file"))
+        .here("this parameter is a weight")
+        .note(format!("num_input of {} says that its weights begin behind the first parameters", f.name))
+        .help(format!("the file has {}", some(weights)))
+}
+
+/// The names of a few weights, for messages.
+fn some(weights: &HashMap<String, Constant>) -> String {
+    let mut names: Vec<&str> = weights.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let rest = names.len().saturating_sub(8);
+    names.truncate(8);
+    match (names.is_empty(), rest) {
+        (true, _) => "none".into(),
+        (_, 0) => names.join(", "),
+        _ => format!("{} and {rest} more", names.join(", ")),
+    }
 }
 
 fn is_constant(info: &StructInfo) -> bool {

@@ -1,43 +1,91 @@
-//! Bounds of shape variables from the command line: `n=1..512`, `n<=512`, `n>=1`, `n%8`.
+//! Bounds of shape variables from the command line: `n=1..512`, `n<=512`, `n>=1`, `n=64`, `n%8`.
 
-use relax_ir::{AttrValue, Diagnostic, Func, IRModule, Span};
+use relax_ir::attrs::VAR_DIVISOR;
+use relax_ir::relax::{Function, StructInfo, TensorShape};
+use relax_ir::{AttrValue, Diagnostic, Func, IRModule, PrimExpr, Span};
 
 /// Adds the bound to every exported function that has a shape variable of that name, as the attributes that TVM uses
-/// (`tir_var_upper_bound`, `tir_var_lower_bound`).
+/// (`tir_var_upper_bound`, `tir_var_lower_bound`) and [`VAR_DIVISOR`].
+///
+/// # Errors
+/// Text that is no bound, and a name that no exported function has.
 pub fn apply(module: &mut IRModule, text: &str) -> Result<(), Diagnostic> {
     let bad = || {
         Diagnostic::error("dim-bound", Span::NONE, format!("`{text}` is no bound of a shape variable"))
-            .help("write n=1..512, n<=512, n>=1 or n=64")
+            .help("write n=1..512, n<=512, n>=1, n=64 or n%8")
     };
-    let number = |s: &str| s.trim().parse::<i64>().map_err(|_| bad());
-    let (name, lower, upper) = if let Some((n, v)) = text.split_once("<=") {
-        (n, None, Some(number(v)?))
+    let number = |s: &str| s.trim().parse::<i64>().ok().filter(|v| *v >= 0).ok_or_else(bad);
+    let (name, bounds) = if let Some((n, v)) = text.split_once("<=") {
+        (n, vec![("tir_var_upper_bound", number(v)?)])
     } else if let Some((n, v)) = text.split_once(">=") {
-        (n, Some(number(v)?), None)
+        (n, vec![("tir_var_lower_bound", number(v)?)])
     } else if let Some((n, v)) = text.split_once('=') {
-        match v.split_once("..") {
-            Some((lo, hi)) => (n, Some(number(lo)?), Some(number(hi.trim_start_matches('='))?)),
-            None => (n, Some(number(v)?), Some(number(v)?)),
+        let (lo, hi) = v.split_once("..").unwrap_or((v, v));
+        let (lo, hi) = (number(lo)?, number(hi.trim_start_matches('='))?);
+        if lo > hi {
+            return Err(bad().note(format!("no number is at least {lo} and at most {hi}")));
         }
+        (n, vec![("tir_var_lower_bound", lo), ("tir_var_upper_bound", hi)])
+    } else if let Some((n, v)) = text.split_once('%') {
+        let v = number(v)?;
+        if v == 0 {
+            return Err(bad());
+        }
+        (n, vec![(VAR_DIVISOR, v)])
     } else {
         return Err(bad());
     };
     let name = name.trim();
+    let mut known: Vec<String> = vec![];
     for f in &mut module.funcs {
         let Func::Relax(f) = f else { continue };
         if f.global_symbol().is_none() {
             continue;
         }
-        for (key, value) in [("tir_var_lower_bound", lower), ("tir_var_upper_bound", upper)] {
-            let Some(value) = value else { continue };
-            let mut dict = match f.attrs.get(key) {
-                Some(AttrValue::Dict(d)) => d.clone(),
-                _ => vec![],
-            };
-            dict.retain(|(n, _)| n != name);
-            dict.push((name.to_string(), AttrValue::Int(value)));
-            f.attrs.set(key, AttrValue::Dict(dict));
+        let names = shape_variables(f);
+        if names.iter().any(|n| n == name) {
+            for (key, value) in &bounds {
+                let mut dict = match f.attrs.get(key) {
+                    Some(AttrValue::Dict(d)) => d.clone(),
+                    _ => vec![],
+                };
+                dict.retain(|(n, _)| n != name);
+                dict.push((name.to_string(), AttrValue::Int(*value)));
+                f.attrs.set(key, AttrValue::Dict(dict));
+            }
+        }
+        known.extend(names);
+    }
+    if known.iter().any(|n| n == name) {
+        return Ok(());
+    }
+    known.sort();
+    known.dedup();
+    let d = Diagnostic::error("dim-bound", Span::NONE, format!("no exported function has a shape variable {name}"));
+    Err(match known.is_empty() {
+        true => d.help("the model has no shape variables"),
+        false => d.help(format!("the shape variables are {}", known.join(", "))),
+    })
+}
+
+/// Names of the variables among the dims of the parameters.
+fn shape_variables(f: &Function) -> Vec<String> {
+    fn collect(s: &StructInfo, out: &mut Vec<String>) {
+        let mut add =
+            |dims: &[PrimExpr]| out.extend(dims.iter().flat_map(PrimExpr::vars).map(|v| v.name().to_string()));
+        match s {
+            StructInfo::Tensor(t) => {
+                if let Some(TensorShape::Dims(d)) = &t.shape {
+                    add(d);
+                }
+            }
+            StructInfo::Shape { values: Some(v), .. } => add(v),
+            StructInfo::Prim { value: Some(v), .. } => add(std::slice::from_ref(v)),
+            StructInfo::Tuple(fields) => fields.iter().for_each(|s| collect(s, out)),
+            _ => {}
         }
     }
-    Ok(())
+    let mut out = vec![];
+    f.params.iter().filter_map(|p| p.annotation.as_ref()).for_each(|s| collect(s, &mut out));
+    out
 }

@@ -193,6 +193,9 @@ impl Deriver<'_> {
                 if lo.is_some() || hi.is_some() {
                     self.facts.declare_bounds(&v, lo, hi);
                 }
+                if let Some(k) = bound(crate::attrs::VAR_DIVISOR) {
+                    self.facts.declare_divisor(&v, k);
+                }
             }
         }
         for p in params {

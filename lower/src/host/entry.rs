@@ -49,6 +49,7 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, D
     let mut facts = Facts::new();
     for d in &sig.dims {
         facts.declare_bounds(&d.var, d.lower, d.upper);
+        facts.declare_divisor(&d.var, d.divisor.unwrap_or(1));
     }
     let planner = Planner::new(typed, facts.clone(), &mut cx.checks, &mut cx.kernels);
     let plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;
@@ -94,7 +95,7 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, D
     }
     cx.funcs.push(workspace_size_function(&mut cx.pool, &base, abi, &sig, &layout));
 
-    let max = upper_value(&layout.total, &sig);
+    let max = upper_value(&layout.total, &sig).or_else(|| upper_bound(&layout.total, &sig, &mut facts));
     Ok(Entry {
         name: symbol,
         params: sig.entry_values(),
@@ -124,6 +125,15 @@ fn upper_value(size: &PrimExpr, sig: &Signature) -> Option<u64> {
         ok
     };
     (grows(size) && positive(size)).then_some(value as u64)
+}
+
+/// The interval's end, when each dim has a bound: may lie a little above the largest value.
+fn upper_bound(size: &PrimExpr, sig: &Signature, facts: &mut Facts) -> Option<u64> {
+    let bounded = |v: &Var| sig.dims.iter().any(|d| d.var == *v && d.upper.is_some());
+    if !size.vars().iter().all(bounded) {
+        return None;
+    }
+    facts.interval(size).1.and_then(|n| u64::try_from(n).ok())
 }
 
 fn result_leaves(f: &Function, plan: &Plan, facts: &mut Facts) -> Vec<ResultLeaf> {

@@ -94,7 +94,7 @@ impl Signature {
                 var: v.clone(),
                 lower: bound("tir_var_lower_bound", v),
                 upper: bound("tir_var_upper_bound", v),
-                divisor: None,
+                divisor: bound(relax_ir::attrs::VAR_DIVISOR, v).filter(|k| *k > 1),
             });
         }
         s.number_checks(infos);
@@ -308,6 +308,12 @@ impl Signature {
             );
         }
         for d in &self.dims {
+            if let Some(k) = d.divisor {
+                let (got, k) = (d.var.expr(), PrimExpr::i64(k));
+                let what = format!("divisor of {}", d.var.name());
+                let broken = got.clone().floor_mod(k.clone()).ne(PrimExpr::i64(0));
+                b.fail_if(broken, Failure { code: code::DIM, constraint: 0, wanted: k, got, what: &what });
+            }
             for (limit, upper) in [(d.upper, true), (d.lower, false)] {
                 let Some(limit) = limit else { continue };
                 let (got, wanted) = (d.var.expr(), PrimExpr::i64(limit));
