@@ -21,7 +21,11 @@ needs() {
     cpp) echo "${CXX:-c++}" ;;
     python) echo python3 ;;
     embedded-aarch64) echo aarch64-linux-gnu-gcc qemu-system-aarch64 ;;
-    embedded-riscv64) echo riscv64-linux-gnu-gcc qemu-system-riscv64 ;;
+    embedded-riscv64)
+      # Either toolchain will do.
+      command -v riscv64-unknown-elf-gcc || echo riscv64-linux-gnu-gcc
+      echo qemu-system-riscv64
+      ;;
   esac
 }
 
