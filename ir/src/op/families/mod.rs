@@ -25,6 +25,7 @@ mod matmul;
 mod memory;
 mod nms;
 mod norm;
+mod onnx;
 mod pad;
 mod pool;
 mod quant;
@@ -78,4 +79,15 @@ pub static ALL: &[&[OpDecl]] = &[
     call::OPS,
     effect::OPS,
     memory::OPS,
+    onnx::axes::OPS,
+    onnx::bits::OPS,
+    onnx::boxes::OPS,
+    onnx::distinct::OPS,
+    onnx::linear_attention::OPS,
+    onnx::pad::OPS,
+    onnx::pool::OPS,
+    onnx::recurrent::OPS,
+    onnx::resize::OPS,
+    onnx::spectrum::OPS,
+    onnx::window::OPS,
 ];

@@ -1,0 +1,164 @@
+//! Distinct slices of a tensor, sorted or in the order of their first occurrence.
+
+use super::{bind, cell, each, local, set};
+use crate::diag::Diagnostic;
+use crate::dtype::DType;
+use crate::op::elem::{unflatten, wide};
+use crate::op::families::rules;
+use crate::op::*;
+use crate::prim::PrimExpr;
+use crate::relax::StructInfo;
+use crate::tir::{Buffer, PrimFunc, Stmt};
+
+pub static OPS: &[OpDecl] = &[OpDecl::pure(
+    "onnx.unique",
+    "The distinct slices of `x` along `axis` (without one: its distinct elements), sorted or in the order of first occurrence; the index of the first of each, for every slice its number among them, and how often each occurs (int64 vectors). Source: ONNX `Unique`.",
+    &[operand("x"), attr("axis", Default::None), attr("sorted", Default::Bool(true))],
+    infer,
+    Compute::DataDependent(compute),
+)];
+
+fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let x = rules::tensor(cx, 0)?;
+    let rank = match cx.attrs.int("axis") {
+        Some(a) => {
+            if let Some(n) = x.ndim {
+                cx.axis(a, n)?;
+            }
+            x.ndim
+        }
+        None => Some(1),
+    };
+    let index = || rules::unknown(Some(1), Some(DType::I64));
+    Ok(StructInfo::Tuple(vec![rules::unknown(rank, x.dtype), index(), index(), index()]))
+}
+
+fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let x = &inputs[0];
+    let axis = match cx.attrs.int("axis") {
+        Some(a) => Some(cx.axis(a, x.ndim())?),
+        None => None,
+    };
+    let sorted = cx.attrs.bool("sorted").unwrap_or(true);
+    // `n` slices of `m` elements.
+    let (n, rest) = match axis {
+        Some(a) => {
+            let mut rest = x.shape.clone();
+            let n = rest.remove(a);
+            (n, rest)
+        }
+        None => (PrimExpr::product(&x.shape), vec![]),
+    };
+    let m = PrimExpr::product(&rest);
+    let at = |i: &PrimExpr, e: &PrimExpr| match axis {
+        Some(a) => {
+            let mut at = unflatten(e.clone(), &rest);
+            at.insert(a, i.clone());
+            at
+        }
+        None => unflatten(i.clone(), &x.shape),
+    };
+    let element = |i: &PrimExpr, e: &PrimExpr| {
+        let v = wide(x.at(at(i, e)));
+        if v.dtype().is_bool() {
+            v.cast(DType::U8)
+        } else {
+            v
+        }
+    };
+    let line = std::slice::from_ref(&n);
+    let bound = match axis {
+        Some(_) => x.shape.clone(),
+        None => line.to_vec(),
+    };
+    let rank = bound.len();
+    let values = k.buffer("values", &bound, x.dtype());
+    let index = k.buffer("index", line, DType::I64);
+    let inverse = k.buffer("inverse", line, DType::I64);
+    let counts = k.buffer("counts", line, DType::I64);
+    let dims = k.buffer("dims", &[PrimExpr::i64(rank as i64 + 3)], DType::I64);
+    // State: number of distinct slices, candidate or place, element, verdict of a comparison (-1, 0, 1).
+    let state = Buffer::new("state", vec![PrimExpr::i64(4)], DType::I64);
+    k.rows("unique", &[], |_| {
+        let (count, place, step, verdict) = (cell(&state, 0), cell(&state, 1), cell(&state, 2), cell(&state, 3));
+        // Compares slice `a` with slice `b`.
+        let compare = |a: &PrimExpr, b: &PrimExpr| {
+            let (va, vb) = (element(a, &step), element(b, &step));
+            let less = va.clone().lt(vb.clone());
+            let other = va.clone().gt(vb).select(PrimExpr::i64(1), PrimExpr::i64(0));
+            let body = Stmt::seq(vec![
+                set(&state, 3, less.select(PrimExpr::i64(-1), other)),
+                set(&state, 2, step.clone() + 1),
+            ]);
+            let more = verdict.clone().eq(0).and(step.clone().lt(m.clone()));
+            Stmt::seq(vec![set(&state, 2, 0), set(&state, 3, 0), Stmt::while_loop(more, body)])
+        };
+        // `index` holds the first of each distinct slice, in order. Where is slice `i` among them?
+        let insert = each(&n, "i", |i| {
+            let current = cell(&index, place.clone().max(0));
+            // Walk while the slice there is another one (sorted: a lesser one).
+            let walk = Stmt::seq(vec![
+                compare(&current, i),
+                Stmt::if_else(
+                    if sorted { verdict.clone().lt(0) } else { verdict.clone().ne(0) },
+                    set(&state, 1, place.clone() + 1),
+                    // Found (0), or the place before which it belongs (1).
+                    set(&state, 3, verdict.clone() + 2),
+                ),
+            ]);
+            let going = place.clone().lt(count.clone()).and(verdict.clone().lt(2));
+            let shift = each(&(count.clone() - place.clone()), "s", |s| {
+                let to = count.clone() - s.clone();
+                Stmt::seq(vec![
+                    set(&index, to.clone(), cell(&index, to.clone() - 1)),
+                    set(&counts, to.clone(), cell(&counts, to - 1)),
+                ])
+            });
+            let found = place.clone().lt(count.clone()).and(verdict.clone().eq(2));
+            let again = set(&counts, place.clone(), cell(&counts, place.clone()) + 1);
+            let new = Stmt::seq(vec![
+                shift,
+                set(&index, place.clone(), i.clone()),
+                set(&counts, place.clone(), 1),
+                set(&state, 0, count.clone() + 1),
+            ]);
+            Stmt::seq(vec![
+                set(&state, 1, 0),
+                set(&state, 3, 0),
+                Stmt::while_loop(going, walk),
+                Stmt::if_else(found, again, new),
+            ])
+        });
+        let number = each(&n, "i", |i| {
+            each(&count, "u", |u| {
+                let same = Stmt::if_then(verdict.clone().eq(0), set(&inverse, i.clone(), u.clone()));
+                Stmt::seq(vec![compare(&cell(&index, u.clone()), i), same])
+            })
+        });
+        let mut actual = bound.clone();
+        actual[axis.unwrap_or(0)] = count.clone();
+        let write = each(&count, "u", |u| {
+            each(&m, "e", |e| {
+                let from = x.at(at(&cell(&index, u.clone()), e));
+                let mut to = match axis {
+                    Some(_) => at(u, e),
+                    None => vec![u.clone()],
+                };
+                // Dense in the actual dims.
+                let flat = crate::op::elem::flat_index(&to, &actual);
+                to = unflatten(flat, &bound);
+                Stmt::store(&values, to, from)
+            })
+        });
+        let mut body = vec![set(&state, 0, 0), insert, number, write];
+        for (d, v) in actual.iter().enumerate() {
+            body.push(set(&dims, d as i64, v.clone()));
+        }
+        for (d, v) in [count.clone(), n.clone(), count.clone()].into_iter().enumerate() {
+            body.push(set(&dims, (rank + d) as i64, v));
+        }
+        local(&state, bind("nothing", PrimExpr::i64(0), |_| Stmt::seq(body)))
+    });
+    Ok(k.finish(&[values, index, inverse, counts, dims]))
+}

@@ -1,0 +1,198 @@
+//! Discrete Fourier transforms and determinants.
+
+use super::{bind, cell, each, local, set};
+use crate::diag::Diagnostic;
+use crate::dtype::DType;
+use crate::op::elem::{convert, wide, wide_dtype};
+use crate::op::families::rules;
+use crate::op::rule::scalar_value;
+use crate::op::*;
+use crate::prim::{Intrin, PrimExpr};
+use crate::relax::StructInfo;
+use crate::tir::{Buffer, PrimFunc, Stmt};
+
+pub static OPS: &[OpDecl] = &[
+    OpDecl::pure(
+        "onnx.dft",
+        "The discrete Fourier transform of length `length` along `axis`; the last dim of `x` holds real and imaginary parts, or real parts alone. `onesided` gives the first `length / 2 + 1` terms; with `inverse` too, it takes such terms and gives the `length` real values. Source: ONNX `DFT`.",
+        &[
+            operand("x"),
+            operand("length"),
+            attr("axis", Default::Int(1)),
+            attr("inverse", Default::Bool(false)),
+            attr("onesided", Default::Bool(false)),
+        ],
+        infer_dft,
+        Compute::Kernel(dft),
+    )
+    .ulp(64),
+    OpDecl::pure(
+        "onnx.det",
+        "The determinants of square matrices `(.., n, n)`. Source: ONNX `Det`.",
+        &[operand("x")],
+        infer_det,
+        Compute::Kernel(det),
+    )
+    .ulp(64),
+];
+
+fn infer_dft(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let x = rules::tensor(cx, 0)?;
+    cx.require_float(0, x.dtype)?;
+    let Some(n) = x.ndim else { return Ok(rules::unknown(None, x.dtype)) };
+    let axis = cx.axis(cx.int("axis")?, n)?;
+    if axis + 1 == n {
+        return Err(cx.error("axis is the dim of real and imaginary parts"));
+    }
+    let (inverse, onesided) = (cx.attrs.bool("inverse") == Some(true), cx.attrs.bool("onesided") == Some(true));
+    let length = scalar_value(cx.args.get(1), cx.infos.get(1)).map(|l| l.cast(DType::I64));
+    let dims = match (x.known_dims(), length) {
+        (Some(d), Some(l)) => {
+            let mut d = d.to_vec();
+            let real = inverse && onesided;
+            d[axis] = if onesided && !inverse { l.floor_div(2) + 1 } else { l };
+            d[n - 1] = PrimExpr::i64(if real { 1 } else { 2 });
+            Some(d.into_iter().map(|e| cx.simplify(e)).collect())
+        }
+        _ => None,
+    };
+    Ok(StructInfo::Tensor(x.with_dims(dims, Some(n))))
+}
+
+fn dft(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let x = &inputs[0];
+    let out = cx.result()?;
+    let rank = x.ndim();
+    let axis = cx.axis(cx.attrs.int("axis").unwrap_or(1), rank)?;
+    let length = cx.scalar(1).ok_or_else(|| cx.error("length must be stated"))?.cast(DType::I64);
+    let (inverse, onesided) = (cx.attrs.bool("inverse") == Some(true), cx.attrs.bool("onesided") == Some(true));
+    let complex = match x.shape[rank - 1].as_int() {
+        Some(1) => false,
+        Some(2) => true,
+        _ => return Err(cx.error("the last dim must be 1 or 2")),
+    };
+    let acc = wide_dtype(x.dtype());
+    let line = [length.clone()];
+    let angle = |i: &[PrimExpr], f: Intrin| {
+        let turn = i[0].clone().cast(DType::F64) / length.clone().cast(DType::F64);
+        (turn * PrimExpr::float(DType::F64, std::f64::consts::TAU)).call1(f).cast(acc)
+    };
+    // Tables take memory: not of a length that comes from data.
+    let tables = length.as_int().map(|_| {
+        let cos = k.compute("cos", &line, acc, |i| angle(i, Intrin::Cos));
+        (cos, k.compute("sin", &line, acc, |i| angle(i, Intrin::Sin)))
+    });
+    let factors = |phase: PrimExpr| match &tables {
+        Some((c, s)) => (c.at([phase.clone()]), s.at([phase])),
+        None => (angle(&[phase.clone()], Intrin::Cos), angle(&[phase], Intrin::Sin)),
+    };
+    // A real result from one side: the other terms are the conjugates.
+    let mirrored = inverse && onesided;
+    let terms = x.shape[axis].clone();
+    let used = if mirrored { length.clone() } else { terms.clone().min(length.clone()) };
+    let sum = k.sum("terms", out.dims, acc, &[used], |i, t| {
+        let phase = (i[axis].clone() * t[0].clone()).floor_mod(length.clone());
+        let (c, s) = factors(phase);
+        let half = length.clone().floor_div(2);
+        let far = t[0].clone().gt(half);
+        let place =
+            if mirrored { far.clone().select(length.clone() - t[0].clone(), t[0].clone()) } else { t[0].clone() };
+        let mut at = i.to_vec();
+        at[axis] = place.clone();
+        let part = |n: i64| {
+            let mut at = at.clone();
+            at[rank - 1] = PrimExpr::i64(n);
+            let v = wide(x.at(at)).cast(acc);
+            if mirrored {
+                place.clone().lt(terms.clone()).if_then_else(v, PrimExpr::zero(acc))
+            } else {
+                v
+            }
+        };
+        let re = part(0);
+        let im = if complex { part(1) } else { PrimExpr::zero(acc) };
+        let im = if mirrored { far.select(im.clone().neg(), im) } else { im };
+        // (re + i im) (c -+ i s)
+        let s = if inverse { s } else { s.neg() };
+        let real = re.clone() * c.clone() - im.clone() * s.clone();
+        if mirrored {
+            return real;
+        }
+        i[rank - 1].clone().eq(0).select(real, re * s + im * c)
+    });
+    let y = k.compute("dft", out.dims, out.dtype, |i| {
+        let v = sum.at(i);
+        convert(if inverse { v / length.clone().cast(acc) } else { v }, out.dtype)
+    });
+    Ok(k.finish(&[y]))
+}
+
+fn infer_det(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let x = rules::tensor(cx, 0)?;
+    cx.require_float(0, x.dtype)?;
+    let Some(n) = x.ndim else { return Ok(rules::unknown(None, x.dtype)) };
+    if n < 2 {
+        return Err(cx.error("x must have at least two dims"));
+    }
+    let dims = x.known_dims().map(<[PrimExpr]>::to_vec);
+    if let Some(d) = &dims {
+        cx.require_eq(&d[n - 2], &d[n - 1], || "the matrices are not square".into())?;
+    }
+    Ok(StructInfo::Tensor(x.with_dims(dims.map(|d| d[..n - 2].to_vec()), Some(n - 2))))
+}
+
+/// Elimination with the largest pivot of each column.
+fn det(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let x = &inputs[0];
+    let out = cx.result()?;
+    let acc = wide_dtype(x.dtype());
+    let n = x.shape[x.ndim() - 1].clone();
+    let work = k.buffer("work", &x.shape, acc);
+    let y = k.buffer("det", out.dims, out.dtype);
+    let product = Buffer::new("product", vec![PrimExpr::i64(2)], acc);
+    let pivot = Buffer::new("pivot", vec![PrimExpr::i64(1)], DType::I64);
+    k.rows("det", out.dims, |row| {
+        let at = |i: &PrimExpr, j: &PrimExpr| -> Vec<PrimExpr> {
+            row.iter().cloned().chain([i.clone(), j.clone()]).collect()
+        };
+        let w = |i: &PrimExpr, j: &PrimExpr| work.at(at(i, j));
+        let size = |v: PrimExpr| v.call1(Intrin::Fabs);
+        let load = each(&n, "i", |i| each(&n, "j", |j| Stmt::store(&work, at(i, j), wide(x.at(at(i, j))).cast(acc))));
+        let eliminate = each(&n, "c", |c| {
+            let p = cell(&pivot, 0);
+            let find = each(&n, "i", |i| {
+                let better = i.clone().gt(c.clone()).and(size(w(i, c)).gt(size(w(&p, c))));
+                Stmt::if_then(better, set(&pivot, 0, i.clone()))
+            });
+            let swap = each(&n, "j", |j| {
+                bind("kept", w(c, j), |kept| {
+                    Stmt::seq(vec![Stmt::store(&work, at(c, j), w(&p, j)), Stmt::store(&work, at(&p, j), kept.clone())])
+                })
+            });
+            let swap = Stmt::seq(vec![swap, set(&product, 0, cell(&product, 0).neg())]);
+            let clear = each(&n, "i", |i| {
+                let rows = bind("factor", w(i, c) / w(c, c), |f| {
+                    each(&n, "j", |j| Stmt::store(&work, at(i, j), w(i, j) - f.clone() * w(c, j)))
+                });
+                Stmt::if_then(i.clone().gt(c.clone()), rows)
+            });
+            Stmt::seq(vec![
+                set(&pivot, 0, c.clone()),
+                find,
+                Stmt::if_then(p.clone().ne(c.clone()), swap),
+                set(&product, 0, cell(&product, 0) * w(c, c)),
+                Stmt::if_then(w(c, c).ne(PrimExpr::zero(acc)), clear),
+            ])
+        });
+        let body = Stmt::seq(vec![
+            load,
+            set(&product, 0, PrimExpr::one(acc)),
+            eliminate,
+            Stmt::store(&y, row.to_vec(), convert(cell(&product, 0), out.dtype)),
+        ]);
+        local(&product, local(&pivot, body))
+    });
+    Ok(k.finish(&[y]))
+}

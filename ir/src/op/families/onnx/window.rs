@@ -1,0 +1,231 @@
+//! Sums over windows that no convolution expresses.
+
+use crate::attrs::Attrs;
+use crate::diag::Diagnostic;
+use crate::op::elem::{convert, flat_index, wide, wide_dtype};
+use crate::op::families::rules;
+use crate::op::*;
+use crate::prim::{Intrin, PrimExpr};
+use crate::relax::StructInfo;
+use crate::tir::PrimFunc;
+
+pub static OPS: &[OpDecl] = &[
+    OpDecl::pure(
+        "onnx.affine_grid",
+        "The positions `(n, size.., r)` that the affine maps `theta (n, r, r + 1)` give the elements of an image of `size`, x first, from -1 to 1. Source: ONNX `AffineGrid`.",
+        &[operand("theta"), operand("size"), attr("align_corners", Default::Bool(false))],
+        infer_affine,
+        Compute::Kernel(affine),
+    )
+    .ulp(8),
+    OpDecl::pure(
+        "onnx.col2im",
+        "Adds up blocks: `x (n, c k, l)` holds a column of `k` elements, the block's dims `block`, for each of `l` places; the result is `(n, c, image..)`. `padding` holds begins, then ends. Source: ONNX `Col2Im`.",
+        &[
+            operand("x"),
+            operand("image"),
+            operand("block"),
+            attr("strides", Default::Required),
+            attr("padding", Default::Required),
+            attr("dilation", Default::Required),
+        ],
+        infer_col2im,
+        Compute::Kernel(col2im),
+    )
+    .ulp(4),
+    OpDecl::pure(
+        "onnx.deform_conv",
+        "Convolution of `(n, c, h, w)` by `(o, c / group, kh, kw)` whose taps are moved by `offset (n, 2 g kh kw, h', w')` (y, x) and weighed by `mask (n, g kh kw, h', w')`, for `g` groups of channels; between elements it interpolates, outside is 0. Source: ONNX `DeformConv`.",
+        &[
+            operand("x"),
+            operand("w"),
+            operand("offset"),
+            optional("mask"),
+            attr("strides", Default::Required),
+            attr("padding", Default::Required),
+            attr("dilation", Default::Required),
+            attr("group", Default::Int(1)),
+            attr("offset_group", Default::Int(1)),
+        ],
+        infer_deform,
+        Compute::Kernel(deform),
+    )
+    .ulp(16),
+];
+
+struct Steps {
+    strides: Vec<i64>,
+    padding: Vec<i64>,
+    dilation: Vec<i64>,
+}
+
+fn steps(attrs: &Attrs, n: usize) -> Result<Steps, String> {
+    let list = |name: &str, n: usize| {
+        let v = attrs.ints(name).filter(|v| v.len() == n);
+        v.ok_or_else(|| format!("{name} must be {n} integers"))
+    };
+    let s = Steps { strides: list("strides", n)?, padding: list("padding", 2 * n)?, dilation: list("dilation", n)? };
+    if s.strides.iter().chain(&s.dilation).any(|v| *v <= 0) {
+        return Err("strides and dilation must be positive".into());
+    }
+    Ok(s)
+}
+
+fn infer_col2im(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let x = rules::tensor(cx, 0)?;
+    rules::require_ndim(cx, 0, 3)?;
+    let (image, n) = cx.shape_operand(1)?;
+    let (block, m) = cx.shape_operand(2)?;
+    if n != m {
+        return Err(cx.error("image and block differ in their number of dims"));
+    }
+    steps(cx.attrs, n.unwrap_or(0)).map_err(|e| cx.error(e))?;
+    let dims = match (x.known_dims(), image, block) {
+        (Some(d), Some(image), Some(block)) => {
+            let mut out = vec![d[0].clone(), d[1].clone().floor_div(PrimExpr::product(&block))];
+            out.extend(image);
+            Some(out.into_iter().map(|e| cx.simplify(e)).collect())
+        }
+        _ => None,
+    };
+    Ok(StructInfo::Tensor(x.with_dims(dims, n.map(|n| n + 2))))
+}
+
+fn col2im(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let x = &inputs[0];
+    let shape = |i: usize| cx.scalars(i).map(|v| v.into_iter().map(|e| e.cast(crate::DType::I64)).collect::<Vec<_>>());
+    let image = shape(1).ok_or_else(|| cx.error("image must be stated"))?;
+    let block = shape(2).ok_or_else(|| cx.error("block must be stated"))?;
+    let n = image.len();
+    let s = steps(cx.attrs, n).map_err(|e| cx.error(e))?;
+    let out = cx.result()?;
+    let acc = wide_dtype(x.dtype());
+    let places: Vec<PrimExpr> = (0..n)
+        .map(|d| {
+            let room =
+                image[d].clone() + (s.padding[d] + s.padding[d + n] - 1) - (block[d].clone() - 1) * s.dilation[d];
+            room.floor_div(s.strides[d]) + 1
+        })
+        .collect();
+    let sum = k.sum("sum", out.dims, acc, &block, |i, t| {
+        let mut inside = PrimExpr::bool(true);
+        let mut at = vec![];
+        for d in 0..n {
+            let p = i[d + 2].clone() + s.padding[d] - t[d].clone() * s.dilation[d];
+            let place = p.clone().floor_div(s.strides[d]);
+            inside = inside
+                .and(p.floor_mod(s.strides[d]).eq(0))
+                .and(place.clone().ge(0))
+                .and(place.clone().lt(places[d].clone()));
+            at.push(place);
+        }
+        let channel = i[1].clone() * PrimExpr::product(&block) + flat_index(t, &block);
+        let v = wide(x.at([i[0].clone(), channel, flat_index(&at, &places)]));
+        inside.if_then_else(v, PrimExpr::zero(acc))
+    });
+    let y = k.compute("col2im", out.dims, out.dtype, |i| convert(sum.at(i), out.dtype));
+    Ok(k.finish(&[y]))
+}
+
+fn infer_deform(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (x, w, offset) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?, rules::tensor(cx, 2)?);
+    for i in 0..3 {
+        rules::require_ndim(cx, i, 4)?;
+    }
+    steps(cx.attrs, 2).map_err(|e| cx.error(e))?;
+    let dims = match (x.known_dims(), w.known_dims(), offset.known_dims()) {
+        (Some(x), Some(w), Some(o)) => Some(vec![x[0].clone(), w[0].clone(), o[2].clone(), o[3].clone()]),
+        _ => None,
+    };
+    Ok(StructInfo::Tensor(x.with_dims(dims, Some(4))))
+}
+
+fn deform(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let (x, w, offset, mask) = (&inputs[0], &inputs[1], &inputs[2], inputs.get(3));
+    let s = steps(cx.attrs, 2).map_err(|e| cx.error(e))?;
+    let out = cx.result()?;
+    let acc = wide_dtype(x.dtype());
+    let group = cx.attrs.int("group").unwrap_or(1);
+    let sets = cx.attrs.int("offset_group").unwrap_or(1);
+    let (channels, per_group) = (x.shape[1].clone(), w.shape[1].clone());
+    let (kh, kw) = (w.shape[2].clone(), w.shape[3].clone());
+    let per_out = out.dims[1].clone().floor_div(group);
+    let per_set = channels.floor_div(sets);
+    let taps = [per_group.clone(), kh.clone(), kw.clone()];
+    let sum = k.sum("sum", out.dims, acc, &taps, |i, t| {
+        let c = i[1].clone().floor_div(per_out) * per_group + t[0].clone();
+        let tap = (c.clone().floor_div(per_set) * kh + t[1].clone()) * kw + t[2].clone();
+        let moved = |d: usize| {
+            let channel = tap.clone() * 2 + d as i64;
+            let at = [i[0].clone(), channel, i[2].clone(), i[3].clone()];
+            let whole = i[d + 2].clone() * s.strides[d] + t[d + 1].clone() * s.dilation[d] - s.padding[d];
+            whole.cast(acc) + wide(offset.at(at)).cast(acc)
+        };
+        let (py, px) = (moved(0), moved(1));
+        let (ly, lx) = (py.clone().call1(Intrin::Floor), px.clone().call1(Intrin::Floor));
+        let (fy, fx) = (py - ly.clone(), px - lx.clone());
+        let i64_ = crate::DType::I64;
+        let one = PrimExpr::one(acc);
+        let mut v = PrimExpr::zero(acc);
+        for (dy, dx) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let (y, x_) = (ly.clone().cast(i64_) + dy, lx.clone().cast(i64_) + dx);
+            let inside = y.clone().ge(0).and(y.clone().lt(x.shape[2].clone()));
+            let inside = inside.and(x_.clone().ge(0)).and(x_.clone().lt(x.shape[3].clone()));
+            let weight = |n: i64, f: &PrimExpr| if n == 1 { f.clone() } else { one.clone() - f.clone() };
+            let e = wide(x.at([i[0].clone(), c.clone(), y, x_])).cast(acc) * weight(dy, &fy) * weight(dx, &fx);
+            v = v + inside.if_then_else(e, PrimExpr::zero(acc));
+        }
+        if let Some(m) = mask {
+            v = v * wide(m.at([i[0].clone(), tap.clone(), i[2].clone(), i[3].clone()])).cast(acc);
+        }
+        v * wide(w.at([i[1].clone(), t[0].clone(), t[1].clone(), t[2].clone()])).cast(acc)
+    });
+    let y = k.compute("deform_conv", out.dims, out.dtype, |i| convert(sum.at(i), out.dtype));
+    Ok(k.finish(&[y]))
+}
+
+fn infer_affine(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let theta = rules::tensor(cx, 0)?;
+    rules::require_ndim(cx, 0, 3)?;
+    let (size, n) = cx.shape_operand(1)?;
+    let dims = match (theta.known_dims(), size, n) {
+        (Some(t), Some(size), Some(n)) => {
+            let mut d = vec![t[0].clone()];
+            d.extend(size);
+            d.push(PrimExpr::i64(n as i64));
+            Some(d)
+        }
+        _ => None,
+    };
+    Ok(StructInfo::Tensor(theta.with_dims(dims, n.map(|n| n + 2))))
+}
+
+fn affine(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let theta = &inputs[0];
+    let out = cx.result()?;
+    let rank = out.dims.len() - 2;
+    let acc = wide_dtype(out.dtype);
+    let c = |v: f64| PrimExpr::float(acc, v);
+    let corners = cx.attrs.bool("align_corners").unwrap_or(false);
+    let y = k.compute("affine_grid", out.dims, out.dtype, |i| {
+        let entry = |j: PrimExpr| wide(theta.at([i[0].clone(), i[rank + 1].clone(), j])).cast(acc);
+        let mut v = entry(PrimExpr::i64(rank as i64));
+        for j in 0..rank {
+            // Coordinate j counts from the last dim.
+            let d = rank - j;
+            let (at, n) = (i[d].clone().cast(acc), out.dims[d].clone().cast(acc));
+            let place = if corners {
+                let last = (n - c(1.0)).max(c(1.0));
+                at * c(2.0) / last - c(1.0)
+            } else {
+                (at * c(2.0) + c(1.0)) / n - c(1.0)
+            };
+            v = v + entry(PrimExpr::i64(j as i64)) * place;
+        }
+        convert(v, out.dtype)
+    });
+    Ok(k.finish(&[y]))
+}
