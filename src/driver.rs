@@ -157,6 +157,7 @@ impl Session {
             prefix: prefix.to_string(),
             pointer_bytes: target.pointer_bytes(),
             opt_level: o.opt_level,
+            unchecked: o.no_checks,
         };
         let mut program = self.stage("lower", |s| {
             let r = relax_lower::lower(typed, &options);

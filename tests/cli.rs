@@ -395,3 +395,22 @@ fn runs_compare_and_write_results() {
     let (code, _, err) = run(&["run", model, "--inputs", &case(2, "in")]);
     assert!(code == 1 && err.contains("error[run]") && err.contains("wanted"), "{code}\n{err}");
 }
+
+#[test]
+fn checks_can_be_left_out() {
+    let dir = scratch();
+    let case = |what: &str| format!("tests/corpus/binary_same_sym.0.{what}.npz");
+    let model = "tests/corpus/binary_same_sym.rlx";
+    let (code, _, err) = run(&["run", model, "--inputs", &case("in"), "--expect", &case("out"), "--no-checks"]);
+    assert_eq!(code, 0, "{err}");
+    let size = |more: &[&str]| {
+        let out = dir.path().join("libx.so");
+        let args = [&[MODEL, "--params", WEIGHTS, "-o", path(&out)], more].concat();
+        let (code, _, err) = run(&args);
+        assert_eq!(code, 0, "{err}");
+        std::fs::metadata(&out).expect("the library").len()
+    };
+    assert!(size(&["--no-checks"]) < size(&[]), "code without checks is smaller");
+    let (_, out, _) = run(&["check", MODEL, "--no-checks"]);
+    assert!(out.contains("checks at run time: 0"), "{out}");
+}

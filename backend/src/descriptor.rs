@@ -49,6 +49,7 @@ pub fn metadata(program: &Program) -> Value {
         "abi": 1,
         "prefix": program.prefix,
         "entries": entries,
+        "checked": !program.unchecked,
         "constraints": program.checks.iter().map(|c| json!({
             "number": c.number, "condition": c.condition, "message": c.message,
         })).collect::<Vec<_>>(),

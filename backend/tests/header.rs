@@ -55,6 +55,7 @@ fn program() -> Program {
         entries: vec![main, every],
         checks: vec![CheckInfo {
             number: 1,
+            code: 8,
             condition: "n % 8 == 0".into(),
             message: "a \"quoted\" */ remark??/".into(),
             span: Span::NONE,

@@ -27,6 +27,8 @@ pub struct Program {
     pub entries: Vec<Entry>,
     /// Every check that may fail at run time, by number (index + 1).
     pub checks: Vec<CheckInfo>,
+    /// Whether the checks of arguments and shapes were left out.
+    pub unchecked: bool,
     /// Bytes of embedded weights.
     pub weight_bytes: u64,
 }
@@ -88,6 +90,8 @@ pub enum EntryKind {
 pub struct CheckInfo {
     /// From 1.
     pub number: u32,
+    /// What the call returns: one of [`code`].
+    pub code: i64,
     /// The condition as text, e.g. `n == 4 * m`.
     pub condition: String,
     pub message: String,

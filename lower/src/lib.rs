@@ -35,6 +35,8 @@ pub struct Options {
     pub pointer_bytes: u32,
     /// 0: as written; 1: constants folded; 2 and above: fused and vectorised.
     pub opt_level: u8,
+    /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
+    pub unchecked: bool,
 }
 
 /// Where to stop in [`passes`].
@@ -63,7 +65,7 @@ pub fn passes(mut typed: Typed, opt_level: u8, until: Until) -> Result<Typed, Di
 pub fn lower(typed: Typed, options: &Options) -> Result<(Program, Diagnostics), Diagnostics> {
     let typed = passes(typed, options.opt_level, Until::Fused)?;
     let abi = AbiLayout::new(options.pointer_bytes);
-    let (mut program, kernels, warnings) = host::compile(&typed, &options.prefix, abi)?;
+    let (mut program, kernels, warnings) = host::compile(&typed, &options.prefix, abi, options.unchecked)?;
     let sched = schedule::SchedOptions { vector_bytes: if options.opt_level >= 2 { 16 } else { 0 } };
     let mut errors = Diagnostics::default();
     for k in &kernels {

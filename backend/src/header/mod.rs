@@ -15,9 +15,14 @@ use std::fmt::Write as _;
 pub fn write(program: &Program) -> String {
     let p = &program.prefix;
     let guard = format!("{}_RELAX_AOT_H_", macro_name(p));
+    let unchecked = if program.unchecked {
+        " Compiled with --no-checks: a call whose\n   arguments are not as documented has undefined behaviour."
+    } else {
+        ""
+    };
     let hosted = program.module.funcs.iter().any(|f| f.name == format!("{p}_run"));
     let mut s = format!(
-        "/* {}: written by relax-aot {}. */\n#ifndef {guard}\n#define {guard}\n\n#include <stddef.h>\n#include <stdint.h>\n",
+        "/* {}: written by relax-aot {}.{unchecked} */\n#ifndef {guard}\n#define {guard}\n\n#include <stddef.h>\n#include <stdint.h>\n",
         comment(&format!("{p}.h")),
         env!("CARGO_PKG_VERSION"),
     );

@@ -57,23 +57,24 @@ impl Context {
 }
 
 /// Compiles every exported Relax function. Kernels are returned by name for scheduling: those of the module that are
-/// called, and those made on the way.
+/// called, and those made on the way. `unchecked` leaves out the checks of arguments and shapes.
 pub fn compile(
     typed: &Typed,
     prefix: &str,
     abi: AbiLayout,
+    unchecked: bool,
 ) -> Result<(Program, Vec<PrimFunc>, Diagnostics), Diagnostics> {
     let mut cx = Context {
         prefix: prefix.to_string(),
         abi,
-        pool: Pool::new(prefix),
+        pool: Pool::new(prefix, unchecked),
         funcs: vec![],
         checks: vec![],
         kernels: vec![],
         constants: vec![],
         by_hash: FnvHashMap::default(),
     };
-    let mut program = Program { prefix: prefix.to_string(), ..Default::default() };
+    let mut program = Program { prefix: prefix.to_string(), unchecked, ..Default::default() };
     let mut errors = Diagnostics::default();
     for f in typed.module.relax_funcs() {
         if f.global_symbol().is_none() {
@@ -110,7 +111,11 @@ pub fn compile(
         .help("a function is exported unless it says private=True")
         .into());
     }
-    cx.funcs.push(check_tensor::function(&mut cx.pool, prefix, abi));
+    if unchecked {
+        cx.checks.retain(|c| c.code == relax_ir::program::code::ASSERT);
+    } else {
+        cx.funcs.push(check_tensor::function(&mut cx.pool, prefix, abi));
+    }
     cx.funcs.push(body::copy_function(&mut cx.pool, prefix, abi));
     program.checks = cx.checks;
     program.module.funcs = cx.funcs;

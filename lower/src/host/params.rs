@@ -204,6 +204,7 @@ impl Signature {
                 let text = relax_ir::printer::print_prim(d);
                 infos.push(CheckInfo {
                     number,
+                    code: code::DIM,
                     condition: format!("{}.shape[{axis}] == {text}", leaf.name),
                     message: format!("parameter {}, dimension {axis} ({text})", leaf.name),
                     span: Span::NONE,

@@ -351,6 +351,7 @@ impl<'a> Planner<'a> {
         };
         self.infos.push(CheckInfo {
             number,
+            code,
             condition: relax_ir::printer::print_prim(&condition),
             message: message.clone(),
             span,
