@@ -98,6 +98,24 @@ impl Builder {
         SeqExpr { blocks, body }
     }
 
+    /// Ends the innermost block: its bindings become those of the block around it.
+    pub fn splice(&mut self) {
+        if self.blocks.len() > 1 {
+            let inner = self.blocks.pop().unwrap_or_default();
+            if let Some(b) = self.blocks.last_mut() {
+                b.bindings.extend(inner.bindings);
+                b.made.extend(inner.made);
+            }
+        }
+    }
+
+    /// Ends the innermost block and drops what it holds.
+    pub fn discard(&mut self) {
+        if self.blocks.len() > 1 {
+            self.blocks.pop();
+        }
+    }
+
     /// Sets the blocks aside while another function is built; give them back to [`Builder::resume`].
     pub fn suspend(&mut self) -> Suspended {
         Suspended(std::mem::replace(&mut self.blocks, vec![Block::default()]))

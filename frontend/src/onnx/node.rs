@@ -133,15 +133,21 @@ impl NodeCx<'_, '_> {
         axes.iter().map(|a| self.axis(*a, rank)).collect()
     }
 
-    /// Axes given as attribute `axes` in old versions and as input `i` in new ones.
-    pub fn axes_attr_or_input(&self, i: usize) -> Res<Option<Vec<i64>>> {
-        if let Some(a) = self.ints("axes") {
-            return Ok(Some(a));
+    /// Axes given as attribute `axes` in old versions and as input `i` in new ones. Those of a tensor of `rank` dims
+    /// (of the result for Unsqueeze: with `added` more per axis).
+    pub fn axes_attr_or_input(&mut self, i: usize, rank: usize, added: usize) -> Res<Option<Axes>> {
+        let t = match (self.ints("axes"), self.optional(i)?) {
+            (None, None) => return Ok(None),
+            (Some(a), _) => return Ok(Some(Axes::Known(self.axes(&a, rank + added * a.len())?))),
+            (None, Some(t)) => t,
+        };
+        if let Some(a) = t.as_ints() {
+            return Ok(Some(Axes::Known(self.axes(&a, rank + added * a.len())?)));
         }
-        match self.optional(i)? {
-            None => Ok(None),
-            Some(t) => t.as_ints().map(Some).ok_or_else(|| self.unsupported("axes that are only known at run time")),
-        }
+        let values = self.read(&t)?;
+        let n = (rank + added * values.len()) as i64;
+        let wrap = |v: PrimExpr| v.clone().lt(0).select(v.clone() + n, v);
+        Ok(Some(Axes::Computed(values.into_iter().map(wrap).collect())))
     }
 
     // Outputs.
@@ -259,6 +265,58 @@ impl NodeCx<'_, '_> {
     pub fn simplify(&mut self, dim: PrimExpr) -> PrimExpr {
         self.im.b.simplify(&dim)
     }
+}
+
+/// Axes of a node, counted from the front.
+#[derive(Clone, Debug)]
+pub enum Axes {
+    Known(Vec<usize>),
+    /// Only known at run time.
+    Computed(Vec<PrimExpr>),
+}
+
+impl Axes {
+    pub fn len(&self) -> usize {
+        match self {
+            Axes::Known(a) => a.len(),
+            Axes::Computed(a) => a.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Is dim `i` among the axes?
+    pub fn contains(&self, i: usize) -> PrimExpr {
+        match self {
+            Axes::Known(a) => PrimExpr::bool(a.contains(&i)),
+            Axes::Computed(a) => {
+                a.iter().map(|v| v.clone().eq(PrimExpr::i64(i as i64))).fold(PrimExpr::bool(false), |a, b| a.or(b))
+            }
+        }
+    }
+}
+
+/// The dims that stay when those at `axes` are taken out.
+pub fn without(dims: &[PrimExpr], axes: &Axes) -> Vec<PrimExpr> {
+    let kept: Vec<PrimExpr> = (0..dims.len()).map(|i| axes.contains(i).not()).collect();
+    if let Axes::Known(a) = axes {
+        return (0..dims.len()).filter(|i| !a.contains(i)).map(|i| dims[i].clone()).collect();
+    }
+    let count = dims.len().saturating_sub(axes.len());
+    (0..count)
+        .map(|j| {
+            let mut before = PrimExpr::i64(0);
+            let mut out = PrimExpr::i64(0);
+            for (d, k) in dims.iter().zip(&kept) {
+                let here = k.clone().and(before.clone().eq(PrimExpr::i64(j as i64)));
+                out = here.select(d.clone(), out);
+                before = before + k.clone().select(1, 0);
+            }
+            out
+        })
+        .collect()
 }
 
 /// A list attribute.

@@ -49,6 +49,15 @@ impl KernelBuilder {
         self.stmts.push(stmt);
     }
 
+    /// The stages that `f` adds run one after the other for each value of `var` from 0 on: recurrences. Buffers made
+    /// inside are written anew in each step.
+    pub fn sequential(&mut self, var: &Var, extent: PrimExpr, f: impl FnOnce(&mut KernelBuilder)) {
+        let outside = std::mem::take(&mut self.stmts);
+        f(self);
+        let inside = std::mem::replace(&mut self.stmts, outside);
+        self.stmts.push(Stmt::for_serial(var, extent, Stmt::seq(inside)));
+    }
+
     /// `out[axes] = f(axes)`, every axis spatial. The value is cast to `dtype` when it differs.
     pub fn compute(
         &mut self,

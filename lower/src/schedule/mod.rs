@@ -26,8 +26,8 @@ use reduce::reduction;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::PrimKind;
 use relax_ir::tir::{Buffer, PrimFunc, Stmt, StmtKind};
-use relax_ir::{DType, Diagnostic, PrimExpr, Var};
-use stage::recognise;
+use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
+use stage::{recognise, Stage};
 use stmt::{nested_allocs, StmtEmit};
 
 /// Choices of the target that shape the loops.
@@ -122,7 +122,10 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
     }
     for item in &plan.items {
         match item {
-            Item::Stmt(s) => StmtEmit { e: &mut e, env: Default::default() }.stmt(s)?,
+            Item::Stmt(s) => match recurrence(s) {
+                Some((var, extent, stages)) => steps(&mut e, &var, &extent, &stages, f.span, options)?,
+                None => StmtEmit { e: &mut e, env: Default::default() }.stmt(s)?,
+            },
             Item::Stage(s) => {
                 e.span = if s.span.is_none() { f.span } else { s.span };
                 if s.accs.is_empty() {
@@ -136,6 +139,38 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
         }
     }
     Ok(FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body: e.finish(), span: f.span })
+}
+
+/// A serial loop over plain stages: a recurrence.
+fn recurrence(s: &Stmt) -> Option<(Var, PrimExpr, Vec<Stage>)> {
+    let StmtKind::For { var, min, extent, body, .. } = s.kind() else { return None };
+    let StmtKind::Seq(list) = body.kind() else { return None };
+    let stages = list.iter().map(recognise).collect::<Option<Vec<_>>>()?;
+    (min.is_int(0) && var.dtype() == DType::I64).then(|| (var.clone(), extent.clone(), stages))
+}
+
+/// Each step runs the stages as if they stood alone.
+fn steps(
+    e: &mut Emit,
+    var: &Var,
+    extent: &PrimExpr,
+    stages: &[Stage],
+    span: Span,
+    options: &SchedOptions,
+) -> Result<(), Diagnostic> {
+    let count = Poly::of(extent, &e.ranges);
+    e.ranges.add_loop(var, Poly::default(), count.clone());
+    let n = e.index(&count)?;
+    e.for_loop(var, PrimExpr::i64(0), n, 1, |e| {
+        for s in stages {
+            e.span = if s.span.is_none() { span } else { s.span };
+            match s.accs.is_empty() {
+                true => elementwise(e, s, options)?,
+                false => reduction(e, s, None, options)?,
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Bytes of workspace, see [`crate::kernel_workspace`].

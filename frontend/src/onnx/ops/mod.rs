@@ -5,13 +5,17 @@
 //! set.
 
 mod constant;
+mod control;
 mod elementwise;
 mod matmul;
 mod movement;
 mod nn;
 mod norm;
 mod pool;
+mod quant;
+mod recurrent;
 mod reduce;
+mod sequence;
 mod shape;
 
 use super::node::NodeCx;
@@ -45,13 +49,17 @@ pub const fn op_of(domain: &'static str, name: &'static str, since: &'static [(i
 /// Every family's operators.
 static FAMILIES: &[&[OnnxOp]] = &[
     constant::OPS,
+    control::OPS,
     elementwise::OPS,
     matmul::OPS,
     movement::OPS,
     nn::OPS,
     norm::OPS,
     pool::OPS,
+    quant::OPS,
+    recurrent::OPS,
     reduce::OPS,
+    sequence::OPS,
     shape::OPS,
 ];
 

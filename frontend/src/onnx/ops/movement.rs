@@ -3,10 +3,9 @@
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::known;
-use crate::onnx::node::{ints, NodeCx};
+use crate::onnx::node::{ints, Axes, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
-use relax_ir::prim::BinOp;
 use relax_ir::{AttrValue, DType, PrimExpr};
 
 pub const OPS: &[OnnxOp] = &[
@@ -15,6 +14,7 @@ pub const OPS: &[OnnxOp] = &[
     op("Split", &[(1, split)]),
     op("Slice", &[(1, slice_v1), (10, slice)]),
     op("Gather", &[(1, gather)]),
+    op("GatherND", &[(11, gather_nd)]),
     op("Tile", &[(6, tile)]),
     op("Range", &[(11, range)]),
     op("Pad", &[(1, pad)]),
@@ -147,15 +147,54 @@ fn slice(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (starts, ends) = (cx.input(1)?, cx.input(2)?);
     let (starts, ends) = (cx.read(&starts)?, cx.read(&ends)?);
     let n = starts.len();
-    let axes = match cx.optional(3)? {
-        Some(t) => t.as_ints().ok_or_else(|| cx.unsupported("axes that are only known at run time"))?,
-        None => (0..n as i64).collect(),
-    };
     let steps = match cx.optional(4)? {
-        Some(t) => t.as_ints().ok_or_else(|| cx.unsupported("steps that are only known at run time"))?,
-        None => vec![1; n],
+        Some(t) => cx.read(&t)?,
+        None => vec![PrimExpr::i64(1); n],
     };
-    sliced(cx, x, starts, ends, axes, steps)
+    let axes = match cx.axes_attr_or_input(3, x.rank(), 0)? {
+        Some(a) => a,
+        None => Axes::Known((0..n).collect()),
+    };
+    if ends.len() != n || axes.len() != n || steps.len() != n {
+        return Err(cx.error("starts, ends, axes and steps must have the same length"));
+    }
+    let literal: Option<Vec<i64>> = steps.iter().map(PrimExpr::as_int).collect();
+    match (axes, literal) {
+        (Axes::Known(a), Some(steps)) => {
+            let axes = a.into_iter().map(|a| a as i64).collect();
+            sliced(cx, x, starts, ends, axes, steps)
+        }
+        (axes, _) => slice_computed(cx, &x, &starts, &ends, &axes, &steps),
+    }
+}
+
+/// Axes or steps that are only known at run time: a slice of every axis.
+fn slice_computed(
+    cx: &mut NodeCx,
+    x: &Tensor,
+    starts: &[PrimExpr],
+    ends: &[PrimExpr],
+    axes: &Axes,
+    steps: &[PrimExpr],
+) -> Res<Vec<Value>> {
+    let (mut begin, mut end, mut step) = (vec![], vec![], vec![]);
+    for (i, d) in x.dims.iter().enumerate() {
+        let (mut b, mut e, mut s) = (PrimExpr::i64(0), d.clone(), PrimExpr::i64(1));
+        for k in 0..starts.len() {
+            let here = match axes {
+                Axes::Known(a) => PrimExpr::bool(a[k] == i),
+                Axes::Computed(a) => a[k].clone().eq(PrimExpr::i64(i as i64)),
+            };
+            b = here.clone().select(starts[k].clone(), b);
+            e = here.clone().select(ends[k].clone(), e);
+            s = here.select(steps[k].clone(), s);
+        }
+        begin.push(b);
+        end.push(e);
+        step.push(s);
+    }
+    let (begin, end, step) = (Tensor::shape(begin), Tensor::shape(end), Tensor::shape(step));
+    one(cx.op("dynamic_strided_slice", &[x, &begin, &end, &step])?)
 }
 
 fn sliced(
@@ -214,7 +253,15 @@ pub fn wrap_indices(cx: &mut NodeCx, indices: &Tensor, n: &PrimExpr) -> Res<Tens
     }
     let size = Tensor::known(&[], DType::I64, vec![n.clone()]);
     let size = cx.cast(&size, indices.dtype)?;
-    if let Some(t) = known::zip(&[indices, &size], indices.dtype, |v| match v[0].as_int() {
+    wrap_by(cx, indices, &size)
+}
+
+/// Adds `size`, broadcast, to negative indices.
+fn wrap_by(cx: &mut NodeCx, indices: &Tensor, size: &Tensor) -> Res<Tensor> {
+    if indices.as_ints().is_some_and(|v| v.iter().all(|v| *v >= 0)) {
+        return Ok(indices.clone());
+    }
+    if let Some(t) = known::zip(&[indices, size], indices.dtype, |v| match v[0].as_int() {
         Some(i) if i < 0 => Some(v[0].clone() + v[1].clone()),
         Some(_) => Some(v[0].clone()),
         None => None,
@@ -223,7 +270,7 @@ pub fn wrap_indices(cx: &mut NodeCx, indices: &Tensor, n: &PrimExpr) -> Res<Tens
     }
     let zero = Tensor::scalar_int(indices.dtype, 0);
     let negative = cx.op("less", &[indices, &zero])?;
-    let wrapped = cx.op("add", &[indices, &size])?;
+    let wrapped = cx.op("add", &[indices, size])?;
     cx.op("where", &[&negative, &wrapped, indices])
 }
 
@@ -245,6 +292,24 @@ fn gather_known(x: &Tensor, indices: &Tensor, axis: usize) -> Option<Tensor> {
         source.extend(&index[axis + k..]);
         Some(known::flat(&source, &from))
     })
+}
+
+fn gather_nd(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let (x, indices) = (cx.input(0)?, cx.input(1)?);
+    let batch = cx.int("batch_dims", 0);
+    let last = indices.dims.last().and_then(PrimExpr::as_int);
+    let Some(k) = last.and_then(|k| usize::try_from(k).ok()) else {
+        return Err(cx.unsupported("indices whose last dim varies"));
+    };
+    let first = usize::try_from(batch).ok().filter(|b| b + k <= x.rank());
+    let Some(first) = first else {
+        return Err(cx.error(format!("{k} indices after {batch} batch dims for {} dims", x.rank())));
+    };
+    // Negative indices count from the end: one size per entry of the last dim.
+    let sizes = Tensor::shape(x.dims[first..first + k].to_vec());
+    let sizes = cx.cast(&sizes, indices.dtype)?;
+    let indices = wrap_by(cx, &indices, &sizes)?;
+    one(cx.call("gather_nd", &[(&x).into(), (&indices).into()], &[("batch_dims", AttrValue::Int(batch))])?)
 }
 
 fn tile(cx: &mut NodeCx) -> Res<Vec<Value>> {
@@ -303,7 +368,22 @@ fn range(cx: &mut NodeCx) -> Res<Vec<Value>> {
         }
     }
     if dtype.is_float() {
-        return Err(cx.unsupported("a range of floats that is only known at run time"));
+        // The number of elements is computed as the standard says, then the elements from their positions.
+        let wide = if dtype.bits < 32 { DType::F32 } else { dtype };
+        let mut v = vec![];
+        for t in &all {
+            v.push(cx.cast(t, wide)?);
+        }
+        let n = cx.op("subtract", &[&v[1], &v[0]])?;
+        let n = cx.op("divide", &[&n, &v[2]])?;
+        let n = cx.op("ceil", &[&n])?;
+        let n = cx.cast(&n, DType::I64)?;
+        let n = cx.read(&n)?.into_iter().next().unwrap_or_else(|| PrimExpr::i64(0)).max(0);
+        let at = iota(cx, &n)?;
+        let at = cx.cast(&at, wide)?;
+        let y = cx.op("multiply", &[&at, &v[2]])?;
+        let y = cx.op("add", &[&y, &v[0]])?;
+        return one(cx.cast(&y, dtype)?);
     }
     let mut v = vec![];
     for t in &all {
@@ -321,64 +401,178 @@ fn pad(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
     let n = x.rank();
     let pads = match (cx.ints("pads").or_else(|| cx.ints("paddings")), cx.optional(1)?) {
-        (Some(p), _) => p,
-        (None, Some(t)) => t.as_ints().ok_or_else(|| cx.unsupported("pads that are only known at run time"))?,
+        (Some(p), _) => p.into_iter().map(PrimExpr::i64).collect(),
+        (None, Some(t)) => cx.read(&t)?,
         (None, None) => return Err(cx.error("pads are missing")),
     };
-    let axes = match cx.optional(3)? {
-        Some(t) => {
-            let a = t.as_ints().ok_or_else(|| cx.unsupported("axes that are only known at run time"))?;
-            cx.axes(&a, n)?
-        }
-        None => (0..n).collect(),
+    let axes = match cx.axes_attr_or_input(3, n, 0)? {
+        Some(a) => a,
+        None => Axes::Known((0..n).collect()),
     };
-    if pads.len() != 2 * axes.len() {
-        return Err(cx.error(format!("{} pads for {} axes", pads.len(), axes.len())));
+    let k = axes.len();
+    if pads.len() != 2 * k {
+        return Err(cx.error(format!("{} pads for {k} axes", pads.len())));
     }
-    let mut before = vec![0; n];
-    let mut after = vec![0; n];
-    for (i, a) in axes.iter().enumerate() {
-        before[*a] = pads[i];
-        after[*a] = pads[i + axes.len()];
+    let (mut before, mut after) = (vec![], vec![]);
+    for i in 0..n {
+        let (mut b, mut a) = (PrimExpr::i64(0), PrimExpr::i64(0));
+        for j in 0..k {
+            let here = match &axes {
+                Axes::Known(v) => PrimExpr::bool(v[j] == i),
+                Axes::Computed(v) => v[j].clone().eq(PrimExpr::i64(i as i64)),
+            };
+            b = here.clone().select(pads[j].clone(), b);
+            a = here.select(pads[j + k].clone(), a);
+        }
+        before.push(b);
+        after.push(a);
     }
     let mode = cx.str("mode", "constant");
     let value = match cx.optional(2)? {
-        Some(t) => {
-            let v = t.as_floats().ok_or_else(|| cx.unsupported("a padding value that is only known at run time"))?;
-            v.first().copied().unwrap_or(0.0)
-        }
-        None => cx.float("value", 0.0),
+        Some(t) => t,
+        None => Tensor::scalar(x.dtype, cx.float("value", 0.0)),
     };
-    // Negative pads cut.
+    one(pad_by(cx, x, &before, &after, &mode, &value)?)
+}
+
+/// Pads each dim by so many elements before and after; negative numbers cut.
+pub fn pad_by(
+    cx: &mut NodeCx,
+    x: Tensor,
+    before: &[PrimExpr],
+    after: &[PrimExpr],
+    mode: &str,
+    value: &Tensor,
+) -> Res<Tensor> {
+    let n = x.rank();
+    let ints_of = |v: &[PrimExpr]| v.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>();
+    let scalar = value.as_floats().and_then(|v| v.first().copied());
+    let (Some(b), Some(a), Some(scalar)) = (ints_of(before), ints_of(after), scalar) else {
+        return pad_computed(cx, x, before, after, mode, value);
+    };
     let mut y = x;
-    if before.iter().chain(&after).any(|p| *p < 0) {
-        let all: Vec<usize> = (0..n).filter(|i| before[*i] < 0 || after[*i] < 0).collect();
-        let begin: Vec<PrimExpr> = all.iter().map(|i| PrimExpr::i64((-before[*i]).max(0))).collect();
-        let end: Vec<PrimExpr> = all
-            .iter()
-            .map(|i| PrimExpr::binary(BinOp::Sub, y.dims[*i].clone(), PrimExpr::i64((-after[*i]).max(0))))
-            .collect();
-        let steps = vec![1; all.len()];
-        y = slice_axes(cx, &y, &all, &begin, &end, &steps)?;
+    if b.iter().chain(&a).any(|p| *p < 0) {
+        let cut: Vec<usize> = (0..n).filter(|i| b[*i] < 0 || a[*i] < 0).collect();
+        let begin: Vec<PrimExpr> = cut.iter().map(|i| PrimExpr::i64((-b[*i]).max(0))).collect();
+        let end: Vec<PrimExpr> = cut.iter().map(|i| y.dims[*i].clone() - PrimExpr::i64((-a[*i]).max(0))).collect();
+        let steps = vec![1; cut.len()];
+        y = slice_axes(cx, &y, &cut, &begin, &end, &steps)?;
     }
-    let widths: Vec<i64> = before.iter().zip(&after).flat_map(|(b, a)| [(*b).max(0), (*a).max(0)]).collect();
+    let widths: Vec<i64> = b.iter().zip(&a).flat_map(|(b, a)| [(*b).max(0), (*a).max(0)]).collect();
     if widths.iter().all(|w| *w == 0) {
-        return one(y);
+        return Ok(y);
     }
-    let mode = match mode.as_str() {
-        "constant" => "constant",
-        "edge" => "replicate",
-        "reflect" => "reflect",
-        "wrap" => "circular",
-        m => return Err(cx.unsupported(format!("padding mode `{m}`"))),
-    };
-    one(cx.call(
+    if mode != "constant" {
+        // Reflections may go over a short dim more than once: by index.
+        return pad_computed(
+            cx,
+            y,
+            &b.iter().map(|v| PrimExpr::i64((*v).max(0))).collect::<Vec<_>>(),
+            &a.iter().map(|v| PrimExpr::i64((*v).max(0))).collect::<Vec<_>>(),
+            mode,
+            value,
+        );
+    }
+    cx.call(
         "nn.pad",
         &[(&y).into()],
         &[
             ("pad_width", ints(widths)),
-            ("pad_mode", AttrValue::Str(mode.into())),
-            ("pad_value", AttrValue::Float(value)),
+            ("pad_mode", AttrValue::Str("constant".into())),
+            ("pad_value", AttrValue::Float(scalar)),
         ],
-    )?)
+    )
+}
+
+/// Padding by a gather per dim: for widths and values that are only known at run time.
+fn pad_computed(
+    cx: &mut NodeCx,
+    x: Tensor,
+    before: &[PrimExpr],
+    after: &[PrimExpr],
+    mode: &str,
+    value: &Tensor,
+) -> Res<Tensor> {
+    let mut y = x;
+    let value = cx.cast(value, y.dtype)?;
+    let value = cx.reshape(&value, &[])?;
+    for axis in 0..y.rank() {
+        let (b, a) = (before[axis].clone(), after[axis].clone());
+        if b.is_int(0) && a.is_int(0) {
+            continue;
+        }
+        let d = y.dims[axis].clone();
+        let len = cx.simplify(d.clone() + b.clone() + a);
+        let at = iota(cx, &len)?;
+        let shift = Tensor::known(&[], DType::I64, vec![b]);
+        let size = Tensor::known(&[], DType::I64, vec![d.clone()]);
+        let zero = Tensor::scalar_int(DType::I64, 0);
+        let at = cx.op("subtract", &[&at, &shift])?;
+        let top = Tensor::known(&[], DType::I64, vec![d.clone() - 1]);
+        let source = match mode {
+            "wrap" => cx.op("floor_mod", &[&at, &size])?,
+            "reflect" => {
+                // The period of ..., 2, 1, 0, 1, 2, ..., d - 1, d - 2, ...
+                let period = Tensor::known(&[], DType::I64, vec![(PrimExpr::i64(2) * (d.clone() - 1)).max(1)]);
+                let m = cx.op("floor_mod", &[&at, &period])?;
+                let back = cx.op("subtract", &[&period, &m])?;
+                let least = cx.op("minimum", &[&m, &back])?;
+                cx.op("minimum", &[&least, &top])?
+            }
+            "edge" | "constant" => {
+                let low = cx.op("maximum", &[&at, &zero])?;
+                let low = cx.op("minimum", &[&low, &top])?;
+                cx.op("maximum", &[&low, &zero])?
+            }
+            m => return Err(cx.unsupported(format!("padding mode `{m}`"))),
+        };
+        let taken = cx.call("take", &[(&y).into(), (&source).into()], &[("axis", AttrValue::Int(axis as i64))])?;
+        y = taken;
+        if mode == "constant" {
+            let low = cx.op("less", &[&at, &zero])?;
+            let high = cx.op("less", &[&top, &at])?;
+            let outside = cx.op("logical_or", &[&low, &high])?;
+            let mut dims = vec![PrimExpr::i64(1); y.rank()];
+            dims[axis] = len;
+            let outside = cx.reshape(&outside, &dims)?;
+            y = cx.op("where", &[&outside, &value, &y])?;
+        }
+    }
+    Ok(y)
+}
+
+/// The part of `x` at position `i` of `axis`, without that dim.
+pub fn select_at(cx: &mut NodeCx, x: &Tensor, axis: usize, i: i64) -> Res<Tensor> {
+    let at = Tensor::known(&[], DType::I64, vec![PrimExpr::i64(i)]);
+    if let Some(t) = gather_known(x, &at, axis) {
+        return Ok(t);
+    }
+    let part = slice_axes(cx, x, &[axis], &[PrimExpr::i64(i)], &[PrimExpr::i64(i + 1)], &[1])?;
+    let mut dims = part.dims.clone();
+    dims.remove(axis);
+    cx.reshape(&part, &dims)
+}
+
+/// Tensors of one shape side by side along a new dim.
+pub fn stack(cx: &mut NodeCx, parts: &[Tensor], axis: usize) -> Res<Tensor> {
+    let mut wide = vec![];
+    for p in parts {
+        wide.push(cx.unsqueeze(p, &[axis])?);
+    }
+    match wide.as_slice() {
+        [single] => Ok(single.clone()),
+        all => {
+            if all.iter().any(|p| p.leaf().is_none()) {
+                if let Some(t) = known::concat(all, axis) {
+                    return Ok(t);
+                }
+            }
+            cx.call("concat", &[all.into()], &[("axis", AttrValue::Int(axis as i64))])
+        }
+    }
+}
+
+/// 0, 1, ..., n - 1 as int64.
+pub fn iota(cx: &mut NodeCx, n: &PrimExpr) -> Res<Tensor> {
+    cx.call("arange", &[Arg::prim(0), Arg::prim(n.clone()), Arg::prim(1)], &[("dtype", AttrValue::DType(DType::I64))])
 }

@@ -1,7 +1,7 @@
 //! Reductions and positions of extremes.
 
 use super::{one, op, OnnxOp};
-use crate::onnx::node::{ints, NodeCx};
+use crate::onnx::node::{ints, without, Axes, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, DType, PrimExpr};
@@ -23,17 +23,40 @@ pub const OPS: &[OnnxOp] = &[
 
 /// Reduces `x` as the node's axes say.
 fn reduced(cx: &mut NodeCx, x: &Tensor, relax: &str) -> Res<Tensor> {
-    let axes = cx.axes_attr_or_input(1)?;
+    let axes = cx.axes_attr_or_input(1, x.rank(), 0)?;
     let keep = cx.flag("keepdims", true);
     let axes = match axes {
-        Some(a) if !a.is_empty() => cx.axes(&a, x.rank())?,
+        Some(a) if !a.is_empty() => a,
         _ if cx.flag("noop_with_empty_axes", false) => return Ok(x.clone()),
-        _ => (0..x.rank()).collect(),
+        _ => Axes::Known((0..x.rank()).collect()),
     };
-    if axes.is_empty() {
-        return Ok(x.clone());
+    let known = match &axes {
+        Axes::Known(a) if a.is_empty() => return Ok(x.clone()),
+        Axes::Known(a) => a,
+        Axes::Computed(_) => return reduce_computed(cx, x, relax, &axes, keep),
+    };
+    reduce_axes(cx, x, relax, known, keep)
+}
+
+/// Axes that are only known at run time: each dim `d` is seen as two, `(d, 1)` where it stays and `(1, d)` where it is
+/// reduced, and every second one is reduced.
+fn reduce_computed(cx: &mut NodeCx, x: &Tensor, relax: &str, axes: &Axes, keep: bool) -> Res<Tensor> {
+    let mut pairs = vec![];
+    let mut kept = vec![];
+    for (i, d) in x.dims.iter().enumerate() {
+        let gone = axes.contains(i);
+        let stays = gone.clone().select(1, d.clone());
+        pairs.push(stays.clone());
+        pairs.push(gone.select(d.clone(), 1));
+        kept.push(stays);
     }
-    reduce_axes(cx, x, relax, &axes, keep)
+    let y = cx.reshape(x, &pairs)?;
+    let odd: Vec<usize> = (0..x.rank()).map(|i| 2 * i + 1).collect();
+    let y = reduce_axes(cx, &y, relax, &odd, false)?;
+    if keep {
+        return Ok(y);
+    }
+    cx.reshape(&y, &without(&x.dims, axes))
 }
 
 /// Calls a Relax reduction.

@@ -1,7 +1,7 @@
 //! Operators on shapes: the shape of a tensor, and tensors under other dims.
 
 use super::{one, op, OnnxOp};
-use crate::onnx::node::NodeCx;
+use crate::onnx::node::{without, Axes, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::{DType, PrimExpr};
@@ -80,27 +80,52 @@ fn flatten(cx: &mut NodeCx) -> Res<Vec<Value>> {
 
 fn squeeze(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
-    let axes = match cx.axes_attr_or_input(1)? {
-        Some(a) => cx.axes(&a, x.rank())?,
-        None => (0..x.rank()).filter(|i| x.dims[*i].is_int(1)).collect(),
+    let axes = match cx.axes_attr_or_input(1, x.rank(), 0)? {
+        Some(a) => a,
+        None => Axes::Known((0..x.rank()).filter(|i| x.dims[*i].is_int(1)).collect()),
     };
-    if let Some(a) = axes.iter().find(|a| x.dims[**a].as_int().is_some_and(|d| d != 1)) {
-        return Err(cx.error(format!("dim {a} is {}, only dims of 1 can be removed", x.dims[*a].as_int().unwrap_or(0))));
+    if let Axes::Known(a) = &axes {
+        if let Some(a) = a.iter().find(|a| x.dims[**a].as_int().is_some_and(|d| d != 1)) {
+            let d = x.dims[*a].as_int().unwrap_or(0);
+            return Err(cx.error(format!("dim {a} is {d}, only dims of 1 can be removed")));
+        }
     }
-    let dims: Vec<PrimExpr> = (0..x.rank()).filter(|i| !axes.contains(i)).map(|i| x.dims[i].clone()).collect();
-    one(cx.reshape(&x, &dims)?)
+    one(cx.reshape(&x, &without(&x.dims, &axes))?)
 }
 
 fn unsqueeze(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
-    let axes = cx.axes_attr_or_input(1)?;
+    let axes = cx.axes_attr_or_input(1, x.rank(), 1)?;
     let axes = cx.required("axes", axes)?;
-    let mut axes = cx.axes(&axes, x.rank() + axes.len())?;
-    axes.sort_unstable();
-    if axes.windows(2).any(|w| w[0] == w[1]) {
+    let known = match &axes {
+        Axes::Known(a) => a,
+        Axes::Computed(_) => {
+            let dims = with_ones(&x.dims, &axes);
+            return one(cx.reshape(&x, &dims)?);
+        }
+    };
+    let mut known = known.clone();
+    known.sort_unstable();
+    if known.windows(2).any(|w| w[0] == w[1]) {
         return Err(cx.error("an axis is given twice"));
     }
-    one(cx.unsqueeze(&x, &axes)?)
+    one(cx.unsqueeze(&x, &known)?)
+}
+
+/// Dims of 1 put in at axes that are only known at run time.
+fn with_ones(dims: &[PrimExpr], axes: &Axes) -> Vec<PrimExpr> {
+    let mut taken = PrimExpr::i64(0);
+    let mut out = vec![];
+    for j in 0..dims.len() + axes.len() {
+        let is_new = axes.contains(j);
+        let mut old = PrimExpr::i64(1);
+        for (i, d) in dims.iter().enumerate() {
+            old = taken.clone().eq(PrimExpr::i64(i as i64)).select(d.clone(), old);
+        }
+        out.push(is_new.clone().select(1, old));
+        taken = taken + is_new.select(0, 1);
+    }
+    out
 }
 
 fn expand(cx: &mut NodeCx) -> Res<Vec<Value>> {

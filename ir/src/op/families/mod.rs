@@ -29,6 +29,7 @@ mod onnx;
 mod pad;
 mod pool;
 mod quant;
+mod recurrent;
 mod reduce;
 mod rules;
 mod sampling;
@@ -70,6 +71,7 @@ pub static ALL: &[&[OpDecl]] = &[
     image::OPS,
     sampling::OPS,
     quant::OPS,
+    recurrent::OPS,
     loss::OPS,
     datadep::OPS,
     vision::OPS,
