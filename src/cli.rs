@@ -134,7 +134,7 @@ pub enum Linker {
 pub enum Weights {
     /// In the read-only data of the artifact.
     Embed,
-    /// In a file beside it.
+    /// Large ones in a file beside it, which the caller maps and hands to each call.
     External,
 }
 
@@ -172,7 +172,7 @@ pub struct CodegenArgs {
     /// Likely values of a shape variable, e.g. `n=1,128`: a hint for speed, without effect so far.
     #[arg(long, value_name = "VALUES")]
     pub likely: Vec<String>,
-    /// Where weights go: into the library, or into a file beside it (not available yet).
+    /// Where weights go: into the library, or into the file PREFIX.weights beside it.
     #[arg(long, value_enum, default_value = "embed")]
     pub weights: Weights,
     /// Threads that a library may use of its own: only 1 is available.

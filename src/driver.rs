@@ -152,12 +152,20 @@ impl Session {
     pub fn lower(&mut self, model: &Path, prefix: &str, o: &CodegenArgs, hosted: bool) -> Res<(Program, Target)> {
         self.available(o)?;
         let target = self.target(o)?;
+        if o.weights == Weights::External && target.big_endian() {
+            return self.ok(Err(Diagnostic::unsupported(
+                "option",
+                Span::NONE,
+                format!("--weights external is not available for {}", target.triple),
+            )));
+        }
         let typed = self.analyse(model, o)?;
         let options = relax_lower::Options {
             prefix: prefix.to_string(),
             pointer_bytes: target.pointer_bytes(),
             opt_level: o.opt_level,
             unchecked: o.no_checks,
+            external_weights: o.weights == Weights::External,
         };
         let mut program = self.stage("lower", |s| {
             let r = relax_lower::lower(typed, &options);
@@ -208,12 +216,6 @@ impl Session {
             return self.ok(refuse(
                 &format!("--threads {}", o.threads),
                 "compiled code runs on the thread that calls it; calls on several threads at once are safe",
-            ));
-        }
-        if o.weights == Weights::External {
-            return self.ok(refuse(
-                "--weights external",
-                "leave out --params: the weights are then arguments of the call, and may point into a mapped file",
             ));
         }
         for text in &o.likely {
@@ -325,10 +327,22 @@ impl Session {
             _ => c.object.clone(),
         };
         let header = relax_backend::header::write(&c.program);
-        self.ok(output::write_all(&[
+        let header_path = out.with_file_name(format!("{prefix}.h"));
+        let mut files = vec![
             Output { path: out, bytes: &bytes, executable: emit == Emit::So },
-            Output { path: &out.with_file_name(format!("{prefix}.h")), bytes: header.as_bytes(), executable: false },
-        ]))?;
+            Output { path: &header_path, bytes: header.as_bytes(), executable: false },
+        ];
+        let weights = c.program.weights_file.as_ref().map(|w| w.contents());
+        let weights_path = weights_path(out, &prefix);
+        match &weights {
+            Some(bytes) => files.push(Output { path: &weights_path, bytes, executable: false }),
+            None if o.weights == Weights::External => {
+                let m = "--weights external: no weight is large enough for a file, all are embedded";
+                self.diags.push(Diagnostic::warning("option", Span::NONE, m));
+            }
+            None => {}
+        }
+        self.ok(output::write_all(&files))?;
         Ok(c.program)
     }
 
@@ -435,6 +449,11 @@ fn byte_size(text: &str) -> Result<u64, Diagnostic> {
     digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(|| {
         Diagnostic::error("byte-size", Span::NONE, format!("`{text}` is no size")).help("write 4096, 64K or 1M")
     })
+}
+
+/// The weights file of a library, when it has one.
+pub fn weights_path(library: &Path, prefix: &str) -> PathBuf {
+    library.with_file_name(format!("{prefix}.weights"))
 }
 
 /// A temporary folder that holds a library to be loaded.

@@ -17,6 +17,8 @@ pub struct Library {
     // Dropped last: the function pointers live in it.
     run: RunFn,
     metadata: String,
+    /// The weights file, for libraries compiled with `--weights external`.
+    weights: Option<AlignedBytes>,
     _library: libloading::Library,
 }
 
@@ -46,7 +48,12 @@ impl Library {
         };
         // SAFETY: `P_metadata` takes nothing and returns a NUL-terminated string in the library's read-only data.
         let metadata = unsafe { CStr::from_ptr(metadata()) }.to_string_lossy().into_owned();
-        Ok(Library { run, metadata, _library: library })
+        Ok(Library { run, metadata, weights: None, _library: library })
+    }
+
+    /// The contents of the weights file, handed to every call from now on.
+    pub fn set_weights(&mut self, bytes: &[u8]) {
+        self.weights = Some(AlignedBytes::new(bytes));
     }
 
     /// The metadata JSON.
@@ -78,6 +85,9 @@ impl Library {
         let pointers: Vec<*const DLTensor> = tensors.iter().map(|t| t as *const DLTensor).collect();
         let mut results: Vec<*mut DLManagedTensor> = vec![std::ptr::null_mut(); n_results];
         let mut call = Call::new();
+        if let Some(w) = &self.weights {
+            (call.weights, call.weights_size) = (w.as_pointer().cast(), w.len());
+        }
         // SAFETY: every pointer is valid for the call: the tensors own their data and shapes above, `results` has
         // `n_results` slots, the call record is ours.
         let code = unsafe {
@@ -137,6 +147,14 @@ impl AlignedBytes {
         let start = storage.as_ptr().align_offset(64);
         storage[start..start + bytes.len()].copy_from_slice(bytes);
         AlignedBytes { storage, start }
+    }
+
+    fn len(&self) -> usize {
+        self.storage.len() - 64
+    }
+
+    fn as_pointer(&self) -> *const u8 {
+        self.storage[self.start..].as_ptr()
     }
 
     fn pointer(&mut self) -> *mut u8 {

@@ -30,7 +30,10 @@ pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
         None => vec![],
     };
     let args = take(s, arguments(&entry.params, inputs))?;
-    let library = take(s, Library::open(&path, "model"))?;
+    let mut library = take(s, Library::open(&path, "model"))?;
+    if let Some(w) = &program.weights_file {
+        library.set_weights(&w.contents());
+    }
     let n = entry.results.len();
     let call = || library.run(&a.entry, &args, n);
     let results = match call() {

@@ -414,3 +414,49 @@ fn checks_can_be_left_out() {
     let (_, out, _) = run(&["check", MODEL, "--no-checks"]);
     assert!(out.contains("checks at run time: 0"), "{out}");
 }
+
+#[test]
+fn weights_in_a_file_of_their_own() {
+    use relax_aot::loader::Library;
+    let dir = scratch();
+    let so = dir.path().join("libnet.so");
+    let (model, weights) =
+        ("tests/corpus/torch_mobilenet_block.rlx", "tests/corpus/torch_mobilenet_block.params.safetensors");
+    let args = [model, "--params", weights, "-o", path(&so), "--weights", "external"];
+    let (code, _, err) = run(&args);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(files(dir.path()), ["libnet.so", "net.h", "net.weights"]);
+    let header = std::fs::read_to_string(dir.path().join("net.h")).expect("the header");
+    let bytes = std::fs::read(dir.path().join("net.weights")).expect("the weights");
+    assert!(header.contains(&format!("#define NET_WEIGHTS_BYTES {}u", bytes.len())), "{header}");
+    // `run` brings them, with the recorded results.
+    let case = |what: &str| format!("tests/corpus/torch_mobilenet_block.0.{what}.npz");
+    let (input, output) = (case("in"), case("out"));
+    let args = ["run", model, "--params", weights, "--inputs", &input, "--expect", &output, "--rtol", "1e-3"];
+    let (code, _, err) = run(&[&args[..], &["--weights", "external"]].concat());
+    assert_eq!(code, 0, "{err}");
+    // None, too few, another model's.
+    let inputs: Vec<_> = relax_frontend::weights::open_npz(&root().join(input)).expect("the inputs");
+    let inputs: Vec<_> = inputs.into_iter().map(|(_, c)| c).collect();
+    let mut library = Library::open(&so, "net").expect("the library");
+    let code =
+        |l: &Library| l.run("main", &inputs, 1).map_or_else(|e| (e.code as i64, e.message), |_| (0, String::new()));
+    let (null, dim, check) = {
+        use relax_ir::program::code::*;
+        (NULL, DIM, CHECK)
+    };
+    assert_eq!(code(&library).0, null);
+    library.set_weights(&bytes[..bytes.len() - 1]);
+    assert_eq!(code(&library).0, dim);
+    let mut other = bytes.clone();
+    other[8] ^= 1;
+    library.set_weights(&other);
+    assert_eq!(code(&library).0, check);
+    library.set_weights(&bytes);
+    assert_eq!(code(&library), (0, String::new()));
+    // Nothing large enough: a warning, and no file.
+    let so = dir.path().join("libsmall.so");
+    let (code, _, err) = run(&["tests/corpus/binary_same_sym.rlx", "-o", path(&so), "--weights", "external"]);
+    assert!(code == 0 && err.contains("warning[option]"), "{code}\n{err}");
+    assert!(!dir.path().join("small.weights").exists());
+}

@@ -53,7 +53,10 @@ pub fn metadata(program: &Program) -> Value {
         "constraints": program.checks.iter().map(|c| json!({
             "number": c.number, "condition": c.condition, "message": c.message,
         })).collect::<Vec<_>>(),
-        "memory": { "weights": program.weight_bytes },
+        "memory": {
+            "weights": program.weight_bytes,
+            "weights_file": program.weights_file.as_ref().map(|w| w.bytes),
+        },
     })
 }
 

@@ -155,6 +155,8 @@ fn compiles() {
         (l.call_wanted, "model_call, wanted"),
         (l.call_got, "model_call, got"),
         (l.call_message, "model_call, message"),
+        (l.call_weights, "model_call, weights"),
+        (l.call_weights_size, "model_call, weights_size"),
     ] {
         let id = field.replace(", ", "_");
         let _ = writeln!(checks, "typedef char at_{id}[offsetof({field}) == {at} ? 1 : -1];");

@@ -55,6 +55,8 @@ class Call(ctypes.Structure):
         ("wanted", ctypes.c_int64),
         ("got", ctypes.c_int64),
         ("message", ctypes.c_char * 256),
+        ("weights", ctypes.c_void_p),
+        ("weights_size", ctypes.c_size_t),
     ]
 
 
@@ -88,8 +90,11 @@ def copy_out(managed):
 class Model:
     """A compiled model. Call it with arrays, one for each parameter; scalars are 0-d, shapes 1-d int64 arrays."""
 
-    def __init__(self, path, prefix=None):
-        """`prefix` is what the library's names start with: `libmlp.so` has `mlp` unless --prefix said otherwise."""
+    def __init__(self, path, prefix=None, weights=None):
+        """`prefix` is what the library's names start with: `libmlp.so` has `mlp` unless --prefix said otherwise.
+
+        `weights` is the file that `--weights external` wrote beside the library; it is mapped."""
+        self.weights = weights and numpy.memmap(weights, "uint8", "r")
         prefix = prefix or re.sub(r"^lib|\..*$", "", os.path.basename(path))
         self.library = ctypes.CDLL(os.path.abspath(path))
         metadata = getattr(self.library, f"{prefix}_metadata")
@@ -107,6 +112,8 @@ class Model:
         n = len(self.entries[entry]["results"])
         results = (ctypes.POINTER(Managed) * n)()
         call = Call()
+        if self.weights is not None:
+            call.weights, call.weights_size = self.weights.ctypes.data, self.weights.size
         if self.run(entry.encode(), args, len(tensors), results, n, ctypes.byref(call)) != 0:
             raise Refused(call)
         try:

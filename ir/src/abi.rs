@@ -26,6 +26,8 @@ pub struct AbiLayout {
     pub call_wanted: i64,
     pub call_got: i64,
     pub call_message: i64,
+    pub call_weights: i64,
+    pub call_weights_size: i64,
     pub call_size: u32,
 }
 
@@ -39,6 +41,7 @@ impl AbiLayout {
         // workspace, size, allocate, release, allocator, parallel_for, parallel_self, packed, n_packed
         let code = 9 * p;
         let wanted = (code + 8 + 7) / 8 * 8;
+        let weights = wanted + 16 + MESSAGE_BYTES as i64;
         AbiLayout {
             pointer,
             tensor_data: 0,
@@ -63,7 +66,9 @@ impl AbiLayout {
             call_wanted: wanted,
             call_got: wanted + 8,
             call_message: wanted + 16,
-            call_size: (wanted + 16) as u32 + MESSAGE_BYTES,
+            call_weights: weights,
+            call_weights_size: weights + p,
+            call_size: (weights + 2 * p) as u32,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What lowering hands to the backend: the flat module and what a user of the library may know about it.
 
+use crate::constant::Constant;
 use crate::dtype::DType;
 use crate::flat::FlatModule;
 use crate::prim::{PrimExpr, Var};
@@ -29,8 +30,44 @@ pub struct Program {
     pub checks: Vec<CheckInfo>,
     /// Whether the checks of arguments and shapes were left out.
     pub unchecked: bool,
-    /// Bytes of embedded weights.
+    /// Bytes of weights, embedded or not.
     pub weight_bytes: u64,
+    /// The weights that are in a file beside the library.
+    pub weights_file: Option<WeightsFile>,
+}
+
+/// Weights in a file of their own (`P.weights`), which each call brings: [`WeightsFile::MAGIC`], the hash, the size, then
+/// the constants at multiples of [`WeightsFile::ALIGN`].
+#[derive(Clone, Debug, Default)]
+pub struct WeightsFile {
+    /// Offsets in the file, ascending.
+    pub pieces: Vec<(u64, Constant)>,
+    /// Of the whole file.
+    pub bytes: u64,
+    /// Of the pieces.
+    pub hash: u64,
+}
+
+impl WeightsFile {
+    pub const MAGIC: &'static [u8; 8] = b"RLXWGHT1";
+    pub const ALIGN: u64 = 64;
+    /// Where the hash is.
+    pub const HASH_AT: usize = 8;
+    /// Bytes before the first constant.
+    pub const HEAD: usize = 64;
+
+    /// The file.
+    pub fn contents(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.bytes as usize);
+        out.extend(Self::MAGIC);
+        out.extend(self.hash.to_le_bytes());
+        out.extend(self.bytes.to_le_bytes());
+        for (at, c) in &self.pieces {
+            out.resize(*at as usize, 0);
+            out.extend(c.bytes());
+        }
+        out
+    }
 }
 
 /// An exported function.

@@ -21,7 +21,6 @@ pub mod schedule;
 pub use bind_params::bind_params;
 pub use kernel::{kernel_dims, kernel_workspace};
 
-use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::{self, Typed};
 use relax_ir::program::Program;
 use relax_ir::Diagnostics;
@@ -37,6 +36,8 @@ pub struct Options {
     pub opt_level: u8,
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     pub unchecked: bool,
+    /// Put large weights into a file that each call brings.
+    pub external_weights: bool,
 }
 
 /// Where to stop in [`passes`].
@@ -64,8 +65,7 @@ pub fn passes(mut typed: Typed, opt_level: u8, until: Until) -> Result<Typed, Di
 /// From analysed Relax to a flat program, with warnings.
 pub fn lower(typed: Typed, options: &Options) -> Result<(Program, Diagnostics), Diagnostics> {
     let typed = passes(typed, options.opt_level, Until::Fused)?;
-    let abi = AbiLayout::new(options.pointer_bytes);
-    let (mut program, kernels, warnings) = host::compile(&typed, &options.prefix, abi, options.unchecked)?;
+    let (mut program, kernels, warnings) = host::compile(&typed, options)?;
     let sched = schedule::SchedOptions { vector_bytes: if options.opt_level >= 2 { 16 } else { 0 } };
     let mut errors = Diagnostics::default();
     for k in &kernels {

@@ -96,6 +96,9 @@ pub struct Call {
     pub got: i64,
     /// NUL-terminated.
     pub message: [u8; MESSAGE_BYTES],
+    /// For models whose weights are in a file: its contents, aligned to 64.
+    pub weights: *const c_void,
+    pub weights_size: usize,
 }
 
 impl Call {
@@ -116,6 +119,8 @@ impl Call {
             wanted: 0,
             got: 0,
             message: [0; MESSAGE_BYTES],
+            weights: core::ptr::null(),
+            weights_size: 0,
         }
     }
 }

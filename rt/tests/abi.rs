@@ -34,6 +34,8 @@ fn layout() {
         (l.call_wanted, offset_of!(Call, wanted)),
         (l.call_got, offset_of!(Call, got)),
         (l.call_message, offset_of!(Call, message)),
+        (l.call_weights, offset_of!(Call, weights)),
+        (l.call_weights_size, offset_of!(Call, weights_size)),
         (l.call_size as i64, size_of::<Call>()),
     ];
     for (i, (ir, rt)) in tensor.into_iter().chain(call).enumerate() {

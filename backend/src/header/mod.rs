@@ -31,6 +31,10 @@ pub fn write(program: &Program) -> String {
     s += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     s += &types::CALL.replace("PREFIX", p);
     constraints(program, &mut s);
+    if let Some(w) = &program.weights_file {
+        s += "\n/* Bytes of the file that `weights` of a call points to. */\n";
+        let _ = writeln!(s, "#define {}_WEIGHTS_BYTES {}u", macro_name(p), w.bytes);
+    }
     for e in &program.entries {
         entry(p, e, &mut s);
     }

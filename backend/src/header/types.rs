@@ -117,6 +117,9 @@ typedef struct PREFIX_call {
   int64_t wanted;
   int64_t got;
   char message[256];
+  /* Models compiled with --weights external: the contents of PREFIX.weights, aligned to 64. */
+  const void *weights;
+  size_t weights_size;
 } PREFIX_call;
 "#;
 

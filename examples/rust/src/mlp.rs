@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void, CStr};
 use std::fmt;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 /// Classes that the model tells apart.
 pub const CLASSES: usize = 10;
@@ -43,6 +43,8 @@ struct Call {
     wanted: i64,
     got: i64,
     message: [c_char; 256],
+    weights: *const c_void,
+    weights_size: usize,
 }
 
 extern "C" {
@@ -106,6 +108,8 @@ pub fn infer(x: &[f32], rows: usize) -> Result<Vec<[f32; CLASSES]>, Error> {
         wanted: 0,
         got: 0,
         message: [0; 256],
+        weights: null(),
+        weights_size: 0,
     };
     // SAFETY: both tensors describe memory that lives until the call returns, with the shapes that they say; the
     // library checks the shapes against the model before it touches the data.

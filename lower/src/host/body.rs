@@ -5,6 +5,7 @@ use super::build::{local_callee, Builder, Failure};
 use super::memory::Layout;
 use super::plan::Plan;
 use super::value::*;
+use super::Stored;
 use relax_ir::flat::{Callee, FlatStmt};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
@@ -19,8 +20,10 @@ pub struct Body<'a> {
     /// Pointer variables of the flattened results.
     pub results: Vec<Var>,
     pub workspace: Var,
-    /// Symbols of the constants, by buffer.
-    pub constants: HashMap<usize, String>,
+    /// The constants, by buffer.
+    pub constants: HashMap<usize, Stored>,
+    /// Start of the weights file, when a constant is in it.
+    pub weights: Option<PrimExpr>,
     /// Whether the kernel (by name) takes a workspace pointer.
     pub kernel_symbol: &'a dyn Fn(&str) -> String,
 }
@@ -37,7 +40,11 @@ impl Body<'_> {
             Place::Param(i) => self.params.get(i).map_or_else(super::build::null, Var::expr),
             Place::Result(i) => self.results[*i].expr(),
             Place::Constant(_) => match self.constants.get(&id.0) {
-                Some(symbol) => b.address(symbol),
+                Some(Stored::Symbol(symbol)) => b.address(symbol),
+                Some(Stored::External(at)) => {
+                    let start = self.weights.clone().unwrap_or_else(super::build::null);
+                    start.ptr_add(PrimExpr::i64(*at as i64))
+                }
                 None => super::build::null(),
             },
             Place::Workspace => match &self.layout.offsets[id.0] {

@@ -8,7 +8,7 @@ use super::memory::{self, Layout};
 use super::params::{LeafKind, Signature};
 use super::plan::{Plan, Planner};
 use super::value::*;
-use super::Context;
+use super::{Context, Stored};
 use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{Callee, FlatFunc, FlatStmt, Linkage};
@@ -258,7 +258,10 @@ fn body_function(
     });
     let prefix = cx.prefix.clone();
     let kernel_symbol = |name: &str| super::kernel_symbol(&prefix, name);
+    let external = constants.values().any(|s| matches!(s, Stored::External(_)));
+    let mut b = Builder::new(&mut cx.pool, cx.abi, call.expr());
     let body = Body {
+        weights: external.then(|| super::weights::of_call(&mut b, &prefix)),
         prefix: &prefix,
         plan,
         layout,
@@ -268,7 +271,6 @@ fn body_function(
         constants,
         kernel_symbol: &kernel_symbol,
     };
-    let mut b = Builder::new(&mut cx.pool, cx.abi, call.expr());
     let name = match part {
         Part::Whole => {
             let rooms = rooms(&mut b, plan, results, &actual);

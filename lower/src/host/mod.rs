@@ -13,6 +13,7 @@ mod params;
 mod plan;
 mod slice;
 mod value;
+mod weights;
 
 pub use ops::VIEWS;
 
@@ -25,6 +26,7 @@ use relax_ir::program::{CheckInfo, Program};
 use relax_ir::tir::PrimFunc;
 use relax_ir::{Constant, Diagnostics};
 use std::collections::HashSet;
+use weights::External;
 
 /// What the functions of one program share.
 pub struct Context {
@@ -35,13 +37,23 @@ pub struct Context {
     pub checks: Vec<CheckInfo>,
     /// Kernels made while planning.
     pub kernels: Vec<PrimFunc>,
-    constants: Vec<(Constant, String)>,
+    external: Option<External>,
+    constants: Vec<(Constant, Stored)>,
     by_hash: FnvHashMap<u64, Vec<usize>>,
 }
 
+/// Where the data of a constant is.
+#[derive(Clone, Debug)]
+pub enum Stored {
+    /// In the read-only data of the library.
+    Symbol(String),
+    /// At an offset in the weights file.
+    External(u64),
+}
+
 impl Context {
-    /// The symbol of a constant's data; equal constants share one.
-    pub fn constant(&mut self, c: &Constant) -> String {
+    /// Where a constant's data is; equal constants share one place.
+    pub fn constant(&mut self, c: &Constant) -> Stored {
         use std::hash::{Hash, Hasher};
         let mut h = fnv::FnvHasher::default();
         c.bytes().hash(&mut h);
@@ -49,22 +61,23 @@ impl Context {
         if let Some(&i) = list.iter().find(|&&i| self.constants[i].0.bytes() == c.bytes()) {
             return self.constants[i].1.clone();
         }
-        let symbol = format!("{}__w{}", self.prefix, self.constants.len());
+        let stored = match self.external.as_mut().and_then(|e| e.place(c)) {
+            Some(at) => Stored::External(at),
+            None => Stored::Symbol(format!("{}__w{}", self.prefix, self.constants.len())),
+        };
         list.push(self.constants.len());
-        self.constants.push((c.clone(), symbol.clone()));
-        symbol
+        self.constants.push((c.clone(), stored.clone()));
+        stored
     }
 }
 
 /// Compiles every exported Relax function. Kernels are returned by name for scheduling: those of the module that are
-/// called, and those made on the way. `unchecked` leaves out the checks of arguments and shapes.
-pub fn compile(
-    typed: &Typed,
-    prefix: &str,
-    abi: AbiLayout,
-    unchecked: bool,
-) -> Result<(Program, Vec<PrimFunc>, Diagnostics), Diagnostics> {
+/// called, and those made on the way.
+pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<PrimFunc>, Diagnostics), Diagnostics> {
+    let (prefix, unchecked) = (options.prefix.as_str(), options.unchecked);
+    let abi = AbiLayout::new(options.pointer_bytes);
     let mut cx = Context {
+        external: options.external_weights.then(External::default),
         prefix: prefix.to_string(),
         abi,
         pool: Pool::new(prefix, unchecked),
@@ -119,9 +132,11 @@ pub fn compile(
     cx.funcs.push(body::copy_function(&mut cx.pool, prefix, abi));
     program.checks = cx.checks;
     program.module.funcs = cx.funcs;
+    program.weights_file = cx.external.and_then(|e| e.finish(&mut cx.pool, prefix));
     program.module.data = cx.pool.data;
-    for (c, symbol) in cx.constants {
+    for (c, stored) in cx.constants {
         program.weight_bytes += c.bytes().len() as u64;
+        let Stored::Symbol(symbol) = stored else { continue };
         program.module.data.push(FlatData {
             symbol,
             align: 64,
