@@ -248,8 +248,30 @@ pub fn dtype(elem_type: i64) -> Option<DType> {
         12 => DType::U32,
         13 => DType::U64,
         16 => DType::BF16,
+        // One element per byte: codes of small floats, values of integers.
+        17..=21 | 23..=25 => DType::U8,
+        22 | 26 => DType::I8,
         _ => return None,
     })
+}
+
+/// Elements below a byte, one per byte; integers are sign-extended.
+fn unpack(t: &Tensor, elements: usize) -> Vec<u8> {
+    let bits = bits(t.elem_type).unwrap_or(8);
+    if bits >= 8 {
+        return t.raw.clone();
+    }
+    let mask = (1u8 << bits) - 1;
+    let element = |i: usize| {
+        let v = t.raw.get(i * bits / 8).map_or(0, |b| b >> (i * bits % 8) & mask);
+        let negative = matches!(t.elem_type, 22 | 26) && v >> (bits - 1) != 0;
+        if negative {
+            v | !mask
+        } else {
+            v
+        }
+    };
+    (0..elements).map(element).collect()
 }
 
 impl Value {
@@ -259,10 +281,11 @@ impl Value {
             Value::Tensor(t) => {
                 let dtype = dtype(t.elem_type).ok_or_else(|| format!("values of element type {}", t.elem_type))?;
                 let elements = t.dims.iter().product::<i64>() as usize;
-                if t.raw.len() != elements * dtype.bytes() {
-                    return Err(format!("{} bytes of data for dims {:?}", t.raw.len(), t.dims));
+                let raw = unpack(t, elements);
+                if raw.len() != elements * dtype.bytes() {
+                    return Err(format!("{} bytes of data for dims {:?}", raw.len(), t.dims));
                 }
-                out.push(Constant::new(dtype, t.dims.clone(), t.raw.clone()));
+                out.push(Constant::new(dtype, t.dims.clone(), raw));
             }
             Value::Sequence(list) => list.iter().try_for_each(|v| v.flatten(out))?,
             Value::Optional(v) => v.iter().try_for_each(|v| v.flatten(out))?,

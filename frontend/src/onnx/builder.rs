@@ -286,7 +286,7 @@ impl Builder {
     }
 
     /// The elements of an integer vector as scalars of the function: known ones, or read at run time, where each
-    /// becomes a shape variable (which may be negative).
+    /// becomes a shape variable. Those must not be negative: wrap what may be, before.
     pub fn read(&mut self, t: &Tensor) -> Res<Vec<PrimExpr>> {
         if let Some(v) = t.elements() {
             return Ok(v.into_iter().map(|e| e.cast(DType::I64)).collect());
@@ -308,9 +308,6 @@ impl Builder {
         let value = self.call_expr("tensor_to_shape", &[Arg::from(&x)], &[])?;
         let (e, _) = self.emit("shape", value)?;
         let vars: Vec<Var> = (0..n).map(|i| Var::dim(format!("s{i}"))).collect();
-        for v in &vars {
-            self.facts.declare_signed(v);
-        }
         let dims: Vec<PrimExpr> = vars.iter().map(Var::expr).collect();
         self.match_cast("dims", e, StructInfo::shape(dims.clone()));
         Ok(dims)

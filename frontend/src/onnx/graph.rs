@@ -1,13 +1,14 @@
 //! Graphs, nodes and functions of a model.
 
 use super::builder::Builder;
+use super::kind::{knows, moves, storage, Kind};
 use super::node::NodeCx;
 use super::ops;
 use super::proto::{
     AttributeProto, DimValue, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TypeProto,
     TypeValue,
 };
-use super::tensor::{constant, require_dtype, External};
+use super::tensor::{require_storage, External};
 use super::value::{Tensor, Value};
 use super::{Options, Res};
 use relax_ir::prim::Var;
@@ -160,7 +161,10 @@ impl<'m> Importer<'m> {
                 }
             };
             let var = RVar::new(id, false, Span::NONE);
-            let value = self.param_value(&var, &info);
+            let value = match (self.param_value(&var, &info), input.r#type.as_ref().map(kind_of)) {
+                (Value::Tensor(t), Some(kind)) => t.of_kind(kind).into(),
+                (v, _) => v,
+            };
             self.b.sinfo.insert(var.clone(), info.clone());
             params.push(Param { var, annotation: Some(info) });
             scope.values.insert(name, value);
@@ -219,8 +223,8 @@ impl<'m> Importer<'m> {
 
     fn initializers(&mut self, g: &GraphProto, scope: &mut Scope) -> Res<()> {
         for t in &g.initializer {
-            let value = match constant(t, &mut self.external) {
-                Ok(c) => Tensor::constant(c).into(),
+            let value = match super::tensor::read(t, &mut self.external) {
+                Ok(t) => t.into(),
                 Err(d) => {
                     self.diags.push(d);
                     Value::Poison
@@ -246,7 +250,7 @@ impl<'m> Importer<'m> {
     fn input_info(&mut self, t: &TypeProto, hint: &str) -> Res<StructInfo> {
         match &t.value {
             Some(TypeValue::Tensor(t)) => {
-                let dtype = require_dtype(t.elem_type.unwrap_or(0))?;
+                let (dtype, _) = require_storage(t.elem_type.unwrap_or(0))?;
                 let Some(shape) = &t.shape else {
                     return Err(Diagnostic::unsupported("unknown-rank", Span::NONE, "the rank is not stated")
                         .help("state the shape of the input, with names for dims that vary"));
@@ -425,8 +429,26 @@ impl<'m> Importer<'m> {
         if poisoned {
             return Err(None);
         }
+        let kind = inputs.iter().flatten().find_map(|v| match v {
+            Value::Tensor(t) if t.kind != Kind::Plain => Some(t.kind),
+            _ => None,
+        });
+        let standard = domain.is_empty();
+        if let Some(k) = kind.filter(|_| !standard || !moves(&op) && !knows(&op)) {
+            let d =
+                Diagnostic::unsupported("onnx-type", Span::NONE, format!("the operator does not take {}", k.name()));
+            return Err(Some(d.help("cast to float first")));
+        }
         let mut cx = NodeCx { im: self, node: n, version, inputs };
-        translate(&mut cx).map_err(Some)
+        let mut values = translate(&mut cx).map_err(Some)?;
+        if let Some(k) = kind.filter(|_| moves(&op)) {
+            for v in &mut values {
+                if let Value::Tensor(t) = v {
+                    t.kind = k;
+                }
+            }
+        }
+        Ok(values)
     }
 
     /// Expands a function of the model in place.
@@ -519,6 +541,15 @@ impl<'m> Importer<'m> {
         self.path.pop();
         self.depth -= 1;
         Ok(out)
+    }
+}
+
+/// What the elements of a tensor of this type mean.
+fn kind_of(t: &TypeProto) -> Kind {
+    match &t.value {
+        Some(TypeValue::Tensor(t)) => storage(t.elem_type.unwrap_or(0)).map_or(Kind::Plain, |(_, k)| k),
+        Some(TypeValue::Optional(e)) => e.elem_type.as_deref().map_or(Kind::Plain, kind_of),
+        _ => Kind::Plain,
     }
 }
 

@@ -10,6 +10,7 @@
 
 pub mod builder;
 mod graph;
+mod kind;
 mod known;
 pub mod node;
 pub mod ops;

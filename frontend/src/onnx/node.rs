@@ -2,8 +2,9 @@
 
 use super::builder::{Arg, Builder};
 use super::graph::Importer;
+use super::kind::{decode, encode, Kind};
 use super::proto::{AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto};
-use super::tensor::require_dtype;
+use super::tensor::{require_dtype, require_storage};
 use super::value::{Tensor, Value};
 use super::Res;
 use relax_ir::{AttrValue, DType, Diagnostic, PrimExpr, Span};
@@ -116,6 +117,10 @@ impl NodeCx<'_, '_> {
     pub fn dtype_opt(&self, name: &str) -> Res<Option<DType>> {
         self.int_opt(name).map(|v| require_dtype(v as i32)).transpose()
     }
+    /// An element type of any kind.
+    pub fn storage_opt(&self, name: &str) -> Res<Option<(DType, Kind)>> {
+        self.int_opt(name).map(|v| require_storage(v as i32)).transpose()
+    }
     pub fn required<T>(&self, name: &str, value: Option<T>) -> Res<T> {
         value.ok_or_else(|| self.error(format!("attribute `{name}` is missing")))
     }
@@ -144,10 +149,10 @@ impl NodeCx<'_, '_> {
         if let Some(a) = t.as_ints() {
             return Ok(Some(Axes::Known(self.axes(&a, rank + added * a.len())?)));
         }
-        let values = self.read(&t)?;
-        let n = (rank + added * values.len()) as i64;
-        let wrap = |v: PrimExpr| v.clone().lt(0).select(v.clone() + n, v);
-        Ok(Some(Axes::Computed(values.into_iter().map(wrap).collect())))
+        let count = t.literal_len().unwrap_or(0);
+        let n = Tensor::scalar_int(t.dtype, (rank + added * count) as i64);
+        let t = self.wrap(&t, &n)?;
+        Ok(Some(Axes::Computed(self.read(&t)?)))
     }
 
     // Outputs.
@@ -188,6 +193,23 @@ impl NodeCx<'_, '_> {
             return Ok(t);
         }
         self.call("astype", &[t.into()], &[("dtype", AttrValue::DType(dtype))])
+    }
+
+    /// A cast from and to any kind of elements. `saturate` and `rounding` are those of small floats.
+    pub fn cast_kind(&mut self, t: &Tensor, to: (DType, Kind), saturate: bool, rounding: &str) -> Res<Tensor> {
+        if t.dtype == to.0 && t.kind == to.1 {
+            return Ok(t.clone());
+        }
+        let plain = decode(self, t)?;
+        match to.1 {
+            Kind::Plain => self.cast(&plain, to.0),
+            kind => encode(self, &plain, kind, saturate, rounding),
+        }
+    }
+
+    /// The values of a tensor of any kind: integers as they are, floats as float32.
+    pub fn decode(&mut self, t: &Tensor) -> Res<Tensor> {
+        decode(self, t)
     }
 
     /// The same elements under other dims.
@@ -259,6 +281,14 @@ impl NodeCx<'_, '_> {
     /// The elements of an integer vector (a shape, repeats, ...): known ones, or read at run time.
     pub fn read(&mut self, t: &Tensor) -> Res<Vec<PrimExpr>> {
         self.im.b.read(t)
+    }
+
+    /// `t`, with `size` added where it is negative.
+    pub fn wrap(&mut self, t: &Tensor, size: &Tensor) -> Res<Tensor> {
+        let zero = Tensor::scalar_int(t.dtype, 0);
+        let negative = self.op("less", &[t, &zero])?;
+        let wrapped = self.op("add", &[t, size])?;
+        self.op("where", &[&negative, &wrapped, t])
     }
 
     /// Canonical form of a dim.

@@ -1,6 +1,8 @@
 //! Tensors of a model as constants: typed fields, raw bytes, and external files, which are mapped and never copied.
 
+use super::kind::{storage, Kind};
 use super::proto::{data_type as T, SparseTensorProto, TensorProto};
+use super::value::Tensor;
 use crate::weights::mapped::{map, MappedBytes};
 use memmap2::Mmap;
 use prost::bytes::Bytes;
@@ -120,7 +122,33 @@ pub fn require_dtype(elem_type: i32) -> Result<DType, Diagnostic> {
     })
 }
 
-/// A tensor of the model.
+/// The dtype that holds an element type and what the bytes mean, or what the user reads when there is none.
+pub fn require_storage(elem_type: i32) -> Result<(DType, Kind), Diagnostic> {
+    storage(elem_type).map_or_else(|| require_dtype(elem_type).map(|d| (d, Kind::Plain)), Ok)
+}
+
+/// A tensor of the model and what its elements mean.
+pub fn read(t: &TensorProto, external: &mut External) -> Result<Tensor, Diagnostic> {
+    let (dtype, kind) = match storage(t.data_type.unwrap_or(0)) {
+        Some((dtype, kind)) if kind != Kind::Plain => (dtype, kind),
+        _ => return constant(t, external).map(Tensor::constant),
+    };
+    // Packed bytes, read as such.
+    let elements = t
+        .dims
+        .iter()
+        .try_fold(1usize, |n, d| n.checked_mul(usize::try_from(*d).ok()?))
+        .filter(|n| n.checked_mul(8).is_some())
+        .ok_or_else(|| Diagnostic::error("onnx-tensor", Span::NONE, "dims are negative or too large"))?;
+    let packed = elements.div_ceil(8 / kind.bits());
+    // A typed field has one entry per byte.
+    let bytes = TensorProto { dims: vec![packed as i64], data_type: Some(T::UINT8), ..t.clone() };
+    let bytes = constant(&bytes, external)?;
+    let data = kind.unpack(bytes.bytes(), elements);
+    Ok(Tensor::constant(Constant::new(dtype, t.dims.clone(), data)).of_kind(kind))
+}
+
+/// A tensor of the model, of a type that has a dtype.
 pub fn constant(t: &TensorProto, external: &mut External) -> Result<Constant, Diagnostic> {
     let name = t.name.as_deref().unwrap_or("");
     let wrong = |what: String| Diagnostic::error("onnx-tensor", Span::NONE, format!("tensor `{name}`: {what}"));

@@ -1,5 +1,6 @@
 //! What a name of a graph stands for during import.
 
+use super::kind::Kind;
 use relax_ir::relax::{Expr, ExprKind};
 use relax_ir::{Constant, DType, PrimExpr};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ impl From<Tensor> for Value {
 pub struct Tensor {
     pub dims: Vec<PrimExpr>,
     pub dtype: DType,
+    /// What the elements mean, where the dtype does not say.
+    pub kind: Kind,
     repr: Repr,
 }
 
@@ -45,7 +48,11 @@ enum Repr {
 impl Tensor {
     /// A tensor that the Relax leaf `expr` holds.
     pub fn new(expr: Expr, dims: Vec<PrimExpr>, dtype: DType) -> Tensor {
-        Tensor { dims, dtype, repr: Repr::Expr(expr) }
+        Tensor { dims, dtype, kind: Kind::Plain, repr: Repr::Expr(expr) }
+    }
+
+    pub fn of_kind(self, kind: Kind) -> Tensor {
+        Tensor { kind, ..self }
     }
 
     pub fn constant(c: Constant) -> Tensor {
@@ -57,7 +64,7 @@ impl Tensor {
     /// A tensor of known elements; `dims` are literals whose product is their number.
     pub fn known(dims: &[usize], dtype: DType, elements: Vec<PrimExpr>) -> Tensor {
         let dims = dims.iter().map(|d| PrimExpr::i64(*d as i64)).collect();
-        Tensor { dims, dtype, repr: Repr::Known(elements.into()) }
+        Tensor { dims, dtype, kind: Kind::Plain, repr: Repr::Known(elements.into()) }
     }
 
     /// The same tensor with its elements known too.

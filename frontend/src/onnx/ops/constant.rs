@@ -3,7 +3,7 @@
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::node::NodeCx;
-use crate::onnx::tensor::{constant, dense};
+use crate::onnx::tensor::{constant, dense, read};
 use crate::onnx::value::{Tensor, Value, MAX_KNOWN};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, Constant, DType, PrimExpr};
@@ -18,7 +18,7 @@ fn constant_value(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let Some(a) = cx.node.attribute.first() else { return Err(cx.error("a value is missing")) };
     let t = match a.name.as_deref() {
         Some("value") => match &a.t {
-            Some(t) => Tensor::constant(constant(t, &mut cx.im.external)?),
+            Some(t) => read(t, &mut cx.im.external)?,
             None => return Err(cx.error("attribute `value` is no tensor")),
         },
         Some("sparse_value") => match &a.sparse_tensor {

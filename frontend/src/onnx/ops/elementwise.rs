@@ -1,6 +1,7 @@
 //! Elementwise operators of one, two or more tensors, and casts.
 
 use super::{one, op, OnnxOp};
+use crate::onnx::kind::Kind;
 use crate::onnx::known;
 use crate::onnx::node::NodeCx;
 use crate::onnx::value::{Tensor, Value};
@@ -305,13 +306,16 @@ fn cast(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
     let to = match cx.str_opt("to").filter(|s| !s.is_empty()) {
         // Before version 6 the type was written as a word.
-        Some(word) => named_dtype(&word).ok_or_else(|| cx.unsupported(format!("a cast to {word}")))?,
+        Some(word) => {
+            let dtype = named_dtype(&word).ok_or_else(|| cx.unsupported(format!("a cast to {word}")))?;
+            (dtype, Kind::Plain)
+        }
         None => {
-            let to = cx.dtype_opt("to")?;
+            let to = cx.storage_opt("to")?;
             cx.required("to", to)?
         }
     };
-    one(cx.cast(&x, to)?)
+    one(cx.cast_kind(&x, to, cx.flag("saturate", true), &cx.str("round_mode", "up"))?)
 }
 
 fn named_dtype(word: &str) -> Option<DType> {
@@ -324,5 +328,6 @@ fn named_dtype(word: &str) -> Option<DType> {
 
 fn cast_like(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, like) = (cx.input(0)?, cx.input(1)?);
-    one(cx.cast(&x, like.dtype)?)
+    let to = (like.dtype, like.kind);
+    one(cx.cast_kind(&x, to, cx.flag("saturate", true), &cx.str("round_mode", "up"))?)
 }

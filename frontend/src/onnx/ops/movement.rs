@@ -145,56 +145,65 @@ fn slice_v1(cx: &mut NodeCx) -> Res<Vec<Value>> {
 fn slice(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
     let (starts, ends) = (cx.input(1)?, cx.input(2)?);
-    let (starts, ends) = (cx.read(&starts)?, cx.read(&ends)?);
-    let n = starts.len();
-    let steps = match cx.optional(4)? {
-        Some(t) => cx.read(&t)?,
-        None => vec![PrimExpr::i64(1); n],
+    let steps = cx.optional(4)?;
+    let count = starts.literal_len();
+    let Some(n) = count.filter(|n| ends.literal_len() == Some(*n)) else {
+        return Err(cx.error("starts and ends must be vectors of one length"));
     };
-    let axes = match cx.axes_attr_or_input(3, x.rank(), 0)? {
-        Some(a) => a,
-        None => Axes::Known((0..n).collect()),
+    let axes = match cx.optional(3)? {
+        Some(t) => t,
+        None => Tensor::ints(&(0..n as i64).collect::<Vec<_>>()),
     };
-    if ends.len() != n || axes.len() != n || steps.len() != n {
+    let steps = steps.unwrap_or_else(|| Tensor::ints(&vec![1; n]));
+    if axes.literal_len() != Some(n) || steps.literal_len() != Some(n) {
         return Err(cx.error("starts, ends, axes and steps must have the same length"));
     }
-    let literal: Option<Vec<i64>> = steps.iter().map(PrimExpr::as_int).collect();
-    match (axes, literal) {
-        (Axes::Known(a), Some(steps)) => {
-            let axes = a.into_iter().map(|a| a as i64).collect();
-            sliced(cx, x, starts, ends, axes, steps)
+    match (starts.elements(), ends.elements(), axes.as_ints(), steps.as_ints()) {
+        (Some(b), Some(e), Some(axes), Some(steps)) => {
+            let wide = |v: Vec<PrimExpr>| v.into_iter().map(|e| e.cast(DType::I64)).collect();
+            sliced(cx, x, wide(b), wide(e), axes, steps)
         }
-        (axes, _) => slice_computed(cx, &x, &starts, &ends, &axes, &steps),
+        _ => slice_computed(cx, &x, &starts, &ends, &axes, &steps),
     }
 }
 
-/// Axes or steps that are only known at run time: a slice of every axis.
+/// Bounds that are only known at run time: a slice of every axis, the bounds laid out over the axes by a mask.
 fn slice_computed(
     cx: &mut NodeCx,
     x: &Tensor,
-    starts: &[PrimExpr],
-    ends: &[PrimExpr],
-    axes: &Axes,
-    steps: &[PrimExpr],
+    starts: &Tensor,
+    ends: &Tensor,
+    axes: &Tensor,
+    steps: &Tensor,
 ) -> Res<Vec<Value>> {
-    let (mut begin, mut end, mut step) = (vec![], vec![], vec![]);
-    for (i, d) in x.dims.iter().enumerate() {
-        let (mut b, mut e, mut s) = (PrimExpr::i64(0), d.clone(), PrimExpr::i64(1));
-        for k in 0..starts.len() {
-            let here = match axes {
-                Axes::Known(a) => PrimExpr::bool(a[k] == i),
-                Axes::Computed(a) => a[k].clone().eq(PrimExpr::i64(i as i64)),
-            };
-            b = here.clone().select(starts[k].clone(), b);
-            e = here.clone().select(ends[k].clone(), e);
-            s = here.select(steps[k].clone(), s);
-        }
-        begin.push(b);
-        end.push(e);
-        step.push(s);
+    let rank = x.rank() as i64;
+    let wide = |cx: &mut NodeCx, t: &Tensor| -> Res<Tensor> {
+        let t = cx.cast(t, DType::I64)?;
+        let n = t.dims.first().cloned().unwrap_or_else(|| PrimExpr::i64(1));
+        cx.reshape(&t, &[n, PrimExpr::i64(1)])
+    };
+    let axes = wide(cx, axes)?;
+    let axes = cx.wrap(&axes, &Tensor::scalar_int(DType::I64, rank))?;
+    let every = Tensor::ints(&(0..rank).collect::<Vec<_>>());
+    let mask = cx.op("equal", &[&axes, &every])?;
+    let mask = cx.cast(&mask, DType::I64)?;
+    let sum = |cx: &mut NodeCx, t: &Tensor| {
+        cx.call("sum", &[t.into()], &[("axis", ints([0])), ("keepdims", AttrValue::Bool(false))])
+    };
+    let chosen = sum(cx, &mask)?;
+    let one_ = Tensor::scalar_int(DType::I64, 1);
+    let others = cx.op("subtract", &[&one_, &chosen])?;
+    let mut bounds = vec![];
+    for (t, default) in
+        [(starts, Tensor::scalar_int(DType::I64, 0)), (ends, Tensor::shape(x.dims.clone())), (steps, one_.clone())]
+    {
+        let t = wide(cx, t)?;
+        let t = cx.op("multiply", &[&mask, &t])?;
+        let t = sum(cx, &t)?;
+        let rest = cx.op("multiply", &[&others, &default])?;
+        bounds.push(cx.op("add", &[&t, &rest])?);
     }
-    let (begin, end, step) = (Tensor::shape(begin), Tensor::shape(end), Tensor::shape(step));
-    one(cx.op("dynamic_strided_slice", &[x, &begin, &end, &step])?)
+    one(cx.op("dynamic_strided_slice", &[x, &bounds[0], &bounds[1], &bounds[2]])?)
 }
 
 fn sliced(
@@ -367,34 +376,42 @@ fn range(cx: &mut NodeCx) -> Res<Vec<Value>> {
             return one(Tensor::known(&[n], dtype, (0..n).map(element).collect()));
         }
     }
-    if dtype.is_float() {
-        // The number of elements is computed as the standard says, then the elements from their positions.
-        let wide = if dtype.bits < 32 { DType::F32 } else { dtype };
-        let mut v = vec![];
-        for t in &all {
-            v.push(cx.cast(t, wide)?);
+    if let (Some(b), Some(e), Some(s)) = (all[0].elements(), all[1].elements(), all[2].as_ints()) {
+        if let ([b], [e], [s], false) = (b.as_slice(), e.as_slice(), s.as_slice(), dtype.is_float()) {
+            let bounds = [b.clone().cast(DType::I64), e.clone().cast(DType::I64), PrimExpr::i64(*s)];
+            let args = bounds.map(Arg::prim);
+            return one(cx.call("arange", &args, &[("dtype", AttrValue::DType(dtype))])?);
         }
-        let n = cx.op("subtract", &[&v[1], &v[0]])?;
-        let n = cx.op("divide", &[&n, &v[2]])?;
-        let n = cx.op("ceil", &[&n])?;
-        let n = cx.cast(&n, DType::I64)?;
-        let n = cx.read(&n)?.into_iter().next().unwrap_or_else(|| PrimExpr::i64(0)).max(0);
-        let at = iota(cx, &n)?;
-        let at = cx.cast(&at, wide)?;
-        let y = cx.op("multiply", &[&at, &v[2]])?;
-        let y = cx.op("add", &[&y, &v[0]])?;
-        return one(cx.cast(&y, dtype)?);
     }
+    // The number of elements is computed as the standard says, then the elements from their positions.
+    let wide = match dtype {
+        d if !d.is_float() => DType::I64,
+        d if d.bits < 32 => DType::F32,
+        d => d,
+    };
     let mut v = vec![];
     for t in &all {
-        v.push(cx.read(t)?.into_iter().next().ok_or_else(|| cx.error("start, limit and delta must be scalars"))?);
+        let t = cx.reshape(t, &[])?;
+        v.push(cx.cast(&t, wide)?);
     }
-    let y = cx.call(
-        "arange",
-        &[Arg::prim(v[0].clone()), Arg::prim(v[1].clone()), Arg::prim(v[2].clone())],
-        &[("dtype", AttrValue::DType(dtype))],
-    )?;
-    one(y)
+    let n = cx.op("subtract", &[&v[0], &v[1]])?;
+    let n = match dtype.is_float() {
+        true => {
+            let n = cx.op("divide", &[&n, &v[2]])?;
+            cx.op("floor", &[&n])?
+        }
+        false => cx.op("floor_divide", &[&n, &v[2]])?,
+    };
+    let n = cx.op("negative", &[&n])?;
+    let n = cx.cast(&n, DType::I64)?;
+    let zero = Tensor::scalar_int(DType::I64, 0);
+    let n = cx.op("maximum", &[&n, &zero])?;
+    let n = cx.read(&n)?.into_iter().next().unwrap_or_else(|| PrimExpr::i64(0));
+    let at = iota(cx, &n)?;
+    let at = cx.cast(&at, wide)?;
+    let y = cx.op("multiply", &[&at, &v[2]])?;
+    let y = cx.op("add", &[&y, &v[0]])?;
+    one(cx.cast(&y, dtype)?)
 }
 
 fn pad(cx: &mut NodeCx) -> Res<Vec<Value>> {

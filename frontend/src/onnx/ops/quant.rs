@@ -3,6 +3,7 @@
 use super::nn::{add_bias, convolve};
 use super::reduce::reduce_axes;
 use super::{one, op, OnnxOp};
+use crate::onnx::kind::Kind;
 use crate::onnx::node::NodeCx;
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
@@ -49,13 +50,31 @@ fn is_plain(scale: &Tensor, block: i64) -> bool {
 
 fn quantize_linear(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, scale) = (cx.input(0)?, cx.input(1)?);
-    let to = match (cx.optional(2)?, cx.dtype_opt("output_dtype")?) {
-        (Some(z), _) => z.dtype,
-        (None, Some(d)) => d,
-        (None, None) => DType::U8,
+    let zero = cx.optional(2)?;
+    let (to, kind) = match (&zero, cx.storage_opt("output_dtype")?) {
+        (Some(z), _) => (z.dtype, z.kind),
+        (None, Some(to)) => to,
+        (None, None) => (DType::U8, Kind::Plain),
     };
-    let zero = cx.optional(2)?.unwrap_or_else(|| Tensor::scalar_int(to, 0));
     let (axis, block) = (cx.int("axis", 1), cx.int("block_size", 0));
+    if let Some((low, high)) = kind.range() {
+        let zero = match zero {
+            Some(z) => cx.decode(&z)?,
+            None => Tensor::scalar_int(to, 0),
+        };
+        return one(quantize_within(cx, &x, &scale, &zero, axis, block, (low as f64, high as f64))?.of_kind(kind));
+    }
+    if kind != Kind::Plain {
+        // Small floats are not rounded to integers; their zero point is 0.
+        let scale = spread(cx, &scale, &x, axis, block)?;
+        let (v, scale) = (cx.cast(&x, DType::F32)?, cx.cast(&scale, DType::F32)?);
+        let y = cx.op("divide", &[&v, &scale])?;
+        // The zero point is added: there is no negative zero after it.
+        let y = cx.op("add", &[&y, &Tensor::scalar(DType::F32, 0.0)])?;
+        let saturate = cx.flag("saturate", true);
+        return one(cx.cast_kind(&y, (to, kind), saturate, "up")?);
+    }
+    let zero = zero.unwrap_or_else(|| Tensor::scalar_int(to, 0));
     one(quantize(cx, &x, &scale, &zero, axis, block)?)
 }
 
@@ -75,16 +94,29 @@ pub fn quantize(cx: &mut NodeCx, x: &Tensor, scale: &Tensor, zero: &Tensor, axis
             &[("axis", AttrValue::Int(axis)), ("out_dtype", AttrValue::DType(zero.dtype))],
         );
     }
-    let scale = spread(cx, scale, &x, axis, block)?;
     let to = zero.dtype;
-    let zero = if zero.literal_len() == Some(1) { cx.reshape(zero, &[])? } else { spread(cx, zero, &x, axis, block)? };
-    let (v, scale) = (cx.cast(&x, DType::F32)?, cx.cast(&scale, DType::F32)?);
+    quantize_within(cx, &x, scale, zero, axis, block, (to.int_min() as f64, to.int_max() as f64))
+}
+
+/// As [`quantize`], within any range.
+fn quantize_within(
+    cx: &mut NodeCx,
+    x: &Tensor,
+    scale: &Tensor,
+    zero: &Tensor,
+    axis: i64,
+    block: i64,
+    range: (f64, f64),
+) -> Res<Tensor> {
+    let to = zero.dtype;
+    let scale = spread(cx, scale, x, axis, block)?;
+    let zero = if zero.literal_len() == Some(1) { cx.reshape(zero, &[])? } else { spread(cx, zero, x, axis, block)? };
+    let (v, scale) = (cx.cast(x, DType::F32)?, cx.cast(&scale, DType::F32)?);
     let y = cx.op("divide", &[&v, &scale])?;
     let y = cx.op("round", &[&y])?;
     let zero = cx.cast(&zero, DType::F32)?;
     let y = cx.op("add", &[&y, &zero])?;
-    let (low, high) =
-        (Tensor::scalar(DType::F32, to.int_min() as f64), Tensor::scalar(DType::F32, to.int_max() as f64));
+    let (low, high) = (Tensor::scalar(DType::F32, range.0), Tensor::scalar(DType::F32, range.1));
     let y = cx.op("maximum", &[&y, &low])?;
     let y = cx.op("minimum", &[&y, &high])?;
     cx.cast(&y, to)
@@ -92,7 +124,12 @@ pub fn quantize(cx: &mut NodeCx, x: &Tensor, scale: &Tensor, zero: &Tensor, axis
 
 fn dequantize_linear(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, scale) = (cx.input(0)?, cx.input(1)?);
-    let zero = cx.optional(2)?;
+    let x = cx.decode(&x)?;
+    let zero = match cx.optional(2)? {
+        Some(z) => Some(cx.decode(&z)?),
+        None => None,
+    };
+    let scale = cx.decode(&scale)?;
     let (axis, block) = (cx.int("axis", 1), cx.int("block_size", 0));
     let to = cx.dtype_opt("output_dtype")?.unwrap_or(scale.dtype);
     one(dequantize(cx, &x, &scale, zero, axis, block, to)?)

@@ -4,7 +4,7 @@ use super::{one, op, OnnxOp};
 use crate::onnx::node::{without, Axes, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
-use relax_ir::{DType, PrimExpr};
+use relax_ir::{AttrValue, DType, PrimExpr};
 
 pub const OPS: &[OnnxOp] = &[
     op("Shape", &[(1, shape)]),
@@ -37,7 +37,10 @@ fn reshape(cx: &mut NodeCx) -> Res<Vec<Value>> {
         Some(s) => s.into_iter().map(PrimExpr::i64).collect(),
         None => {
             let s = cx.input(1)?;
-            cx.read(&s)?
+            match s.elements() {
+                Some(v) => v.into_iter().map(|e| e.cast(DType::I64)).collect(),
+                None => shape_computed(cx, &x, &s)?,
+            }
         }
     };
     let keep_zero = cx.flag("allowzero", false);
@@ -63,6 +66,29 @@ fn reshape(cx: &mut NodeCx) -> Res<Vec<Value>> {
         _ => return Err(cx.error("the shape has more than one -1")),
     }
     one(cx.reshape(&x, &dims)?)
+}
+
+/// The dims that a shape known at run time asks for: 0 keeps the dim, -1 takes what is left.
+fn shape_computed(cx: &mut NodeCx, x: &Tensor, shape: &Tensor) -> Res<Vec<PrimExpr>> {
+    let Some(n) = shape.literal_len() else {
+        return Err(cx.unsupported("a shape of a number of dims that is only known at run time"));
+    };
+    let mut s = cx.cast(shape, DType::I64)?;
+    let (zero, one_) = (Tensor::scalar_int(DType::I64, 0), Tensor::scalar_int(DType::I64, 1));
+    if !cx.flag("allowzero", false) {
+        let dims = (0..n).map(|i| x.dims.get(i).cloned().unwrap_or_else(|| PrimExpr::i64(1))).collect();
+        let dims = Tensor::shape(dims);
+        let keep = cx.op("equal", &[&s, &zero])?;
+        s = cx.op("where", &[&keep, &dims, &s])?;
+    }
+    let free = cx.op("less", &[&s, &zero])?;
+    let others = cx.op("where", &[&free, &one_, &s])?;
+    let others = cx.call("prod", &[(&others).into()], &[("keepdims", AttrValue::Bool(false))])?;
+    let others = cx.op("maximum", &[&others, &one_])?;
+    let total = Tensor::known(&[], DType::I64, vec![PrimExpr::product(&x.dims)]);
+    let rest = cx.op("floor_divide", &[&total, &others])?;
+    s = cx.op("where", &[&free, &rest, &s])?;
+    cx.read(&s)
 }
 
 fn flatten(cx: &mut NodeCx) -> Res<Vec<Value>> {

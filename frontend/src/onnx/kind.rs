@@ -1,0 +1,297 @@
+//! Element types that the compiler has no dtype for: float8, float4, and integers below a byte.
+//!
+//! They live one element per byte: floats as their codes in uint8, integers as their values in int8 or uint8. That is
+//! also how they cross the boundary of a compiled library. Arithmetic happens in the types they are cast to.
+
+use super::builder::Arg;
+use super::node::NodeCx;
+use super::proto::data_type as T;
+use super::tensor::type_name;
+use super::value::Tensor;
+use super::Res;
+use relax_ir::{AttrValue, Constant, DType};
+
+/// What the bytes of a tensor mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// What the dtype says.
+    #[default]
+    Plain,
+    /// The codes of a small float type.
+    Float(Format),
+    /// An integer of so many bits.
+    Int { bits: u8, signed: bool },
+    /// Float8e8m0: a power of two.
+    Exponent,
+}
+
+/// A small float type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// The ONNX element type.
+    elem_type: i32,
+    mantissa: u8,
+    bias: i16,
+    sign: u8,
+    /// The code of the largest number.
+    largest: u8,
+    /// The code of infinity, when there is one.
+    infinity: Option<u8>,
+    nan: u8,
+    negative_zero: bool,
+}
+
+const E4M3FN: Format = Format {
+    elem_type: T::FLOAT8E4M3FN,
+    mantissa: 3,
+    bias: 7,
+    sign: 7,
+    largest: 0x7e,
+    infinity: None,
+    nan: 0x7f,
+    negative_zero: true,
+};
+const E4M3FNUZ: Format =
+    Format { elem_type: T::FLOAT8E4M3FNUZ, bias: 8, largest: 0x7f, nan: 0x80, negative_zero: false, ..E4M3FN };
+const E5M2: Format =
+    Format { elem_type: T::FLOAT8E5M2, mantissa: 2, bias: 15, largest: 0x7b, infinity: Some(0x7c), ..E4M3FN };
+const E5M2FNUZ: Format = Format {
+    elem_type: T::FLOAT8E5M2FNUZ,
+    mantissa: 2,
+    bias: 16,
+    largest: 0x7f,
+    nan: 0x80,
+    negative_zero: false,
+    ..E4M3FN
+};
+const E2M1: Format = Format {
+    elem_type: T::FLOAT4E2M1,
+    mantissa: 1,
+    bias: 1,
+    sign: 3,
+    largest: 0x7,
+    infinity: None,
+    nan: 0x8,
+    negative_zero: true,
+};
+
+impl Format {
+    /// The number that a code stands for.
+    fn value(&self, code: u8) -> f32 {
+        let sign_bit = 1u8 << self.sign;
+        let magnitude = code & (sign_bit - 1);
+        let negative = code & sign_bit != 0;
+        if !self.negative_zero && code == self.nan {
+            return f32::NAN;
+        }
+        let v = if self.infinity == Some(magnitude) {
+            f32::INFINITY
+        } else if magnitude > self.largest {
+            f32::NAN
+        } else {
+            let exponent = (magnitude >> self.mantissa) as i32;
+            let fraction = (magnitude & ((1 << self.mantissa) - 1)) as f32 / (1 << self.mantissa) as f32;
+            match exponent {
+                0 => fraction * (1.0 - self.bias as f32).exp2(),
+                e => (1.0 + fraction) * ((e - self.bias as i32) as f32).exp2(),
+            }
+        };
+        if negative {
+            -v
+        } else {
+            v
+        }
+    }
+}
+
+/// The dtype that holds an element type, and what its bytes mean; `None` for types without a form.
+pub fn storage(elem_type: i32) -> Option<(DType, Kind)> {
+    let int = |bits, signed| Kind::Int { bits, signed };
+    Some(match elem_type {
+        T::FLOAT8E4M3FN => (DType::U8, Kind::Float(E4M3FN)),
+        T::FLOAT8E4M3FNUZ => (DType::U8, Kind::Float(E4M3FNUZ)),
+        T::FLOAT8E5M2 => (DType::U8, Kind::Float(E5M2)),
+        T::FLOAT8E5M2FNUZ => (DType::U8, Kind::Float(E5M2FNUZ)),
+        T::FLOAT4E2M1 => (DType::U8, Kind::Float(E2M1)),
+        T::FLOAT8E8M0 => (DType::U8, Kind::Exponent),
+        T::UINT4 => (DType::U8, int(4, false)),
+        T::INT4 => (DType::I8, int(4, true)),
+        T::UINT2 => (DType::U8, int(2, false)),
+        T::INT2 => (DType::I8, int(2, true)),
+        t => (super::tensor::dtype_of(t)?, Kind::Plain),
+    })
+}
+
+impl Kind {
+    /// As the standard names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Plain => "plain",
+            Kind::Float(f) => type_name(f.elem_type),
+            Kind::Exponent => "float8e8m0",
+            Kind::Int { bits: 4, signed: true } => "int4",
+            Kind::Int { bits: 4, signed: false } => "uint4",
+            Kind::Int { signed: true, .. } => "int2",
+            Kind::Int { signed: false, .. } => "uint2",
+        }
+    }
+
+    /// Bits of an element in a file.
+    pub fn bits(self) -> usize {
+        match self {
+            Kind::Int { bits, .. } => bits as usize,
+            Kind::Float(f) => f.sign as usize + 1,
+            _ => 8,
+        }
+    }
+
+    /// Elements packed from the lowest bits of each byte on, one per byte.
+    pub fn unpack(self, packed: &[u8], elements: usize) -> Vec<u8> {
+        let bits = self.bits();
+        if bits == 8 {
+            return packed.to_vec();
+        }
+        let per_byte = 8 / bits;
+        let mask = (1u8 << bits) - 1;
+        let element = |i: usize| {
+            let v = packed.get(i / per_byte).copied().unwrap_or(0) >> (i % per_byte * bits) & mask;
+            match self {
+                Kind::Int { signed: true, .. } if v >> (bits - 1) != 0 => v | !mask,
+                _ => v,
+            }
+        };
+        (0..elements).map(element).collect()
+    }
+
+    /// The smallest and the largest integer.
+    pub fn range(self) -> Option<(i64, i64)> {
+        match self {
+            Kind::Int { bits, signed: true } => Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1)),
+            Kind::Int { bits, signed: false } => Some((0, (1 << bits) - 1)),
+            _ => None,
+        }
+    }
+}
+
+/// The values of a tensor of any kind as a plain tensor: integers as they are, floats as float32.
+pub fn decode(cx: &mut NodeCx, t: &Tensor) -> Res<Tensor> {
+    let value = |code: u8| match t.kind {
+        Kind::Float(f) => f.value(code),
+        Kind::Exponent if code == 255 => f32::NAN,
+        // Subnormal for code 0.
+        _ => (code as f64 - 127.0).exp2() as f32,
+    };
+    match t.kind {
+        Kind::Plain => Ok(t.clone()),
+        Kind::Int { .. } => Ok(t.clone().of_kind(Kind::Plain)),
+        Kind::Float(_) | Kind::Exponent => {
+            let codes = 1usize << t.kind.bits();
+            let bytes = (0..codes).flat_map(|c| value(c as u8).to_le_bytes()).collect();
+            let table = Tensor::constant(Constant::new(DType::F32, vec![codes as i64], bytes));
+            let plain = t.clone().of_kind(Kind::Plain);
+            let at = cx.cast(&plain, DType::I32)?;
+            cx.call("take", &[table.into(), at.into()], &[("axis", AttrValue::Int(0))])
+        }
+    }
+}
+
+/// A plain tensor as codes or values of `kind`. `saturate`: what is too large becomes the largest number; `rounding`
+/// is that of float8e8m0.
+pub fn encode(cx: &mut NodeCx, t: &Tensor, kind: Kind, saturate: bool, rounding: &str) -> Res<Tensor> {
+    let y = match kind {
+        Kind::Plain => return Ok(t.clone()),
+        Kind::Int { bits, signed } => {
+            // The lowest bits, sign-extended.
+            let wide = cx.cast(t, DType::I32)?;
+            let n = 1i64 << bits;
+            let size = Tensor::scalar_int(DType::I32, n);
+            let low = cx.op("floor_mod", &[&wide, &size])?;
+            match signed {
+                false => cx.cast(&low, DType::U8)?,
+                true => {
+                    let half = Tensor::scalar_int(DType::I32, n / 2);
+                    let is_low = cx.op("less", &[&low, &half])?;
+                    let negative = cx.op("subtract", &[&low, &size])?;
+                    let v = cx.op("where", &[&is_low, &low, &negative])?;
+                    cx.cast(&v, DType::I8)?
+                }
+            }
+        }
+        Kind::Float(f) => {
+            let x = cx.cast(t, DType::F32)?;
+            let too_large = f.infinity.unwrap_or(f.nan);
+            let overflow = if saturate || f.sign == 3 { f.largest } else { too_large };
+            let int = |v: i64| AttrValue::Int(v);
+            cx.call(
+                "onnx.float_code",
+                &[Arg::from(&x)],
+                &[
+                    ("mantissa", int(f.mantissa as i64)),
+                    ("bias", int(f.bias as i64)),
+                    ("sign", int(f.sign as i64)),
+                    ("largest", int(f.largest as i64)),
+                    ("overflow", int(overflow as i64)),
+                    ("infinite", int(overflow as i64)),
+                    ("nan", int(f.nan as i64)),
+                    ("negative_zero", AttrValue::Bool(f.negative_zero)),
+                ],
+            )?
+        }
+        Kind::Exponent => {
+            let x = cx.cast(t, DType::F32)?;
+            cx.call("onnx.exponent_code", &[Arg::from(&x)], &[("rounding", AttrValue::Str(rounding.into()))])?
+        }
+    };
+    Ok(y.of_kind(kind))
+}
+
+/// Does an operator only move elements, so that the kind of its first data input is that of its results?
+pub fn moves(op: &str) -> bool {
+    matches!(
+        op,
+        "Identity"
+            | "Reshape"
+            | "Transpose"
+            | "Concat"
+            | "Slice"
+            | "Gather"
+            | "GatherElements"
+            | "GatherND"
+            | "Squeeze"
+            | "Unsqueeze"
+            | "Expand"
+            | "Flatten"
+            | "Tile"
+            | "Split"
+            | "Where"
+            | "DepthToSpace"
+            | "SpaceToDepth"
+            | "Compress"
+            | "ReverseSequence"
+    )
+}
+
+/// Does an operator know what to do with tensors of any kind?
+pub fn knows(op: &str) -> bool {
+    matches!(
+        op,
+        "Cast"
+            | "CastLike"
+            | "QuantizeLinear"
+            | "DequantizeLinear"
+            | "Shape"
+            | "Size"
+            | "If"
+            | "Loop"
+            | "Scan"
+            | "Optional"
+            | "OptionalGetElement"
+            | "OptionalHasElement"
+            | "SequenceConstruct"
+            | "SequenceInsert"
+            | "SequenceAt"
+            | "SequenceErase"
+            | "SequenceLength"
+            | "BitCast"
+    )
+}
