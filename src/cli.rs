@@ -110,6 +110,8 @@ pub enum Emit {
     Obj,
     /// Static archive.
     Lib,
+    /// One C99 file that needs nothing, for every processor with a C compiler.
+    C,
     /// The header alone.
     Header,
     /// Relax after analysis.

@@ -27,7 +27,7 @@ pub struct Session {
 /// A stage that failed has left errors in `Session::diags`.
 pub struct Failed;
 
-type Res<T> = Result<T, Failed>;
+pub(crate) type Res<T> = Result<T, Failed>;
 
 /// A compiled model before it is written out.
 pub struct Compiled {
@@ -37,7 +37,7 @@ pub struct Compiled {
 }
 
 impl Session {
-    fn stage<T>(&mut self, name: &'static str, f: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn stage<T>(&mut self, name: &'static str, f: impl FnOnce(&mut Self) -> T) -> T {
         if let Some(p) = &mut self.progress {
             p(name);
         }
@@ -48,7 +48,7 @@ impl Session {
     }
 
     /// Records diagnostics; fails when there is an error among them.
-    fn note(&mut self, d: Diagnostics) -> Res<()> {
+    pub(crate) fn note(&mut self, d: Diagnostics) -> Res<()> {
         let failed = d.has_errors();
         self.diags.extend(d);
         if failed {
@@ -58,14 +58,14 @@ impl Session {
         }
     }
 
-    fn ok<T>(&mut self, r: Result<T, Diagnostic>) -> Res<T> {
+    pub(crate) fn ok<T>(&mut self, r: Result<T, Diagnostic>) -> Res<T> {
         r.map_err(|d| {
             self.diags.push(d);
             Failed
         })
     }
 
-    fn all_ok<T>(&mut self, r: Result<T, Diagnostics>) -> Res<T> {
+    pub(crate) fn all_ok<T>(&mut self, r: Result<T, Diagnostics>) -> Res<T> {
         r.map_err(|d| {
             self.diags.extend(d);
             Failed
@@ -150,7 +150,6 @@ impl Session {
 
     /// To a flat program, descriptors included.
     pub fn lower(&mut self, model: &Path, prefix: &str, o: &CodegenArgs, hosted: bool) -> Res<(Program, Target)> {
-        self.available(o)?;
         let target = self.target(o)?;
         if o.weights == Weights::External && target.big_endian() {
             return self.ok(Err(Diagnostic::unsupported(
@@ -159,13 +158,30 @@ impl Session {
                 format!("--weights external is not available for {}", target.triple),
             )));
         }
+        let vector_bytes = if o.opt_level >= 2 { 16 } else { 0 };
+        let program = self.lower_for(model, prefix, o, hosted, target.pointer_bytes(), vector_bytes)?;
+        Ok((program, target))
+    }
+
+    /// As [`Session::lower`], for a machine of which these sizes are known.
+    pub(crate) fn lower_for(
+        &mut self,
+        model: &Path,
+        prefix: &str,
+        o: &CodegenArgs,
+        hosted: bool,
+        pointer_bytes: u32,
+        vector_bytes: u32,
+    ) -> Res<Program> {
+        self.available(o)?;
         let typed = self.analyse(model, o)?;
         let options = relax_lower::Options {
             prefix: prefix.to_string(),
-            pointer_bytes: target.pointer_bytes(),
+            pointer_bytes,
             opt_level: o.opt_level,
             unchecked: o.no_checks,
             external_weights: o.weights == Weights::External,
+            vector_bytes,
         };
         let mut program = self.stage("lower", |s| {
             let r = relax_lower::lower(typed, &options);
@@ -173,9 +189,9 @@ impl Session {
             s.note(warnings)?;
             Ok(program)
         })?;
-        relax_backend::descriptor::add(&mut program, hosted);
+        relax_backend::descriptor::add(&mut program, hosted, pointer_bytes);
         self.budgets(&program, o)?;
-        Ok((program, target))
+        Ok(program)
     }
 
     /// Compiles to an object.
@@ -309,6 +325,9 @@ impl Session {
             self.ok(output::write(out, text.as_bytes()))?;
             return Ok(Program::default());
         }
+        if emit == Emit::C {
+            return self.build_c(model, out, &prefix, o);
+        }
         if emit == Emit::Header {
             let (program, _) = self.lower(model, &prefix, o, true)?;
             self.ok(output::write(out, relax_backend::header::write(&program).as_bytes()))?;
@@ -418,6 +437,7 @@ fn emit_of(out: &Path) -> Option<Emit> {
         "so" => Emit::So,
         "o" => Emit::Obj,
         "a" => Emit::Lib,
+        "c" => Emit::C,
         "h" => Emit::Header,
         "rlx" => Emit::Relax,
         "clif" => Emit::Clif,

@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod compare;
 pub mod driver;
+pub mod emit_c;
 pub mod inspect;
 pub mod loader;
 pub mod output;

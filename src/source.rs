@@ -38,6 +38,15 @@ impl Sources {
         self.files.get(id.0 as usize)
     }
 
+    /// File and line of a span with the line's text, for comments in generated code.
+    pub fn place(&self, span: Span) -> Option<String> {
+        let f = self.get(span.file).filter(|f| !f.text.is_empty() && span.hi > span.lo)?;
+        let (line, _) = self.line_column(span)?;
+        let name = f.path.file_name()?.to_string_lossy();
+        let text: String = f.text.lines().nth(line - 1)?.trim().chars().take(100).collect();
+        Some(format!("{name}:{line}: {text}"))
+    }
+
     /// Line and column of a byte offset, both from 1; columns count characters.
     pub fn line_column(&self, span: Span) -> Option<(usize, usize)> {
         let f = self.get(span.file)?;

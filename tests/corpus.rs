@@ -4,12 +4,12 @@
 //! One test per text, named `family::file`. `cargo test --test corpus -- reduce` runs a family.
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use relax_aot::cli::{Cli, CodegenArgs};
+use relax_aot::cli::{Cli, CodegenArgs, Linker};
 use relax_aot::compare::compare;
-use relax_aot::driver::Session;
+use relax_aot::driver::{Compiled, Failed as DriverFailed, Session};
 use relax_aot::loader::{CallError, Library};
 use relax_aot::render;
-use relax_ir::program::{code, EntryKind, EntryValue};
+use relax_ir::program::{code, EntryKind, EntryValue, Program};
 use relax_ir::{Constant, DType, Fault};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -96,12 +96,47 @@ fn options() -> CodegenArgs {
     o
 }
 
+/// As `Session::build`, through `--emit c` and the C compiler `CC` (default `cc`) with `RELAX_AOT_TEST_CFLAGS`.
+fn build_through_c(session: &mut Session, model: &Path, so: &Path) -> Result<Result<Program, DriverFailed>, String> {
+    let o = options();
+    let (program, text) = match session.c_source(model, "model", "model.h", &o, true) {
+        Ok(r) => r,
+        Err(e) => return Ok(Err(e)),
+    };
+    let (c, object) = (so.with_file_name("model.c"), so.with_file_name("model.o"));
+    let write = |path: &Path, text: &str| std::fs::write(path, text).map_err(|e| e.to_string());
+    write(&c, &text)?;
+    write(&so.with_file_name("model.h"), &relax_backend::header::write(&program))?;
+    let var = |name: &str, default: &str| std::env::var(name).unwrap_or(default.to_string());
+    let flags = var("RELAX_AOT_TEST_CFLAGS", "-std=c99 -pedantic -Wall -Wextra -Werror -ffreestanding -O1");
+    let mut cc = std::process::Command::new(var("CC", "cc"));
+    cc.args(flags.split_whitespace()).arg("-fPIC").arg("-c").arg(&c).arg("-o").arg(&object);
+    let done = cc.output().map_err(|e| format!("the C compiler does not run: {e}"))?;
+    if !done.status.success() {
+        let text: String = String::from_utf8_lossy(&done.stderr).chars().take(3000).collect();
+        return Err(format!("the C compiler refuses: {text}"));
+    }
+    let Ok(target) = session.target(&o) else { return Err("no target".to_string()) };
+    let object = std::fs::read(&object).map_err(|e| e.to_string())?;
+    let compiled = Compiled { program, object, target };
+    let linked = match session.link(&compiled, "libmodel.so", Linker::System) {
+        Ok(bytes) => bytes,
+        Err(e) => return Ok(Err(e)),
+    };
+    std::fs::write(so, linked).map_err(|e| e.to_string())?;
+    Ok(Ok(compiled.program))
+}
+
 /// Compiles one text and makes every run of its case.
 fn run_text(case: &Value, file: &str) -> Result<(), Miss> {
     let mut session = Session::default();
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let so = dir.path().join("libmodel.so");
-    let program = session.build(&corpus().join(file), &so, None, &options());
+    let through_c = std::env::var("RELAX_AOT_TEST_EMIT").is_ok_and(|e| e == "c");
+    let program = match through_c {
+        true => build_through_c(&mut session, &corpus().join(file), &so)?,
+        false => session.build(&corpus().join(file), &so, None, &options()),
+    };
     let program = program.map_err(|_| {
         let text = render::text(&session.diags, &session.sources, false);
         match session.diags.worst() {

@@ -14,13 +14,14 @@ use serde_json::{json, Value};
 /// `ModuleDesc::version` of the runtime.
 const DESC_VERSION: u32 = 1;
 
-/// Adds the data and functions that `hosted` or embedded programs need; see the module's head. Pointers have 64 bits.
-pub fn add(program: &mut Program, hosted: bool) {
+/// Adds the data and functions that `hosted` (with pointers of 64 bits) or embedded programs need; see the module's
+/// head.
+pub fn add(program: &mut Program, hosted: bool, pointer_bytes: u32) {
     if hosted {
         add_metadata(program);
         add_run(program);
     } else {
-        program.module.funcs.push(fail_function(AbiLayout::new(8)));
+        program.module.funcs.push(fail_function(AbiLayout::new(pointer_bytes)));
     }
 }
 

@@ -85,7 +85,7 @@ fn compiles() {
     program.prefix = "other".into();
     let mut text = embedded + &header::write(&program);
     program.prefix = "model".into();
-    descriptor::add(&mut program, true);
+    descriptor::add(&mut program, true, 8);
     text += "#undef MODEL_RELAX_AOT_H_\n";
     let hosted = header::write(&program);
     assert!(hosted.contains("int32_t model_run("));
@@ -240,7 +240,7 @@ fn generic_entry() {
             span: Span::NONE,
         });
     }
-    descriptor::add(&mut program, true);
+    descriptor::add(&mut program, true, 8);
     let source = format!(
         "{}\nint32_t relax_rt_fail(model_call *, int, int, int64_t, int64_t, const char *);\n{MODEL}\n{}
 int32_t relax_rt_run(const void *, const char *, const DLTensor *const *, int32_t, DLManagedTensor **, int32_t, model_call *);

@@ -131,7 +131,7 @@ fn program(hosted: bool) -> Program {
         workspace: Some(PrimExpr::i64(0)),
         workspace_max: Some(0),
     });
-    descriptor::add(&mut program, hosted);
+    descriptor::add(&mut program, hosted, 8);
     program
 }
 

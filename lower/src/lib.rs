@@ -38,6 +38,8 @@ pub struct Options {
     pub unchecked: bool,
     /// Put large weights into a file that each call brings.
     pub external_weights: bool,
+    /// Bytes of a vector register that kernels are written for; 0 for scalar loops.
+    pub vector_bytes: u32,
 }
 
 /// Where to stop in [`passes`].
@@ -66,7 +68,7 @@ pub fn passes(mut typed: Typed, opt_level: u8, until: Until) -> Result<Typed, Di
 pub fn lower(typed: Typed, options: &Options) -> Result<(Program, Diagnostics), Diagnostics> {
     let typed = passes(typed, options.opt_level, Until::Fused)?;
     let (mut program, kernels, warnings) = host::compile(&typed, options)?;
-    let sched = schedule::SchedOptions { vector_bytes: if options.opt_level >= 2 { 16 } else { 0 } };
+    let sched = schedule::SchedOptions { vector_bytes: options.vector_bytes };
     let mut errors = Diagnostics::default();
     for k in &kernels {
         match schedule::schedule(k, &sched) {

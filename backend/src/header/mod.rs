@@ -5,8 +5,9 @@ mod names;
 mod types;
 
 pub use expr::text as prim_text;
+pub use names::{comment, identifier, literal};
 
-use names::{comment, literal, macro_name, Scope};
+use names::{macro_name, Scope};
 use relax_ir::program::{Entry, EntryKind, EntryValue, Program};
 use relax_ir::{DType, PrimExpr};
 use std::fmt::Write as _;
@@ -60,36 +61,58 @@ fn constraints(program: &Program, s: &mut String) {
     }
 }
 
-fn entry(prefix: &str, e: &Entry, s: &mut String) {
-    let base = format!("{prefix}_{}", e.name);
+/// A parameter in C: how it is declared, and its name.
+pub struct Parameter {
+    pub declaration: String,
+    pub name: String,
+}
+
+/// The parameters of a typed entry; of a shape there are two, values and count. With each result and parameter of the
+/// model its name and description.
+pub fn parameters(prefix: &str, e: &Entry) -> (Vec<Parameter>, Vec<(String, String)>) {
     let mut scope = Scope::default();
     let mut args = vec![];
     let mut doc = vec![];
+    let mut add = |declaration: String, name: &str| args.push(Parameter { declaration, name: name.to_string() });
     for v in &e.params {
         let name = scope.add(&v.name);
-        args.push(match &v.kind {
-            EntryKind::Tensor { .. } => format!("const DLTensor *{name}"),
+        match &v.kind {
+            EntryKind::Tensor { .. } => add(format!("const DLTensor *{name}"), &name),
             EntryKind::Shape { .. } => {
                 let count = scope.add(&format!("{name}_count"));
-                format!("const int64_t *{name}, int64_t {count}")
+                add(format!("const int64_t *{name}"), &name);
+                add(format!("int64_t {count}"), &count);
             }
-            EntryKind::Scalar { dtype } if dtype.is_float() => format!("double {name}"),
-            EntryKind::Scalar { .. } => format!("int64_t {name}"),
-            EntryKind::Str => format!("const char *{name}"),
-            EntryKind::Boxed => format!("const {prefix}_value *{name}"),
-        });
+            EntryKind::Scalar { dtype } if dtype.is_float() => add(format!("double {name}"), &name),
+            EntryKind::Scalar { .. } => add(format!("int64_t {name}"), &name),
+            EntryKind::Str => add(format!("const char *{name}"), &name),
+            EntryKind::Boxed => add(format!("const {prefix}_value *{name}"), &name),
+        }
         doc.push((name, describe(v, false)));
     }
-    let inputs = doc.len();
     for v in &e.results {
         let name = scope.add(&v.name);
-        args.push(match &v.kind {
-            EntryKind::Boxed => format!("{prefix}_value *{name}"),
-            _ => format!("DLTensor *{name}"),
-        });
+        match &v.kind {
+            EntryKind::Boxed => add(format!("{prefix}_value *{name}"), &name),
+            _ => add(format!("DLTensor *{name}"), &name),
+        }
         doc.push((name, describe(v, true)));
     }
-    args.push(format!("{prefix}_call *call"));
+    add(format!("{prefix}_call *call"), "call");
+    (args, doc)
+}
+
+/// The names of the dims, in the order of the arguments of `_workspace_size`.
+pub fn dim_names(e: &Entry) -> Vec<String> {
+    let mut scope = Scope::default();
+    e.dims.iter().map(|d| scope.add(d.var.name())).collect()
+}
+
+fn entry(prefix: &str, e: &Entry, s: &mut String) {
+    let base = format!("{prefix}_{}", e.name);
+    let (args, doc) = parameters(prefix, e);
+    let args: Vec<String> = args.into_iter().map(|a| a.declaration).collect();
+    let inputs = e.params.len();
 
     let _ = write!(s, "\n/**\n * {}\n *\n", comment(&e.name));
     for (i, (name, text)) in doc.iter().enumerate() {
@@ -119,8 +142,7 @@ fn entry(prefix: &str, e: &Entry, s: &mut String) {
     *s += " * `shape` of an output must have room for its rank; an axis that data decides gets its upper bound. */\n";
     let _ = writeln!(s, "int32_t {base}_infer({});", args.join(", "));
 
-    let mut scope = Scope::default();
-    let dims: Vec<String> = e.dims.iter().map(|d| format!("int64_t {}", scope.add(d.var.name()))).collect();
+    let dims: Vec<String> = dim_names(e).into_iter().map(|n| format!("int64_t {n}")).collect();
     match &e.workspace {
         Some(size) => {
             let _ = writeln!(s, "\n/** Bytes of workspace: {}. */", comment(&prim_text(size)));
