@@ -6,7 +6,7 @@ use crate::source::Sources;
 use relax_backend::target::Target;
 use relax_ir::analysis::{self, Typed};
 use relax_ir::program::Program;
-use relax_ir::{Constant, Diagnostic, Diagnostics, IRModule, Span};
+use relax_ir::{Constant, Diagnostic, Diagnostics, Func, IRModule, Span};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -90,7 +90,11 @@ impl Session {
             let read = s.sources.read(model);
             let file = s.ok(read)?;
             let text = s.sources.get(file).map(|f| f.text.clone()).unwrap_or_default();
-            let (module, d) = relax_frontend::rlx::parse(file, &text);
+            let (module, mut d) = relax_frontend::rlx::parse(file, &text);
+            if let (Some(module), true) = (&module, d.has_errors()) {
+                let more = elsewhere(module, &d);
+                d.extend(more);
+            }
             s.note(d)?;
             module.ok_or(Failed)
         })
@@ -412,6 +416,25 @@ impl Session {
             }
         }
     }
+}
+
+/// What analysis has to say about the functions that were read without an error, so that one run tells everything.
+fn elsewhere(module: &IRModule, parse: &Diagnostics) -> Diagnostics {
+    let mut starts: Vec<u32> = module
+        .funcs
+        .iter()
+        .map(|f| match f {
+            Func::Relax(f) => f.span.lo,
+            Func::Prim(f) => f.span.lo,
+        })
+        .collect();
+    starts.sort_unstable();
+    let function = |d: &Diagnostic| starts.partition_point(|&s| s <= d.span().lo);
+    let broken: Vec<usize> = parse.list.iter().filter(|d| d.is_error()).map(function).collect();
+    let (_, mut found) = analysis::analyze(module);
+    // What a broken function defines is missing everywhere.
+    found.list.retain(|d| !d.span().is_none() && !d.code.starts_with("undefined") && !broken.contains(&function(d)));
+    found
 }
 
 /// The exported symbols of a library.
