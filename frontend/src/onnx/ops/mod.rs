@@ -4,19 +4,28 @@
 //! function that translates it. A node is translated by the newest entry that is not newer than the model's operator
 //! set.
 
+mod activation;
+mod attention;
 mod constant;
 mod control;
 mod elementwise;
+mod image;
+mod loss;
 mod matmul;
 mod movement;
 mod nn;
 mod norm;
+mod normalize;
 mod pool;
 mod quant;
 mod recurrent;
 mod reduce;
+mod select;
 mod sequence;
 mod shape;
+mod signal;
+mod training;
+mod windows;
 
 use super::node::NodeCx;
 use super::value::Value;
@@ -48,19 +57,28 @@ pub const fn op_of(domain: &'static str, name: &'static str, since: &'static [(i
 
 /// Every family's operators.
 static FAMILIES: &[&[OnnxOp]] = &[
+    activation::OPS,
+    attention::OPS,
     constant::OPS,
     control::OPS,
     elementwise::OPS,
+    image::OPS,
+    loss::OPS,
     matmul::OPS,
     movement::OPS,
     nn::OPS,
     norm::OPS,
+    normalize::OPS,
     pool::OPS,
     quant::OPS,
     recurrent::OPS,
     reduce::OPS,
+    select::OPS,
     sequence::OPS,
     shape::OPS,
+    signal::OPS,
+    training::OPS,
+    windows::OPS,
 ];
 
 /// Every operator.

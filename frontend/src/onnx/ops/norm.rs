@@ -1,7 +1,7 @@
 //! Normalisation.
 
 use super::reduce::reduce_axes;
-use super::{one, op, OnnxOp};
+use super::{op, OnnxOp};
 use crate::onnx::node::NodeCx;
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
@@ -20,9 +20,26 @@ fn per_channel(cx: &mut NodeCx, t: &Tensor, rank: usize) -> Res<Tensor> {
 /// `(x - mean) / sqrt(var + eps) * scale + bias`, written as `x * a + b` with `a` and `b` per channel.
 fn batch_norm(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
-    let (scale, bias, mean, var) = (cx.input(1)?, cx.input(2)?, cx.input(3)?, cx.input(4)?);
+    let (scale, bias, mut mean, mut var) = (cx.input(1)?, cx.input(2)?, cx.input(3)?, cx.input(4)?);
+    let mut running: Vec<Value> = vec![];
     if cx.version >= 14 && cx.flag("training_mode", false) {
-        return Err(cx.unsupported("training mode"));
+        // The moments of the batch, and how they move the running ones.
+        let wide = cx.cast(&x, mean.dtype)?;
+        let axes: Vec<usize> = (0..x.rank()).filter(|a| *a != 1).collect();
+        let batch_mean = reduce_axes(cx, &wide, "mean", &axes, false)?;
+        let channels = per_channel(cx, &batch_mean, x.rank())?;
+        let centred = cx.op("subtract", &[&wide, &channels])?;
+        let square = cx.op("square", &[&centred])?;
+        let batch_var = reduce_axes(cx, &square, "mean", &axes, false)?;
+        let momentum = cx.float("momentum", 0.9);
+        for (old, new) in [(&mean, &batch_mean), (&var, &batch_var)] {
+            let (keep, take) = (cx.like(old, momentum), cx.like(new, 1.0 - momentum));
+            let old = cx.op("multiply", &[old, &keep])?;
+            let new = cx.op("multiply", &[new, &take])?;
+            running.push(cx.op("add", &[&old, &new])?.into());
+        }
+        mean = batch_mean;
+        var = batch_var;
     }
     let eps = cx.float("epsilon", 1e-5);
     let eps = cx.like(&var, eps);
@@ -36,7 +53,9 @@ fn batch_norm(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (a, b) = (per_channel(cx, &a, x.rank())?, per_channel(cx, &b, x.rank())?);
     let (a, b) = (cx.cast(&a, x.dtype)?, cx.cast(&b, x.dtype)?);
     let y = cx.op("multiply", &[&x, &a])?;
-    one(cx.op("add", &[&y, &b])?)
+    let mut out = vec![Value::from(cx.op("add", &[&y, &b])?)];
+    out.extend(running);
+    Ok(out)
 }
 
 fn layer_norm(cx: &mut NodeCx) -> Res<Vec<Value>> {

@@ -2,6 +2,7 @@
 
 use super::nn::{layouts, padding, per_dim};
 use super::reduce::reduce_axes;
+use super::windows::general_pool;
 use super::{one, op, OnnxOp};
 use crate::onnx::node::{ints, NodeCx};
 use crate::onnx::value::Value;
@@ -24,7 +25,7 @@ fn pool(cx: &mut NodeCx, kind: &str) -> Res<Vec<Value>> {
         return Err(cx.unsupported(format!("pooling of {} dims with a window of {n}", x.rank())));
     }
     if kind == "max" && cx.wants(1) {
-        return Err(cx.unsupported("positions of the maxima"));
+        return Ok(general_pool(cx, &x, kind, true)?.into_iter().map(Value::from).collect());
     }
     let (strides, dilations) = (per_dim(cx, "strides", n)?, per_dim(cx, "dilations", n)?);
     let pads = padding(cx, &x.dims[2..], &kernel, &strides, &dilations)?;

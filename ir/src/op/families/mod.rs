@@ -88,7 +88,6 @@ pub static ALL: &[&[OpDecl]] = &[
     onnx::linear_attention::OPS,
     onnx::pad::OPS,
     onnx::pool::OPS,
-    onnx::recurrent::OPS,
     onnx::resize::OPS,
     onnx::spectrum::OPS,
     onnx::window::OPS,

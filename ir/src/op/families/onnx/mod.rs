@@ -7,7 +7,6 @@ pub mod distinct;
 pub mod linear_attention;
 pub mod pad;
 pub mod pool;
-pub mod recurrent;
 pub mod resize;
 pub mod spectrum;
 pub mod window;

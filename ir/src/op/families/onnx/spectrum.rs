@@ -27,6 +27,20 @@ pub static OPS: &[OpDecl] = &[
     )
     .ulp(64),
     OpDecl::pure(
+        "onnx.stft",
+        "The transforms of frames of `length` elements of `x (b, n, 1 or 2)` that begin every `step` elements, weighed by `window`: `(b, frames, terms, 2)`. `onesided` gives the first `length / 2 + 1` terms. Source: ONNX `STFT`.",
+        &[
+            operand("x"),
+            operand("step"),
+            operand("length"),
+            optional("window"),
+            attr("onesided", Default::Bool(true)),
+        ],
+        infer_stft,
+        Compute::Kernel(stft),
+    )
+    .ulp(64),
+    OpDecl::pure(
         "onnx.det",
         "The determinants of square matrices `(.., n, n)`. Source: ONNX `Det`.",
         &[operand("x")],
@@ -125,6 +139,53 @@ fn dft(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let v = sum.at(i);
         convert(if inverse { v / length.clone().cast(acc) } else { v }, out.dtype)
     });
+    Ok(k.finish(&[y]))
+}
+
+fn infer_stft(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let x = rules::tensor(cx, 0)?;
+    cx.require_float(0, x.dtype)?;
+    rules::require_ndim(cx, 0, 3)?;
+    let scalar = |cx: &InferCx, i: usize| scalar_value(cx.args.get(i), cx.infos.get(i)).map(|v| v.cast(DType::I64));
+    let dims = match (x.known_dims(), scalar(cx, 1), scalar(cx, 2)) {
+        (Some(d), Some(step), Some(length)) => {
+            let frames = (d[1].clone() - length.clone()).floor_div(step) + 1;
+            let terms = if cx.attrs.bool("onesided") == Some(false) { length } else { length.floor_div(2) + 1 };
+            let dims = [d[0].clone(), frames, terms, PrimExpr::i64(2)];
+            Some(dims.into_iter().map(|e| cx.simplify(e)).collect())
+        }
+        _ => None,
+    };
+    Ok(StructInfo::Tensor(x.with_dims(dims, Some(4))))
+}
+
+fn stft(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let (x, window) = (&inputs[0], inputs.get(1));
+    let out = cx.result()?;
+    let stated = |i: usize, what: &str| {
+        let v = cx.scalar(i).ok_or_else(|| cx.error(format!("{what} must be stated")))?;
+        Ok::<_, Diagnostic>(v.cast(DType::I64))
+    };
+    let (step, length) = (stated(1, "step")?, stated(2, "length")?);
+    let acc = wide_dtype(x.dtype());
+    let complex = x.shape[2].is_int(2);
+    let sum = k.sum("terms", out.dims, acc, std::slice::from_ref(&length), |i, t| {
+        let at = i[1].clone() * step.clone() + t[0].clone();
+        let part = |n: i64| wide(x.at([i[0].clone(), at.clone(), PrimExpr::i64(n)])).cast(acc);
+        let phase = (i[2].clone() * t[0].clone()).floor_mod(length.clone()).cast(DType::F64);
+        let turn = phase / length.clone().cast(DType::F64) * PrimExpr::float(DType::F64, std::f64::consts::TAU);
+        let (c, s) = (turn.clone().call1(Intrin::Cos).cast(acc), turn.call1(Intrin::Sin).cast(acc));
+        let re = part(0);
+        let im = if complex { part(1) } else { PrimExpr::zero(acc) };
+        let real = re.clone() * c.clone() + im.clone() * s.clone();
+        let v = i[3].clone().eq(0).select(real, im * c - re * s);
+        match window {
+            Some(w) => v * wide(w.at([t[0].clone()])).cast(acc),
+            None => v,
+        }
+    });
+    let y = k.compute("stft", out.dims, out.dtype, |i| convert(sum.at(i), out.dtype));
     Ok(k.finish(&[y]))
 }
 

@@ -1,0 +1,256 @@
+//! Transforms, windows and random numbers.
+
+use super::{one, op, OnnxOp};
+use crate::onnx::builder::Arg;
+use crate::onnx::node::NodeCx;
+use crate::onnx::value::{Tensor, Value};
+use crate::onnx::Res;
+use relax_ir::{AttrValue, DType, PrimExpr};
+
+pub const OPS: &[OnnxOp] = &[
+    op("Bernoulli", &[(15, bernoulli)]),
+    op("BlackmanWindow", &[(17, |cx| window(cx, &[0.42, -0.5, 0.08]))]),
+    op("DFT", &[(17, dft)]),
+    op("Det", &[(11, det)]),
+    op("Einsum", &[(12, einsum)]),
+    op("HammingWindow", &[(17, |cx| window(cx, &[25.0 / 46.0, 25.0 / 46.0 - 1.0]))]),
+    op("HannWindow", &[(17, |cx| window(cx, &[0.5, -0.5]))]),
+    op("RandomNormal", &[(1, |cx| random(cx, false, true))]),
+    op("RandomNormalLike", &[(1, |cx| random(cx, true, true))]),
+    op("RandomUniform", &[(1, |cx| random(cx, false, false))]),
+    op("RandomUniformLike", &[(1, |cx| random(cx, true, false))]),
+    op("STFT", &[(17, stft)]),
+];
+
+fn einsum(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let all = cx.tensors(0)?;
+    let equation = cx.str("equation", "");
+    one(cx.call("einsum", &[all.as_slice().into()], &[("subscripts", AttrValue::Str(equation))])?)
+}
+
+fn det(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    one(cx.op("onnx.det", &[&x])?)
+}
+
+/// A tensor of one integer, as a scalar of the function.
+fn scalar(cx: &mut NodeCx, t: &Tensor) -> Res<PrimExpr> {
+    let t = cx.reshape(t, &[PrimExpr::i64(1)])?;
+    let t = cx.cast(&t, DType::I64)?;
+    Ok(cx.read(&t)?.into_iter().next().unwrap_or_else(|| PrimExpr::i64(0)))
+}
+
+fn dft(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let rank = x.rank();
+    let (inverse, onesided) = (cx.flag("inverse", false), cx.flag("onesided", false));
+    let length = match cx.optional(1)? {
+        Some(t) => Some(scalar(cx, &t)?),
+        None => None,
+    };
+    // The axis is an attribute before version 20, then an input; by default the last but one, which is dim 1 before.
+    let axis = match cx.optional(2)? {
+        Some(t) => match t.as_ints().and_then(|v| v.first().copied()) {
+            Some(a) => Some(a),
+            None => return dft_computed(cx, &x, &t, length, inverse, onesided),
+        },
+        None if cx.version >= 20 => Some(-2),
+        None => cx.int_opt("axis"),
+    };
+    let axis = cx.axis(axis.unwrap_or(1), rank)?;
+    one(transform(cx, &x, axis, length, inverse, onesided)?)
+}
+
+fn transform(
+    cx: &mut NodeCx,
+    x: &Tensor,
+    axis: usize,
+    length: Option<PrimExpr>,
+    inverse: bool,
+    onesided: bool,
+) -> Res<Tensor> {
+    let length = length.unwrap_or_else(|| match inverse && onesided {
+        true => (x.dims[axis].clone() - 1) * 2,
+        false => x.dims[axis].clone(),
+    });
+    let length = cx.simplify(length);
+    let attrs = [
+        ("axis", AttrValue::Int(axis as i64)),
+        ("inverse", AttrValue::Bool(inverse)),
+        ("onesided", AttrValue::Bool(onesided)),
+    ];
+    cx.call("onnx.dft", &[x.into(), Arg::prim(length)], &attrs)
+}
+
+/// An axis that is only known at run time: the result has the dims of the input, so all axes can be tried.
+fn dft_computed(
+    cx: &mut NodeCx,
+    x: &Tensor,
+    axis: &Tensor,
+    length: Option<PrimExpr>,
+    inverse: bool,
+    onesided: bool,
+) -> Res<Vec<Value>> {
+    if length.is_some() || x.rank() < 3 {
+        return Err(cx.unsupported("a transform whose axis and length are only known at run time"));
+    }
+    let at = scalar(cx, axis)?;
+    let n = x.rank() as i64;
+    let at = at.clone().lt(0).select(at.clone() + n, at);
+    if !onesided {
+        let at = Tensor::known(&[], DType::I64, vec![at]);
+        let mut y: Option<Tensor> = None;
+        for axis in 0..x.rank() - 1 {
+            let t = transform(cx, x, axis, None, inverse, false)?;
+            let here = Tensor::scalar_int(DType::I64, axis as i64);
+            let hit = cx.op("equal", &[&at, &here])?;
+            y = Some(match y {
+                Some(y) => cx.op("where", &[&hit, &t, &y])?,
+                None => t,
+            });
+        }
+        let y = y.ok_or_else(|| cx.error("the input has no axis to transform"))?;
+        return one(y);
+    }
+    // The dims of the result depend on the axis: each candidate is padded to the largest, the chosen one is cut out.
+    let last = x.rank() - 1;
+    let grown = |d: &PrimExpr| if inverse { (d.clone() - 1) * 2 } else { d.clone().floor_div(2) + 1 };
+    let mut room: Vec<PrimExpr> = vec![];
+    let mut dims: Vec<PrimExpr> = vec![];
+    for (i, d) in x.dims.iter().enumerate() {
+        if i == last {
+            room.push(PrimExpr::i64(if inverse { 1 } else { 2 }));
+            dims.push(PrimExpr::i64(if inverse { 1 } else { 2 }));
+            continue;
+        }
+        let g = cx.simplify(grown(d));
+        let most = cx.simplify(d.clone().max(g.clone()));
+        room.push(most);
+        dims.push(at.clone().eq(i as i64).select(g, d.clone()));
+    }
+    let begin = vec![PrimExpr::i64(0); x.rank()];
+    let chosen = Tensor::known(&[], DType::I64, vec![at]);
+    let mut y: Option<Tensor> = None;
+    for axis in 0..last {
+        let t = transform(cx, x, axis, None, inverse, true)?;
+        let t = cx.call("onnx.pad", &[(&t).into(), Arg::prims(&begin), Arg::shape(&room)], &[])?;
+        let here = Tensor::scalar_int(DType::I64, axis as i64);
+        let hit = cx.op("equal", &[&chosen, &here])?;
+        y = Some(match y {
+            Some(y) => cx.op("where", &[&hit, &t, &y])?,
+            None => t,
+        });
+    }
+    let y = y.ok_or_else(|| cx.error("the input has no axis to transform"))?;
+    one(cx.call("onnx.pad", &[(&y).into(), Arg::prims(&begin), Arg::shape(&dims)], &[])?)
+}
+
+fn stft(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let (x, step) = (cx.input(0)?, cx.input(1)?);
+    let step = scalar(cx, &step)?;
+    let window = cx.optional(2)?;
+    let length = match (cx.optional(3)?, &window) {
+        (Some(t), _) => scalar(cx, &t)?,
+        (None, Some(w)) => w.dims[0].clone(),
+        (None, None) => return Err(cx.error("frame_length or window is needed")),
+    };
+    let window = match window {
+        Some(w) => w.into(),
+        None => Arg::absent(),
+    };
+    let x = if x.rank() == 2 { cx.unsqueeze(&x, &[2])? } else { x };
+    let onesided = cx.flag("onesided", true);
+    let args = [(&x).into(), Arg::prim(step), Arg::prim(length), window];
+    one(cx.call("onnx.stft", &args, &[("onesided", AttrValue::Bool(onesided))])?)
+}
+
+/// The sum of `terms[k] * cos(2 pi k i / n)`; `n` is the size, one less when not periodic.
+fn window(cx: &mut NodeCx, terms: &[f64]) -> Res<Vec<Value>> {
+    let size = cx.input(0)?;
+    let size = scalar(cx, &size)?;
+    let dtype = cx.dtype_opt("output_datatype")?.unwrap_or(DType::F32);
+    let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let n = if cx.flag("periodic", true) { size.clone() } else { size.clone() - 1 };
+    let at = super::select::positions(cx, &size, 1, 0)?;
+    let at = cx.cast(&at, wide)?;
+    let n = Tensor::known(&[], DType::I64, vec![n]);
+    let n = cx.cast(&n, wide)?;
+    let at = cx.op("divide", &[&at, &n])?;
+    let mut y: Option<Tensor> = None;
+    for (k, term) in terms.iter().enumerate().skip(1) {
+        let turn = cx.like(&at, std::f64::consts::TAU * k as f64);
+        let t = cx.op("multiply", &[&at, &turn])?;
+        let t = cx.op("cos", &[&t])?;
+        let factor = cx.like(&at, *term);
+        let t = cx.op("multiply", &[&t, &factor])?;
+        y = Some(match y {
+            Some(y) => cx.op("add", &[&y, &t])?,
+            None => t,
+        });
+    }
+    let y = y.ok_or_else(|| cx.error("no window"))?;
+    let first = cx.like(&y, terms[0]);
+    let y = cx.op("add", &[&y, &first])?;
+    one(cx.cast(&y, dtype)?)
+}
+
+/// Numbers of [0, 1) for a shape.
+fn uniform(cx: &mut NodeCx, dims: &[PrimExpr], dtype: DType, salt: i64) -> Res<Tensor> {
+    let seed = cx.float_opt("seed").map_or(0, |s| s.to_bits() as i64);
+    let attrs = [("seed", AttrValue::Int(seed.wrapping_add(salt))), ("dtype", AttrValue::DType(dtype))];
+    cx.call("onnx.random", &[Arg::shape(dims)], &attrs)
+}
+
+fn bernoulli(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let dtype = cx.dtype_opt("dtype")?.unwrap_or(x.dtype);
+    let wide = if x.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let p = cx.cast(&x, wide)?;
+    let u = uniform(cx, &x.dims.clone(), wide, 1)?;
+    let y = cx.op("less", &[&u, &p])?;
+    one(cx.cast(&y, dtype)?)
+}
+
+fn random(cx: &mut NodeCx, like: bool, normal: bool) -> Res<Vec<Value>> {
+    let (dims, default) = match like {
+        true => {
+            let x = cx.input(0)?;
+            (x.dims.clone(), x.dtype)
+        }
+        false => {
+            let shape = cx.ints("shape");
+            let shape = cx.required("shape", shape)?;
+            (shape.into_iter().map(PrimExpr::i64).collect(), DType::F32)
+        }
+    };
+    let dtype = cx.dtype_opt("dtype")?.unwrap_or(default);
+    let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let u = uniform(cx, &dims, wide, 1)?;
+    let (from, by) = match normal {
+        true => (cx.float("mean", 0.0), cx.float("scale", 1.0)),
+        false => {
+            let low = cx.float("low", 0.0);
+            (low, cx.float("high", 1.0) - low)
+        }
+    };
+    let mut y = u;
+    if normal {
+        // Box and Muller: sqrt(-2 ln(1 - u)) cos(2 pi v).
+        let unit = cx.like(&y, 1.0);
+        let r = cx.op("subtract", &[&unit, &y])?;
+        let r = cx.op("log", &[&r])?;
+        let factor = cx.like(&r, -2.0);
+        let r = cx.op("multiply", &[&r, &factor])?;
+        let r = cx.op("sqrt", &[&r])?;
+        let v = uniform(cx, &dims, wide, 2)?;
+        let turn = cx.like(&v, std::f64::consts::TAU);
+        let v = cx.op("multiply", &[&v, &turn])?;
+        let v = cx.op("cos", &[&v])?;
+        y = cx.op("multiply", &[&r, &v])?;
+    }
+    let by = cx.like(&y, by);
+    let y = cx.op("multiply", &[&y, &by])?;
+    let from = cx.like(&y, from);
+    let y = cx.op("add", &[&y, &from])?;
+    one(cx.cast(&y, dtype)?)
+}
