@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Builds and runs every bare-metal example in QEMU; each compares its outputs with the host's.
+# Builds every bare-metal example image and runs it in QEMU; fails when a number differs from the host's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-for example in examples/embedded-*/; do
-  echo "-- $example"
-  bash "$example/run.sh"
+for board in aarch64 riscv64 mps2; do
+  "examples/embedded-$board/run.sh"
 done

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Compiles a model to C for 32-bit processors, builds images for four Cortex-M boards and runs them in QEMU. Fails when
+# a number differs from the host's. Needs: arm-none-eabi-gcc, qemu-system-arm.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+TOOL=${RELAX_AOT:-target/release/relax-aot}
+[ -n "${RELAX_AOT:-}" ] || cargo build --release --quiet
+HERE=examples/embedded-mps2
+OUT=target/examples/embedded-mps2
+mkdir -p "$OUT"
+
+MODEL=tests/corpus/torch_mobilenet_block
+"$TOOL" run $MODEL.rlx --params $MODEL.params.safetensors --inputs $MODEL.0.in.npz --expect $MODEL.0.out.npz --rtol 1e-3
+"$TOOL" $MODEL.rlx --params $MODEL.params.safetensors --prefix model --target thumbv7em-none-eabihf -o "$OUT/model.c"
+
+# board, processor flags, picoseconds per clock
+run() {
+  local board=$1 flags=$2 clock=$3
+  echo "$board ($flags):"
+  # shellcheck disable=SC2086
+  arm-none-eabi-gcc -std=c99 -pedantic -Wall -Wextra -Werror -ffreestanding -mthumb $flags \
+    -O2 -fno-tree-loop-distribute-patterns -c "$OUT/model.c" -o "$OUT/$board.model.o"
+  # Nothing but the compiler's own arithmetic may be missing.
+  if arm-none-eabi-nm -u "$OUT/$board.model.o" | grep -v __aeabi_; then
+    echo "the model has undefined symbols"
+    exit 1
+  fi
+  # shellcheck disable=SC2086
+  arm-none-eabi-gcc -std=c99 -Wall -Wextra -Werror -ffreestanding -mthumb $flags -O2 -nostdlib -static \
+    -fno-tree-loop-distribute-patterns -DPICOSECONDS_PER_CLOCK=$clock -I "$OUT" -I examples/embedded -T $HERE/link.ld \
+    $HERE/start.c examples/embedded/app.c "$OUT/$board.model.o" -lgcc -o "$OUT/$board.elf"
+  arm-none-eabi-size "$OUT/$board.elf" "$OUT/$board.model.o"
+  timeout 120 qemu-system-arm -M "$board" -nographic -icount shift=0 \
+    -semihosting-config enable=on,target=native -kernel "$OUT/$board.elf"
+}
+
+run mps2-an385 "-mcpu=cortex-m3" 40000
+run mps2-an386 "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16" 40000
+run mps2-an500 "-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-d16" 40000
+run mps3-an547 "-mcpu=cortex-m55 -mfloat-abi=hard" 31250
