@@ -119,7 +119,7 @@ impl Lexer<'_> {
     }
 
     fn unclosed(&mut self, open: u8, at: usize) {
-        let d = Diagnostic::error("syntax", self.span(at, at + 1), format!("`{}` is never closed", open as char));
+        let d = Diagnostic::error("unclosed", self.span(at, at + 1), format!("`{}` is never closed", open as char));
         self.diags.push(d.here("opened here"));
     }
 
@@ -221,7 +221,17 @@ impl Lexer<'_> {
 
     /// Inside brackets, at the start of a physical line: does a statement begin here?
     fn statement_follows(&self) -> bool {
-        let rest = self.text[self.pos..self.end].trim_start_matches([' ', '\t']);
+        let line = &self.text[self.pos..self.end];
+        let rest = line.trim_start_matches([' ', '\t']);
+        let column = line.len() - rest.len();
+        if column == self.indents.last().copied().unwrap_or(0) {
+            // `name = ..` or `name: ..`, as far to the left as the statement that is open.
+            let name = rest.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(0);
+            let after = &rest[name..];
+            if name > 0 && (after.starts_with(" = ") || after.starts_with(": ")) {
+                return true;
+            }
+        }
         STATEMENT_WORDS.iter().any(|w| {
             rest.strip_prefix(w).is_some_and(|after| {
                 *w == "@" || !after.starts_with(|c: char| c == '_' || c.is_alphanumeric() || c == '=')

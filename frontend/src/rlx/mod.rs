@@ -54,6 +54,7 @@ pub fn parse(file: FileId, text: &str) -> (Option<IRModule>, Diagnostics) {
         dialect::modernize(m);
     }
     let mut diags = cx.diags;
+    diags.list.sort_by_key(|d| d.span().lo);
     if diags.list.len() > MAX_DIAGNOSTICS {
         let rest = diags.list.len() - MAX_DIAGNOSTICS;
         let span = diags.list[MAX_DIAGNOSTICS].span();

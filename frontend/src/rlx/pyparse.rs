@@ -19,13 +19,15 @@ pub struct Parser<'a, 'd> {
     tokens: Vec<Token>,
     pos: usize,
     pub(super) nesting: u32,
+    /// Where the current statement begins.
+    begin: u32,
     pub(super) diags: &'d mut Diagnostics,
 }
 
 /// All statements of a file; what could not be read is [`StmtKind::Broken`].
 pub fn parse_file<'a>(file: FileId, text: &'a str, diags: &mut Diagnostics) -> Vec<Stmt<'a>> {
     let tokens = lex(file, text, diags);
-    let mut p = Parser { text, tokens, pos: 0, nesting: 0, diags };
+    let mut p = Parser { text, tokens, pos: 0, nesting: 0, begin: 0, diags };
     let mut out = vec![];
     while p.tok() != Tok::Eof {
         match p.tok() {
@@ -53,7 +55,7 @@ pub fn parse_expression<'a>(
 ) -> Option<Expr<'a>> {
     let before = diags.list.len();
     let tokens = lex_expression(file, text, lo, hi, diags);
-    let mut p = Parser { text, tokens, pos: 0, nesting: 0, diags };
+    let mut p = Parser { text, tokens, pos: 0, nesting: 0, begin: 0, diags };
     let e = p.expr().ok()?;
     if p.tok() != Tok::Newline {
         p.expected("the end of the string");
@@ -130,8 +132,12 @@ impl<'a> Parser<'a, '_> {
         self.error_here(&format!("{what} is needed here, not {found}"))
     }
     pub(super) fn error_here(&mut self, message: &str) -> Halt {
-        let d = Diagnostic::error("syntax", self.span(), message);
-        self.diags.push(d);
+        let span = self.span();
+        let within = |d: &Diagnostic| d.code == "unclosed" && (self.begin..=span.lo).contains(&d.span().lo);
+        // What follows from a bracket that is never closed is no news.
+        if !(matches!(self.tok(), Tok::Newline | Tok::Eof) && self.diags.list.iter().any(within)) {
+            self.diags.push(Diagnostic::error("syntax", span, message));
+        }
         Halt
     }
     pub(super) fn ident(&mut self, what: &str) -> Result<Ident<'a>, Halt> {
@@ -174,6 +180,7 @@ impl<'a> Parser<'a, '_> {
     fn statement(&mut self, out: &mut Vec<Stmt<'a>>) {
         let lo = self.span();
         let start = self.pos;
+        self.begin = lo.lo;
         let kind = match self.tok() {
             Tok::Newline => {
                 self.bump();

@@ -1,15 +1,235 @@
 use super::*;
+use relax_ir::relax::ExprKind;
+use relax_ir::{AttrValue, Fault};
 
+fn diagnostics(text: &str) -> Diagnostics {
+    parse(FileId(0), text).1
+}
+
+/// `line: message`, with the help where there is one.
 fn messages(text: &str) -> Vec<String> {
-    let (_, d) = parse(FileId(0), text);
-    d.list.iter().map(|d| format!("{}: {}", line(text, d.span()), d.message)).collect()
+    let show = |d: &Diagnostic| {
+        let help = d.help.as_ref().map(|h| format!(" | {h}")).unwrap_or_default();
+        format!("{}: {}{help}", line(text, d.span()), d.message)
+    };
+    diagnostics(text).list.iter().map(show).collect()
 }
 
 fn line(text: &str, span: Span) -> usize {
-    text[..(span.lo as usize).min(text.len())].matches('\n').count() + 1
+    text.as_bytes()[..(span.lo as usize).min(text.len())].iter().filter(|b| **b == b'\n').count() + 1
+}
+
+/// What the first diagnostic points at.
+fn pointed(text: &str) -> String {
+    let span = diagnostics(text).list[0].span();
+    text[span.lo as usize..span.hi as usize].to_string()
+}
+
+fn module(text: &str) -> IRModule {
+    let (m, d) = parse(FileId(0), text);
+    assert!(d.list.is_empty(), "{:?}", d.list);
+    m.expect("a module")
+}
+
+/// A Relax function around `body`, whose first line is line 5.
+fn relax(body: &str) -> String {
+    let body = body.replace('\n', "\n        ");
+    format!(
+        "n = TypeVar(\"n\")\n@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((n, 4), \
+         dtype=\"float32\")) -> R.Tensor((n, 4), dtype=\"float32\"):\n        {body}\n        return x\n"
+    )
+}
+
+/// A PrimFunc around `body`, whose first line is line 6.
+fn tir(body: &str) -> String {
+    let body = body.replace('\n', "\n        ");
+    format!(
+        "n = TypeVar(\"n\")\n@I.ir_module\nclass Module:\n    @T.prim_func(private=True, s_tir=True)\n    def f(x: \
+         T.Buffer((n, T.int64(4)), \"float32\"), y: T.Buffer((n, T.int64(4)), \"float32\")):\n        {body}\n"
+    )
 }
 
 #[test]
 fn nothing_is_no_module() {
-    assert_eq!(messages(""), ["1: the text holds no module"]);
+    assert_eq!(messages(""), ["1: the text holds no module | a module begins with `@I.ir_module` and `class Module:`"]);
+    assert_eq!(messages("x = 3\n").len(), 1);
+}
+
+#[test]
+fn every_mistake_of_a_file_is_found_in_one_run() {
+    let text = relax(
+        "a = R.ad(x, x)\nb = R.nn.relu(z)\nd = R.nn.relu(a)\ne: R.Tenso((n,), dtype=\"float32\") = x\n\
+         g = R.nn.softmax(x, axs=1)\nh = R.nn.relu((x\ni = R.const(1.5, \"float23\")\nj = cls.main(x)\nk = R.add(x)",
+    );
+    let wanted = [
+        "6: there is no operator `R.ad` | did you mean `R.add`?",
+        "7: `z` is not defined | did you mean `x`?",
+        "9: `R.Tenso` is no type | did you mean `R.Tensor`?",
+        "10: R.nn.softmax has no argument `axs` | did you mean `axis`?",
+        "11: `(` is never closed",
+        "12: `float23` is no data type | did you mean \"float32\"?",
+        "13: `cls.main` is no value",
+        "14: `x2` of R.add is missing | the operator is R.add(x1, x2)",
+    ];
+    assert_eq!(messages(&text), wanted);
+}
+
+#[test]
+fn an_unknown_operator_is_an_unsupported_feature() {
+    let text = relax("a = R.nn.frobnicate(x)\nb = R.relu(x)");
+    let d = diagnostics(&text);
+    assert!(d.list.iter().all(|d| d.fault == Fault::Unsupported && d.code == "unknown-operator"));
+    assert_eq!(pointed(&text), "R.nn.frobnicate");
+    assert_eq!(d.list[1].help.as_deref(), Some("did you mean `R.nn.relu`?"));
+}
+
+#[test]
+fn mistakes_in_primfuncs() {
+    let text = tir(
+        "for i, j in T.grid(n, T.int64(4)):\n    with T.sblock(\"b\"):\n        vi, vj = T.axis.remap(\"SS\", [i, j])\n\
+         \x20       y[vi] = x[vi, vj]\n        y[vi, vj] = T.expp(x[vi, vj])\n        y[vi, vj] = x[vi, vk] / 2\n\
+         \x20       y[vi, vj] = n / 2",
+    );
+    let wanted = [
+        "9: `y` has 2 dims, 1 index is given",
+        "10: `T.expp` is not supported | did you mean `T.exp`?",
+        "11: `vk` is not defined | did you mean `vi`?",
+        "12: `/` on integers is ambiguous | write `//` (floor), T.truncdiv(a, b) or T.Div(a, b)",
+    ];
+    assert_eq!(messages(&text), wanted);
+}
+
+#[test]
+fn literals_take_the_type_of_the_other_side() {
+    let text = tir("for i, j in T.grid(n, T.int64(4)):\n    y[i, j] = x[i, j + 1] * 0.5 + 2");
+    let m = module(&text);
+    let f = m.prim("f").expect("a PrimFunc");
+    let shown = format!("{:?}", f.body);
+    assert!(shown.contains("Int(1):int64") && shown.contains("Float(FloatBits(0.5)):float32"), "{shown}");
+    assert!(shown.contains("Float(FloatBits(2.0)):float32") && !shown.contains("Cast"), "{shown}");
+}
+
+#[test]
+fn a_decimal_is_rounded_once() {
+    let text = relax("a = R.const(1.00000017881393432617187499, \"float32\")");
+    let m = module(&text);
+    let f = m.relax("main").expect("a function");
+    let value = f.bindings().next().expect("a binding").expr();
+    let ExprKind::Constant(c) = value.kind() else { panic!("{value:?}") };
+    // Through float64 it would round to the neighbour.
+    assert_eq!(c.get_f64(0), f64::from(1.0000001f32));
+}
+
+#[test]
+fn wrong_indentation() {
+    let text = relax("a = x\n   b = x");
+    assert_eq!(messages(&text), ["7: this block belongs to no statement"]);
+    let text = "@I.ir_module\nclass Module:\n    @R.function\n   def main():\n        return R.tuple()\n";
+    assert!(messages(text).iter().any(|m| m.starts_with("4: this indentation matches no enclosing block")));
+    let text = "@I.ir_module\nclass Module:\n    @R.function\n    def main():\n    return R.tuple()\n";
+    assert!(messages(text).iter().any(|m| m.starts_with("5: an indented block is needed here")), "{:?}", messages(text));
+}
+
+#[test]
+fn deep_nesting_is_a_diagnostic() {
+    for (open, close) in [("(", ")"), ("[", "]"), ("R.nn.relu(", ")"), ("-", ""), ("not ", ""), ("x if x else ", "")] {
+        let value = open.repeat(10_000) + "x" + &close.repeat(10_000);
+        let d = diagnostics(&relax(&format!("a = {value}")));
+        assert_eq!(d.list.len(), 1, "{open}: {:?}", d.list);
+        assert_eq!(d.list[0].code, "nesting");
+    }
+    for link in [" + x", "[0]", "(x)", ".a", " < x", " and x", " ** x"] {
+        let d = diagnostics(&relax(&format!("a = x{}", link.repeat(10_000))));
+        assert_eq!(d.list.first().map(|d| d.code), Some("nesting"), "{link}");
+    }
+    let mut blocks = String::new();
+    for i in 0..10_000 {
+        blocks += &" ".repeat(i.min(300));
+        blocks += "while x:\n";
+    }
+    assert!(diagnostics(&tir(&blocks)).has_errors());
+    let elifs = "if x > 1:\n    pass\n".to_string() + &"elif x > 1:\n    pass\n".repeat(10_000);
+    assert!(diagnostics(&tir(&elifs)).has_errors());
+    let lets: String = (0..10_000).map(|i| format!("v{i} = n + 1\n")).collect();
+    assert!(diagnostics(&tir(&lets)).has_errors());
+    let open = diagnostics(&"(".repeat(10_000));
+    assert!(open.list.iter().any(|d| d.code == "unclosed"));
+}
+
+#[test]
+fn the_number_of_diagnostics_is_bounded() {
+    let d = diagnostics(&relax(&"a = R.nothing(x)\n".repeat(1000)));
+    assert_eq!(d.list.len(), MAX_DIAGNOSTICS + 1);
+}
+
+#[test]
+fn branches_bind_one_name() {
+    let body = "if c:\n    a: R.Tensor((n, 4), dtype=\"float32\") = R.sin(x)\n    r: R.Tensor((n, 4), dtype=\"float32\") = a\n\
+                else:\n    s = R.cos(x)";
+    let text = relax(&format!("c = R.const(True, \"bool\")\n{body}"));
+    let d = diagnostics(&text);
+    assert_eq!(d.list[0].message, "the branches end with different names, `r` and `s`");
+    assert_eq!(d.list[0].labels.len(), 2);
+    let m = module(&text.replace("s = R.cos(x)", "r = R.cos(x)"));
+    let f = m.relax("main").expect("a function");
+    let last = f.bindings().last().expect("a binding");
+    let ExprKind::If { then, otherwise, .. } = last.expr().kind() else { panic!("{last:?}") };
+    assert_eq!(last.var.name(), "r");
+    assert!(then.body.as_var().is_some_and(|v| v.name() == "a"), "{then:?}");
+    assert_eq!(otherwise.blocks[0].bindings.len(), 1);
+}
+
+#[test]
+fn names_may_be_shadowed() {
+    let m = module(&relax("x = R.nn.relu(x)\nx = R.add(x, x)"));
+    let f = m.relax("main").expect("a function");
+    let vars: Vec<_> = f.bindings().map(|b| b.var.clone()).collect();
+    assert_ne!(vars[0], vars[1]);
+    let call = f.bindings().nth(1).and_then(|b| b.expr().as_call()).expect("a call");
+    assert_eq!(call.args[0].as_var(), Some(&vars[0]));
+    assert_eq!(f.body.body.as_var(), Some(&vars[1]));
+}
+
+#[test]
+fn dataflow_variables_are_those_not_output() {
+    let m = module(&relax("with R.dataflow():\n    a = R.sin(x)\n    b = R.cos(a)\n    R.output(b)\nd = b"));
+    let f = m.relax("main").expect("a function");
+    let flags: Vec<bool> = f.bindings().map(|b| b.var.is_dataflow()).collect();
+    assert_eq!(flags, [true, false, false]);
+    assert_eq!(f.body.blocks.len(), 2);
+    let text = relax("with R.dataflow():\n    a = R.sin(x)\n    b = R.cos(a)\n    R.output(b)\nd = a");
+    assert!(messages(&text)[0].starts_with("10: `a` is not defined"), "{:?}", messages(&text));
+}
+
+#[test]
+fn attributes_are_all_there() {
+    let m = module(&relax("a = R.nn.softmax(x)\nb = R.sum(x, axis=[0], keepdims=True)"));
+    let f = m.relax("main").expect("a function");
+    let calls: Vec<_> = f.bindings().filter_map(|b| b.expr().as_call().cloned()).collect();
+    assert_eq!(calls[0].attrs.int("axis"), Some(-1));
+    assert_eq!(calls[1].attrs.get("axis"), Some(&AttrValue::List(vec![AttrValue::Int(0)])));
+}
+
+#[test]
+fn spans_point_at_the_culprit() {
+    assert_eq!(pointed(&relax("a = R.add(x, R.nn.relu(oops))")), "oops");
+    assert_eq!(pointed(&relax("a: R.Tensor((k, 4), dtype=\"float32\") = x")), "k");
+    let text = relax("a = x").replace("(n, 4)", "(\"n * q +\", 4)");
+    assert!(messages(&text)[0].starts_with("5: an expression is needed here"), "{:?}", messages(&text));
+}
+
+#[test]
+fn tir_vars_become_arguments() {
+    let text = "@I.ir_module\nclass Module:\n    @T.prim_func(private=True)\n    def fill(X: T.Buffer((T.int64(2),), \
+                \"int64\"), O: T.Buffer((T.int64(2),), \"int64\"), a: T.int64):\n        for i in range(T.int64(2)):\n\
+                \x20           O[i] = X[i] * a\n\n    @R.function\n    def main(x: R.Tensor((2,), dtype=\"int64\"), y: \
+                R.Tensor((\"m\",), dtype=\"int64\")) -> R.Tensor((2,), dtype=\"int64\"):\n        m = T.int64()\n\
+                \x20       r = R.call_tir(Module.fill, (x,), out_sinfo=R.Tensor((2,), dtype=\"int64\"), \
+                tir_vars=R.shape([m]))\n        return r\n";
+    let m = module(text);
+    let fill = m.prim("fill").expect("a PrimFunc");
+    assert!(fill.params[1].buffer().is_none() && fill.params[2].buffer().is_some());
+    let call = m.relax("main").and_then(|f| f.bindings().next()?.expr().as_call().cloned()).expect("a call");
+    assert_eq!(call.args.len(), 2);
+    assert!(matches!(call.args[1].kind(), ExprKind::Tuple(f) if f.len() == 2));
 }
