@@ -78,7 +78,10 @@ impl Printer<'_> {
             for b in &f.alloc_buffers {
                 p.alloc(b, "T.sblock_alloc_buffer");
             }
-            p.stmt(&f.body);
+            match is_empty(&f.body) {
+                true => p.line("T.evaluate(0)"),
+                false => p.stmt(&f.body),
+            }
         });
         (self.int, self.bare_bool) = outer;
     }
@@ -145,10 +148,9 @@ impl Printer<'_> {
     fn body(&mut self, s: &Stmt) {
         self.nested(|p| {
             let mark = p.names.mark();
-            if matches!(s.kind(), StmtKind::Seq(list) if list.is_empty()) {
-                p.line("T.evaluate(0)");
-            } else {
-                p.stmt(s);
+            match is_empty(s) {
+                true => p.line("T.evaluate(0)"),
+                false => p.stmt(s),
             }
             p.names.leave(mark);
         });
@@ -318,8 +320,7 @@ impl Printer<'_> {
                 p.line("with T.init():");
                 p.body(init);
             }
-            let empty = matches!(b.body.kind(), StmtKind::Seq(list) if list.is_empty());
-            match empty && b.init.is_none() {
+            match is_empty(&b.body) && b.init.is_none() {
                 true => p.line("T.evaluate(0)"),
                 false => p.stmt(&b.body),
             }
@@ -418,4 +419,9 @@ impl Printer<'_> {
             false => format!("{name}[{}]", parts.join(", ")),
         }
     }
+}
+
+/// A statement that prints nothing: Python wants one in every block.
+fn is_empty(s: &Stmt) -> bool {
+    matches!(s.kind(), StmtKind::Seq(list) if list.iter().all(is_empty))
 }
