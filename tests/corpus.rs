@@ -7,7 +7,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use relax_aot::cli::{Cli, CodegenArgs, Linker};
 use relax_aot::compare::compare;
 use relax_aot::driver::{Compiled, Failed as DriverFailed, Session};
-use relax_aot::loader::{CallError, Library};
+use relax_aot::loader::{CallError, Library, Memory};
 use relax_aot::render;
 use relax_ir::program::{code, EntryKind, EntryValue, Program};
 use relax_ir::{Constant, DType, Fault};
@@ -27,6 +27,10 @@ const OUT_OF_BOUNDS: &[(&str, usize)] = &[
     ("strided_slice.legalized.v25.rlx", 3),
     ("strided_slice.legalized.v26.rlx", 3),
 ];
+
+/// Texts that read elements outside of their buffers without using them (TVM's legalisation clamps the rows of `u` to
+/// those of `x`): not run between unmapped pages.
+const READS_OUTSIDE: &[&str] = &["slice_scatter.legalized.rlx"];
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
@@ -169,6 +173,14 @@ fn run_text(case: &Value, file: &str) -> Result<(), Miss> {
             }
         }
         let what = run["in"].as_str().unwrap_or_default();
+        // Between unmapped pages first: an access out of bounds ends the test run.
+        let in_bounds = OUT_OF_BOUNDS.iter().all(|o| o.0 != file) && !READS_OUTSIDE.contains(&file);
+        for memory in [Memory::GuardedEnd, Memory::GuardedStart].into_iter().filter(|_| in_bounds) {
+            let again = library.run_in(memory, entry_name, &args, n_results);
+            if again.is_err() != run["err"].is_string() {
+                return Err(format!("{what}: {memory:?}: {again:?}").into());
+            }
+        }
         let result = library.run(entry_name, &args, n_results);
         match (run["err"].as_str(), result) {
             (Some(err), Err(e)) => matches_record(&corpus().join(err), &e).map_err(|m| format!("{what}: {m}"))?,

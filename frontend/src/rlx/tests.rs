@@ -127,7 +127,11 @@ fn wrong_indentation() {
     let text = "@I.ir_module\nclass Module:\n    @R.function\n   def main():\n        return R.tuple()\n";
     assert!(messages(text).iter().any(|m| m.starts_with("4: this indentation matches no enclosing block")));
     let text = "@I.ir_module\nclass Module:\n    @R.function\n    def main():\n    return R.tuple()\n";
-    assert!(messages(text).iter().any(|m| m.starts_with("5: an indented block is needed here")), "{:?}", messages(text));
+    assert!(
+        messages(text).iter().any(|m| m.starts_with("5: an indented block is needed here")),
+        "{:?}",
+        messages(text)
+    );
 }
 
 #[test]

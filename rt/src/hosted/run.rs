@@ -212,14 +212,17 @@ unsafe fn infer_and_call(
         if need == 0 || usable {
             return entry(args, outs, call);
         }
-        let own = libc::allocate(null_mut(), need, ALIGN);
+        let (Some(allocate), Some(release)) = ((*call).allocate, (*call).release) else {
+            return relax_rt_fail(call, code::MEMORY, 0, need as i64, 0, c"workspace".as_ptr());
+        };
+        let own = allocate((*call).allocator, need, ALIGN);
         if own.is_null() {
             return relax_rt_fail(call, code::MEMORY, 0, need as i64, 0, c"workspace".as_ptr());
         }
         (*call).workspace = own;
         (*call).workspace_size = need;
         let rc = entry(args, outs, call);
-        libc::release(null_mut(), own, 0);
+        release((*call).allocator, own, need);
         rc
     }
 }

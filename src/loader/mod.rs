@@ -8,6 +8,8 @@ use relax_rt::{Call, DLDataType, DLDevice, DLManagedTensor, DLTensor};
 use std::ffi::{c_char, CStr, CString};
 use std::path::Path;
 
+mod guard;
+
 type RunFn =
     unsafe extern "C" fn(*const c_char, *const *const DLTensor, i32, *mut *mut DLManagedTensor, i32, *mut Call) -> i32;
 type MetadataFn = unsafe extern "C" fn() -> *const c_char;
@@ -18,8 +20,18 @@ pub struct Library {
     run: RunFn,
     metadata: String,
     /// The weights file, for libraries compiled with `--weights external`.
-    weights: Option<AlignedBytes>,
+    weights: Option<(Bytes, usize)>,
     _library: libloading::Library,
+}
+
+/// Where arguments and workspace lie during a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    Heap,
+    /// Each between unmapped pages, its last byte before one: a read or write beyond the end ends the process.
+    GuardedEnd,
+    /// Each with its first byte behind an unmapped page.
+    GuardedStart,
 }
 
 /// A call that returned an error code: the record it left behind.
@@ -53,7 +65,7 @@ impl Library {
 
     /// The contents of the weights file, handed to every call from now on.
     pub fn set_weights(&mut self, bytes: &[u8]) {
-        self.weights = Some(AlignedBytes::new(bytes));
+        self.weights = Some((Bytes::new(bytes, Memory::Heap), bytes.len()));
     }
 
     /// The metadata JSON.
@@ -63,8 +75,19 @@ impl Library {
 
     /// Calls `entry` with dense tensors; `n_results` flattened results come back.
     pub fn run(&self, entry: &str, args: &[Constant], n_results: usize) -> Result<Vec<Constant>, CallError> {
+        self.run_in(Memory::Heap, entry, args, n_results)
+    }
+
+    /// As [`Library::run`], with arguments and workspace in `memory`.
+    pub fn run_in(
+        &self,
+        memory: Memory,
+        entry: &str,
+        args: &[Constant],
+        n_results: usize,
+    ) -> Result<Vec<Constant>, CallError> {
         let name = CString::new(entry).unwrap_or_default();
-        let mut aligned: Vec<AlignedBytes> = args.iter().map(|a| AlignedBytes::new(a.bytes())).collect();
+        let mut aligned: Vec<Bytes> = args.iter().map(|a| Bytes::new(a.bytes(), memory)).collect();
         let mut shapes: Vec<Vec<i64>> = args.iter().map(|a| a.shape.clone()).collect();
         let tensors: Vec<DLTensor> = args
             .iter()
@@ -85,8 +108,13 @@ impl Library {
         let pointers: Vec<*const DLTensor> = tensors.iter().map(|t| t as *const DLTensor).collect();
         let mut results: Vec<*mut DLManagedTensor> = vec![std::ptr::null_mut(); n_results];
         let mut call = Call::new();
-        if let Some(w) = &self.weights {
-            (call.weights, call.weights_size) = (w.as_pointer().cast(), w.len());
+        if let Some((bytes, size)) = &self.weights {
+            (call.weights, call.weights_size) = (bytes.as_pointer().cast(), *size);
+        }
+        if memory != Memory::Heap {
+            call.allocate =
+                Some(if memory == Memory::GuardedEnd { guard::allocate_end } else { guard::allocate_start });
+            call.release = Some(guard::release);
         }
         // SAFETY: every pointer is valid for the call: the tensors own their data and shapes above, `results` has
         // `n_results` slots, the call record is ours.
@@ -135,29 +163,38 @@ fn take(t: *mut DLManagedTensor) -> Constant {
     }
 }
 
-/// A copy of bytes at a 64-byte boundary.
-struct AlignedBytes {
-    storage: Vec<u8>,
-    start: usize,
+/// A copy of an argument's bytes.
+enum Bytes {
+    /// At a 64-byte boundary.
+    Heap {
+        storage: Vec<u8>,
+        start: usize,
+    },
+    Guarded(guard::Pages),
 }
 
-impl AlignedBytes {
-    fn new(bytes: &[u8]) -> AlignedBytes {
+impl Bytes {
+    fn new(bytes: &[u8], memory: Memory) -> Bytes {
+        if let Some(pages) = (memory != Memory::Heap).then(|| guard::Pages::holding(bytes, memory)).flatten() {
+            return Bytes::Guarded(pages);
+        }
         let mut storage = vec![0u8; bytes.len() + 64];
         let start = storage.as_ptr().align_offset(64);
         storage[start..start + bytes.len()].copy_from_slice(bytes);
-        AlignedBytes { storage, start }
-    }
-
-    fn len(&self) -> usize {
-        self.storage.len() - 64
+        Bytes::Heap { storage, start }
     }
 
     fn as_pointer(&self) -> *const u8 {
-        self.storage[self.start..].as_ptr()
+        match self {
+            Bytes::Heap { storage, start } => storage[*start..].as_ptr(),
+            Bytes::Guarded(p) => p.pointer(),
+        }
     }
 
     fn pointer(&mut self) -> *mut u8 {
-        self.storage[self.start..].as_mut_ptr()
+        match self {
+            Bytes::Heap { storage, start } => storage[*start..].as_mut_ptr(),
+            Bytes::Guarded(p) => p.pointer(),
+        }
     }
 }
