@@ -136,7 +136,14 @@ fn try_text(text: &str, lower: bool) -> Stage {
     if !lower {
         return Stage::Whole;
     }
-    let options = relax_lower::Options { prefix: "m".to_string(), pointer_bytes: 8, opt_level: 2 };
+    let options = relax_lower::Options {
+        prefix: "m".to_string(),
+        pointer_bytes: 8,
+        opt_level: 2,
+        unchecked: false,
+        external_weights: false,
+        vector_bytes: 16,
+    };
     match relax_lower::lower(typed, &options) {
         Ok(_) => Stage::Whole,
         Err(_) => Stage::Lower,
