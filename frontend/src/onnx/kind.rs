@@ -53,8 +53,15 @@ const E4M3FN: Format = Format {
 };
 const E4M3FNUZ: Format =
     Format { elem_type: T::FLOAT8E4M3FNUZ, bias: 8, largest: 0x7f, nan: 0x80, negative_zero: false, ..E4M3FN };
-const E5M2: Format =
-    Format { elem_type: T::FLOAT8E5M2, mantissa: 2, bias: 15, largest: 0x7b, infinity: Some(0x7c), ..E4M3FN };
+const E5M2: Format = Format {
+    elem_type: T::FLOAT8E5M2,
+    mantissa: 2,
+    bias: 15,
+    largest: 0x7b,
+    infinity: Some(0x7c),
+    nan: 0x7e,
+    ..E4M3FN
+};
 const E5M2FNUZ: Format = Format {
     elem_type: T::FLOAT8E5M2FNUZ,
     mantissa: 2,

@@ -247,7 +247,21 @@ fn modulo(cx: &mut NodeCx) -> Res<Vec<Value>> {
         let wide = if dtype.bits < 32 { DType::F32 } else { dtype };
         let (a, b) = (cx.cast(&a, wide)?, cx.cast(&b, wide)?);
         let name = if cx.flag("fmod", false) { "mod" } else { "floor_mod" };
-        let y = cx.op(name, &[&a, &b])?;
+        let mut y = cx.op(name, &[&a, &b])?;
+        // By an infinite divisor: the dividend, or (floored, of other sign) the divisor.
+        let endless = cx.op("isinf", &[&b])?;
+        let finite = cx.op("isfinite", &[&a])?;
+        let endless = cx.op("logical_and", &[&endless, &finite])?;
+        let mut rest = a.clone();
+        if name == "floor_mod" {
+            let zero = cx.like(&a, 0.0);
+            let (low, high) = (cx.op("less", &[&a, &zero])?, cx.op("less", &[&zero, &a])?);
+            let (down, up) = (cx.op("less", &[&b, &zero])?, cx.op("less", &[&zero, &b])?);
+            let (one_, other) = (cx.op("logical_and", &[&low, &up])?, cx.op("logical_and", &[&high, &down])?);
+            let differ = cx.op("logical_or", &[&one_, &other])?;
+            rest = cx.op("where", &[&differ, &b, &a])?;
+        }
+        y = cx.op("where", &[&endless, &rest, &y])?;
         return one(cx.cast(&y, dtype)?);
     }
     let relax = if cx.flag("fmod", false) { "mod" } else { "floor_mod" };

@@ -3,7 +3,7 @@
 use super::movement::slice_axes;
 use super::reduce::reduce_axes;
 use super::select::positions;
-use super::{one, op, OnnxOp};
+use super::{one, op, op_of, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::node::NodeCx;
 use crate::onnx::value::{Tensor, Value};
@@ -12,6 +12,7 @@ use relax_ir::{AttrValue, DType, PrimExpr};
 
 pub const OPS: &[OnnxOp] = &[
     op("Attention", &[(23, attention)]),
+    op_of("ai.onnx.preview", "FlexAttention", &[(1, flex_attention)]),
     op("LinearAttention", &[(1, linear_attention)]),
     op("RotaryEmbedding", &[(23, rotary)]),
 ];
@@ -121,14 +122,7 @@ fn attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
         let m = mask_of(cx, &allowed, dtype)?;
         mask = both(cx, mask, m)?;
     }
-    // One key head serves several query heads.
-    if let (Some(n), Some(m)) = (q.dims[1].as_int(), k.dims[1].as_int()) {
-        if n != m && m > 0 && n % m == 0 {
-            let attrs = [("repeats", AttrValue::Int(n / m)), ("axis", AttrValue::Int(1))];
-            k = cx.call("repeat", &[(&k).into()], &attrs)?;
-            v = cx.call("repeat", &[(&v).into()], &attrs)?;
-        }
-    }
+    (k, v) = grouped(cx, &q, k, v)?;
     let scale = match (cx.float_opt("scale"), q.dims[3].as_int()) {
         (Some(s), _) => Tensor::scalar(dtype, s.sqrt()),
         (None, Some(d)) => Tensor::scalar(dtype, (1.0 / (d as f64).sqrt()).sqrt()),
@@ -292,4 +286,55 @@ fn rotary(cx: &mut NodeCx) -> Res<Vec<Value>> {
         y = concat(cx, &y, &rest, 3)?;
     }
     one(if flat { joined(cx, &y)? } else { y })
+}
+
+/// Attention whose scores and weights go through graphs of the model's own.
+fn flex_attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let (q, mut k, mut v) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    if q.rank() != 4 || k.rank() != 4 || v.rank() != 4 {
+        return Err(cx.error("query, key and value must have four dims"));
+    }
+    let dtype = q.dtype;
+    (k, v) = grouped(cx, &q, k, v)?;
+    let precision = match cx.dtype_opt("softmax_precision")? {
+        Some(p) => p,
+        None if dtype.bits < 32 => DType::F32,
+        None => dtype,
+    };
+    let scale = match (cx.float_opt("scale"), q.dims[3].as_int()) {
+        (Some(s), _) => s,
+        (None, Some(d)) => 1.0 / (d as f64).sqrt(),
+        (None, None) => return Err(cx.unsupported("a head size that varies, without a scale")),
+    };
+    let k = cx.transpose(&k, &[0, 1, 3, 2])?;
+    let (wide_q, wide_k) = (cx.cast(&q, precision)?, cx.cast(&k, precision)?);
+    let scores = cx.op("matmul", &[&wide_q, &wide_k])?;
+    let scale = cx.like(&scores, scale);
+    let scores = cx.op("multiply", &[&scores, &scale])?;
+    let scores = modified(cx, "score_mod", scores)?;
+    let weights = cx.call("nn.softmax", &[(&scores).into()], &[("axis", AttrValue::Int(-1))])?;
+    let weights = modified(cx, "prob_mod", weights)?;
+    let v = cx.cast(&v, weights.dtype)?;
+    let y = cx.op("matmul", &[&weights, &v])?;
+    one(cx.cast(&y, dtype)?)
+}
+
+/// `x` through the graph attribute `name`, if there is one.
+fn modified(cx: &mut NodeCx, name: &str, x: Tensor) -> Res<Tensor> {
+    let Some(g) = cx.graph(name).cloned() else { return Ok(x) };
+    match cx.im.subgraph(name, &g, vec![x.into()])?.into_iter().next() {
+        Some(Value::Tensor(t)) => Ok(t),
+        _ => Err(cx.error(format!("the graph `{name}` must give one tensor"))),
+    }
+}
+
+/// One key head serves several query heads.
+fn grouped(cx: &mut NodeCx, q: &Tensor, k: Tensor, v: Tensor) -> Res<(Tensor, Tensor)> {
+    match (q.dims[1].as_int(), k.dims[1].as_int()) {
+        (Some(n), Some(m)) if n != m && m > 0 && n % m == 0 => {
+            let attrs = [("repeats", AttrValue::Int(n / m)), ("axis", AttrValue::Int(1))];
+            Ok((cx.call("repeat", &[(&k).into()], &attrs)?, cx.call("repeat", &[(&v).into()], &attrs)?))
+        }
+        _ => Ok((k, v)),
+    }
 }

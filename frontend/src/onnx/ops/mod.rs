@@ -9,6 +9,7 @@ mod attention;
 mod constant;
 mod control;
 mod elementwise;
+mod features;
 mod image;
 mod loss;
 mod matmul;
@@ -62,6 +63,7 @@ static FAMILIES: &[&[OnnxOp]] = &[
     constant::OPS,
     control::OPS,
     elementwise::OPS,
+    features::OPS,
     image::OPS,
     loss::OPS,
     matmul::OPS,

@@ -44,10 +44,8 @@ fn concat(cx: &mut NodeCx) -> Res<Vec<Value>> {
     if parts.len() == 1 {
         return one(first);
     }
-    if parts.iter().any(|p| p.leaf().is_none()) {
-        if let Some(t) = known::concat(&parts, axis) {
-            return one(t);
-        }
+    if let Some(t) = known::concat(&parts, axis) {
+        return one(t);
     }
     one(cx.call("concat", &[parts.as_slice().into()], &[("axis", AttrValue::Int(axis as i64))])?)
 }
@@ -501,7 +499,7 @@ pub fn pad_by(
     )
 }
 
-/// Padding by a gather per dim: for widths and values that are only known at run time.
+/// Padding by widths or by a value that are only known at run time.
 fn pad_computed(
     cx: &mut NodeCx,
     x: Tensor,
@@ -510,52 +508,13 @@ fn pad_computed(
     mode: &str,
     value: &Tensor,
 ) -> Res<Tensor> {
-    let mut y = x;
-    let value = cx.cast(value, y.dtype)?;
-    let value = cx.reshape(&value, &[])?;
-    for axis in 0..y.rank() {
-        let (b, a) = (before[axis].clone(), after[axis].clone());
-        if b.is_int(0) && a.is_int(0) {
-            continue;
-        }
-        let d = y.dims[axis].clone();
-        let len = cx.simplify(d.clone() + b.clone() + a);
-        let at = iota(cx, &len)?;
-        let shift = Tensor::known(&[], DType::I64, vec![b]);
-        let size = Tensor::known(&[], DType::I64, vec![d.clone()]);
-        let zero = Tensor::scalar_int(DType::I64, 0);
-        let at = cx.op("subtract", &[&at, &shift])?;
-        let top = Tensor::known(&[], DType::I64, vec![d.clone() - 1]);
-        let source = match mode {
-            "wrap" => cx.op("floor_mod", &[&at, &size])?,
-            "reflect" => {
-                // The period of ..., 2, 1, 0, 1, 2, ..., d - 1, d - 2, ...
-                let period = Tensor::known(&[], DType::I64, vec![(PrimExpr::i64(2) * (d.clone() - 1)).max(1)]);
-                let m = cx.op("floor_mod", &[&at, &period])?;
-                let back = cx.op("subtract", &[&period, &m])?;
-                let least = cx.op("minimum", &[&m, &back])?;
-                cx.op("minimum", &[&least, &top])?
-            }
-            "edge" | "constant" => {
-                let low = cx.op("maximum", &[&at, &zero])?;
-                let low = cx.op("minimum", &[&low, &top])?;
-                cx.op("maximum", &[&low, &zero])?
-            }
-            m => return Err(cx.unsupported(format!("padding mode `{m}`"))),
-        };
-        let taken = cx.call("take", &[(&y).into(), (&source).into()], &[("axis", AttrValue::Int(axis as i64))])?;
-        y = taken;
-        if mode == "constant" {
-            let low = cx.op("less", &[&at, &zero])?;
-            let high = cx.op("less", &[&top, &at])?;
-            let outside = cx.op("logical_or", &[&low, &high])?;
-            let mut dims = vec![PrimExpr::i64(1); y.rank()];
-            dims[axis] = len;
-            let outside = cx.reshape(&outside, &dims)?;
-            y = cx.op("where", &[&outside, &value, &y])?;
-        }
+    let mut dims = vec![];
+    for (d, (b, a)) in x.dims.iter().zip(before.iter().zip(after)) {
+        dims.push(cx.simplify(d.clone() + b.clone() + a.clone()));
     }
-    Ok(y)
+    let value = cx.cast(value, x.dtype)?;
+    let args = [(&x).into(), Arg::prims(before), Arg::shape(&dims), (&value).into()];
+    cx.call("onnx.pad", &args, &[("mode", AttrValue::Str(mode.into()))])
 }
 
 /// The part of `x` at position `i` of `axis`, without that dim.

@@ -1,7 +1,7 @@
 //! Reductions and positions of extremes.
 
 use super::{one, op, OnnxOp};
-use crate::onnx::node::{ints, without, Axes, NodeCx};
+use crate::onnx::node::{ints, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, DType, PrimExpr};
@@ -21,42 +21,39 @@ pub const OPS: &[OnnxOp] = &[
     op("ArgMin", &[(1, |cx| arg(cx, "argmin"))]),
 ];
 
-/// Reduces `x` as the node's axes say.
+/// Reduces `x` as the node's axes say: an attribute in old versions, an input in new ones.
 fn reduced(cx: &mut NodeCx, x: &Tensor, relax: &str) -> Res<Tensor> {
-    let axes = cx.axes_attr_or_input(1, x.rank(), 0)?;
     let keep = cx.flag("keepdims", true);
-    let axes = match axes {
-        Some(a) if !a.is_empty() => a,
-        _ if cx.flag("noop_with_empty_axes", false) => return Ok(x.clone()),
-        _ => Axes::Known((0..x.rank()).collect()),
+    let input = if cx.attr("axes").is_some() { None } else { cx.optional(1)? };
+    let known = match (cx.ints("axes"), &input) {
+        (Some(a), _) => a,
+        (None, None) => vec![],
+        (None, Some(t)) => match t.as_ints() {
+            Some(a) => a,
+            None => return reduce_computed(cx, x, relax, t, keep),
+        },
     };
-    let known = match &axes {
-        Axes::Known(a) if a.is_empty() => return Ok(x.clone()),
-        Axes::Known(a) => a,
-        Axes::Computed(_) => return reduce_computed(cx, x, relax, &axes, keep),
+    let axes = match known.is_empty() {
+        false => cx.axes(&known, x.rank())?,
+        true if cx.flag("noop_with_empty_axes", false) => return Ok(x.clone()),
+        true => (0..x.rank()).collect(),
     };
-    reduce_axes(cx, x, relax, known, keep)
+    if axes.is_empty() {
+        return Ok(x.clone());
+    }
+    reduce_axes(cx, x, relax, &axes, keep)
 }
 
-/// Axes that are only known at run time: each dim `d` is seen as two, `(d, 1)` where it stays and `(1, d)` where it is
-/// reduced, and every second one is reduced.
-fn reduce_computed(cx: &mut NodeCx, x: &Tensor, relax: &str, axes: &Axes, keep: bool) -> Res<Tensor> {
-    let mut pairs = vec![];
-    let mut kept = vec![];
-    for (i, d) in x.dims.iter().enumerate() {
-        let gone = axes.contains(i);
-        let stays = gone.clone().select(1, d.clone());
-        pairs.push(stays.clone());
-        pairs.push(gone.select(d.clone(), 1));
-        kept.push(stays);
+/// Axes that are only known at run time: a kernel of its own reads them.
+fn reduce_computed(cx: &mut NodeCx, x: &Tensor, relax: &str, axes: &Tensor, keep: bool) -> Res<Tensor> {
+    let n = axes.dims.first().and_then(PrimExpr::as_int).unwrap_or(0);
+    if !keep && n == x.rank() as i64 {
+        // As many axes as dims: all of them.
+        let all: Vec<usize> = (0..x.rank()).collect();
+        return reduce_axes(cx, x, relax, &all, false);
     }
-    let y = cx.reshape(x, &pairs)?;
-    let odd: Vec<usize> = (0..x.rank()).map(|i| 2 * i + 1).collect();
-    let y = reduce_axes(cx, &y, relax, &odd, false)?;
-    if keep {
-        return Ok(y);
-    }
-    cx.reshape(&y, &without(&x.dims, axes))
+    let attrs = [("kind", AttrValue::Str(relax.into())), ("keepdims", AttrValue::Bool(keep))];
+    cx.call("onnx.reduce", &[x.into(), axes.into()], &attrs)
 }
 
 /// Calls a Relax reduction.

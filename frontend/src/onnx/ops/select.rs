@@ -165,21 +165,8 @@ fn one_hot(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let rank = index.rank() + 1;
     let axis = cx.axis(cx.int("axis", -1), rank)?;
     let index = cx.cast(&index, DType::I64)?;
-    let zero = Tensor::scalar_int(DType::I64, 0);
-    let n = Tensor::known(&[], DType::I64, vec![depth.clone()]);
-    let negative = cx.op("less", &[&index, &zero])?;
-    let wrapped = cx.op("add", &[&index, &n])?;
-    let index = cx.op("where", &[&negative, &wrapped, &index])?;
-    let index = cx.unsqueeze(&index, &[axis])?;
-    let places = positions(cx, &depth, rank, axis)?;
-    let hit = cx.op("equal", &[&index, &places])?;
-    let pick = |cx: &mut NodeCx, i: i64| {
-        let at = Tensor::scalar_int(DType::I64, i);
-        let v = cx.call("take", &[(&values).into(), (&at).into()], &[("axis", AttrValue::Int(0))])?;
-        cx.reshape(&v, &[])
-    };
-    let (off, on) = (pick(cx, 0)?, pick(cx, 1)?);
-    one(cx.op("where", &[&hit, &on, &off])?)
+    let args = [(&index).into(), Arg::prim(depth), (&values).into()];
+    one(cx.call("onnx.one_hot", &args, &[axis_attr(axis)])?)
 }
 
 fn reverse_sequence(cx: &mut NodeCx) -> Res<Vec<Value>> {

@@ -165,14 +165,13 @@ fn expand(cx: &mut NodeCx) -> Res<Vec<Value>> {
 fn dropout(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
     if let Some(training) = cx.optional(2)? {
-        match training.as_ints().as_deref() {
-            Some([0]) => {}
-            _ => {
-                let ratio = cx.optional(1)?.and_then(|r| r.as_floats());
-                if ratio.as_deref() != Some(&[0.0]) {
-                    return Err(cx.unsupported("dropout in training mode: results are random"));
-                }
-            }
+        let ratio = match cx.optional(1)? {
+            Some(r) => r,
+            None => Tensor::scalar(DType::F32, 0.5),
+        };
+        let nothing = ratio.as_floats().as_deref() == Some(&[0.0]);
+        if training.as_ints().as_deref() != Some(&[0]) && !nothing {
+            return drop_at_random(cx, &x, &ratio, &training);
         }
     }
     let mut out: Vec<Value> = vec![x.clone().into()];
@@ -181,4 +180,20 @@ fn dropout(cx: &mut NodeCx) -> Res<Vec<Value>> {
         out.push(cx.broadcast_to(&one_, &x.dims)?.into());
     }
     Ok(out)
+}
+
+/// Elements are zeroed with probability `ratio`, the others scaled up, when `training` holds.
+fn drop_at_random(cx: &mut NodeCx, x: &Tensor, ratio: &Tensor, training: &Tensor) -> Res<Vec<Value>> {
+    let wide = if x.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let (ratio, training) = (cx.reshape(ratio, &[])?, cx.reshape(training, &[])?);
+    let ratio = cx.cast(&ratio, wide)?;
+    let ratio = cx.op("where", &[&training, &ratio, &Tensor::scalar(wide, 0.0)])?;
+    let u = super::signal::uniform(cx, &x.dims.clone(), wide, 3)?;
+    let keep = cx.op("greater_equal", &[&u, &ratio])?;
+    let rest = cx.op("subtract", &[&Tensor::scalar(wide, 1.0), &ratio])?;
+    let y = cx.cast(x, wide)?;
+    let y = cx.op("divide", &[&y, &rest])?;
+    let y = cx.op("where", &[&keep, &y, &Tensor::scalar(wide, 0.0)])?;
+    let y = cx.cast(&y, x.dtype)?;
+    Ok(vec![y.into(), keep.into()])
 }

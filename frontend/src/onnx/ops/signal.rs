@@ -171,13 +171,14 @@ fn window(cx: &mut NodeCx, terms: &[f64]) -> Res<Vec<Value>> {
     let dtype = cx.dtype_opt("output_datatype")?.unwrap_or(DType::F32);
     let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let n = if cx.flag("periodic", true) { size.clone() } else { size.clone() - 1 };
-    let at = super::select::positions(cx, &size, 1, 0)?;
-    let at = cx.cast(&at, wide)?;
     let n = Tensor::known(&[], DType::I64, vec![n]);
     let n = cx.cast(&n, wide)?;
-    let at = cx.op("divide", &[&at, &n])?;
     let mut y: Option<Tensor> = None;
     for (k, term) in terms.iter().enumerate().skip(1) {
+        // Computed for each term: one that is shared would be stored, and the size may come from data.
+        let at = super::select::positions(cx, &size, 1, 0)?;
+        let at = cx.cast(&at, wide)?;
+        let at = cx.op("divide", &[&at, &n])?;
         let turn = cx.like(&at, std::f64::consts::TAU * k as f64);
         let t = cx.op("multiply", &[&at, &turn])?;
         let t = cx.op("cos", &[&t])?;
@@ -195,8 +196,12 @@ fn window(cx: &mut NodeCx, terms: &[f64]) -> Res<Vec<Value>> {
 }
 
 /// Numbers of [0, 1) for a shape.
-fn uniform(cx: &mut NodeCx, dims: &[PrimExpr], dtype: DType, salt: i64) -> Res<Tensor> {
-    let seed = cx.float_opt("seed").map_or(0, |s| s.to_bits() as i64);
+pub fn uniform(cx: &mut NodeCx, dims: &[PrimExpr], dtype: DType, salt: i64) -> Res<Tensor> {
+    // Dropout has an integer, the others a float.
+    let seed = match cx.attr("seed") {
+        Some(a) => a.f.map_or(a.i.unwrap_or(0), |f| f.to_bits() as i64),
+        None => 0,
+    };
     let attrs = [("seed", AttrValue::Int(seed.wrapping_add(salt))), ("dtype", AttrValue::DType(dtype))];
     cx.call("onnx.random", &[Arg::shape(dims)], &attrs)
 }

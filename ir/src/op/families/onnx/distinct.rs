@@ -1,22 +1,134 @@
-//! Distinct slices of a tensor, sorted or in the order of their first occurrence.
+//! Distinct slices, marks at given places, counts of sequences.
 
 use super::{bind, cell, each, local, set};
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::op::elem::{unflatten, wide};
 use crate::op::families::rules;
+use crate::op::rule::scalar_value;
 use crate::op::*;
 use crate::prim::PrimExpr;
 use crate::relax::StructInfo;
 use crate::tir::{Buffer, PrimFunc, Stmt};
 
-pub static OPS: &[OpDecl] = &[OpDecl::pure(
+pub static OPS: &[OpDecl] = &[
+    OpDecl::pure(
+        "onnx.one_hot",
+        "`values[1]` where the position along the new dim `axis` of `depth` elements is that which `index` holds (negative ones count from the end), `values[0]` elsewhere. Source: ONNX `OneHot`.",
+        &[operand("index"), operand("depth"), operand("values"), attr("axis", Default::Int(-1))],
+        infer_one_hot,
+        Compute::Kernel(one_hot),
+    ),
+    OpDecl::pure(
+        "onnx.ngrams",
+        "How often sequences occur in the rows of the integers `x` (`(n)` or `(b, n)`): sequence `i` has `sizes[i]` elements, the next ones of `values`, and is counted in column `columns[i]` of `width`, for every distance of up to `max_skip + 1` between its elements. Float32. Source: ONNX `TfIdfVectorizer`.",
+        &[
+            operand("x"),
+            attr("sizes", Default::Required),
+            attr("values", Default::Required),
+            attr("columns", Default::Required),
+            attr("width", Default::Required),
+            attr("max_skip", Default::Int(0)),
+        ],
+        infer_ngrams,
+        Compute::Kernel(ngrams),
+    ),
+    OpDecl::pure(
     "onnx.unique",
     "The distinct slices of `x` along `axis` (without one: its distinct elements), sorted or in the order of first occurrence; the index of the first of each, for every slice its number among them, and how often each occurs (int64 vectors). Source: ONNX `Unique`.",
     &[operand("x"), attr("axis", Default::None), attr("sorted", Default::Bool(true))],
     infer,
     Compute::DataDependent(compute),
-)];
+),
+];
+
+fn infer_one_hot(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (index, values) = (rules::tensor(cx, 0)?, rules::tensor(cx, 2)?);
+    cx.require_int(0, index.dtype)?;
+    rules::require_ndim(cx, 2, 1)?;
+    let depth = scalar_value(cx.args.get(1), cx.infos.get(1));
+    let Some(n) = index.ndim else { return Ok(rules::unknown(None, values.dtype)) };
+    let axis = cx.axis(cx.int("axis")?, n + 1)?;
+    Ok(match (index.known_dims(), depth) {
+        (Some(d), Some(depth)) => {
+            let mut d = d.to_vec();
+            d.insert(axis, depth.cast(DType::I64));
+            rules::known(d, values.dtype)
+        }
+        _ => rules::unknown(Some(n + 1), values.dtype),
+    })
+}
+
+fn one_hot(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let (index, values) = (&inputs[0], &inputs[1]);
+    let out = cx.result()?;
+    let axis = cx.axis(cx.attrs.int("axis").unwrap_or(-1), out.dims.len())?;
+    let depth = out.dims[axis].clone();
+    let y = k.compute("one_hot", out.dims, out.dtype, |i| {
+        let mut at = i.to_vec();
+        let place = at.remove(axis);
+        let v = index.at(at).cast(DType::I64);
+        let v = v.clone().lt(0).select(v.clone() + depth, v);
+        let (off, on) = (cell(values, 0), cell(values, 1));
+        place.eq(v).select(on, off)
+    });
+    Ok(k.finish(&[y]))
+}
+
+fn infer_ngrams(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let x = rules::tensor(cx, 0)?;
+    cx.require_int(0, x.dtype)?;
+    let width = cx.int("width")?;
+    let Some(n) = x.ndim else { return Ok(rules::unknown(None, Some(DType::F32))) };
+    if n == 0 || n > 2 {
+        return Err(cx.error(format!("x must have one or two dims, it has {n}")));
+    }
+    let dims = x.known_dims().map(|d| d[..n - 1].iter().cloned().chain([PrimExpr::i64(width)]).collect());
+    Ok(StructInfo::Tensor(x.with_dims(dims, Some(n)).with_dtype(Some(DType::F32))))
+}
+
+fn ngrams(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let list = |name: &str| cx.attrs.ints(name).ok_or_else(|| cx.error(format!("{name} must be integers")));
+    let (sizes, values, columns) = (list("sizes")?, list("values")?, list("columns")?);
+    let width = cx.attrs.int("width").unwrap_or(0);
+    let skips = cx.attrs.int("max_skip").unwrap_or(0);
+    if sizes.len() != columns.len() || sizes.iter().any(|s| *s < 1) || sizes.iter().sum::<i64>() != values.len() as i64
+    {
+        return Err(cx.error("sizes, values and columns do not fit together"));
+    }
+    if columns.iter().any(|c| !(0..width).contains(c)) {
+        return Err(cx.error("a column is out of range"));
+    }
+    let (mut k, inputs) = cx.kernel()?;
+    let x = &inputs[0];
+    let out = cx.result()?;
+    let (rows, n) = (&x.shape[..x.ndim() - 1], x.shape[x.ndim() - 1].clone());
+    let y = k.buffer("counts", out.dims, DType::F32);
+    k.rows("count", rows, |row| {
+        let at = |b: &Buffer, i: PrimExpr| b.at(row.iter().cloned().chain([i]).collect::<Vec<_>>());
+        let to = |c: i64| -> Vec<PrimExpr> { row.iter().cloned().chain([PrimExpr::i64(c)]).collect() };
+        let mut body: Vec<Stmt> = (0..width).map(|c| Stmt::store(&y, to(c), PrimExpr::f32(0.0))).collect();
+        let mut rest = values.as_slice();
+        for (size, column) in sizes.iter().zip(&columns) {
+            let (gram, after) = rest.split_at(*size as usize);
+            rest = after;
+            let steps = if *size == 1 { 1 } else { skips + 1 };
+            for step in 1..=steps {
+                let places = (n.clone() - (size - 1) * step).max(0);
+                body.push(each(&places, "s", |s| {
+                    let hit = gram.iter().enumerate().fold(PrimExpr::bool(true), |hit, (j, v)| {
+                        let e = at(x, s.clone() + j as i64 * step).cast(DType::I64);
+                        hit.and(e.eq(*v))
+                    });
+                    Stmt::if_then(hit, Stmt::store(&y, to(*column), y.at(to(*column)) + PrimExpr::f32(1.0)))
+                }));
+            }
+        }
+        Stmt::seq(body)
+    });
+    Ok(k.finish(&[y]))
+}
 
 fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let x = rules::tensor(cx, 0)?;
