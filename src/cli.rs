@@ -9,6 +9,8 @@ Examples:
       a shared object, and model.h beside it
   relax-aot model.rlx -o model.o --target aarch64-unknown-none
       a static object for a target without an operating system, and model.h
+  relax-aot model.rlx -o model.c
+      one C file for any processor, and model.h
   relax-aot check model.rlx --format json
   relax-aot run model.rlx --params weights.safetensors --inputs in.npz --expect out.npz
   relax-aot print model.rlx --stage lowered
@@ -91,8 +93,8 @@ pub struct CompileArgs {
     /// The model: TVMScript text (.rlx) or ONNX (.onnx).
     #[arg(required = true, value_name = "MODEL")]
     pub model: Option<PathBuf>,
-    /// The file to write; its extension picks the artifact: .so, .o, .a, .h (and .rlx, .clif, .s for reading).
-    /// PREFIX.h is written beside a library or an object.
+    /// The file to write; its extension picks the artifact: .so, .o, .a, .c, .h (and .rlx, .clif, .s for reading).
+    /// PREFIX.h is written beside it.
     #[arg(short, long, value_name = "OUT", required = true)]
     pub output: Option<PathBuf>,
     /// The artifact, when the extension does not say.

@@ -303,7 +303,7 @@ impl Session {
                     Span::NONE,
                     format!("{}: the extension names no artifact", out.display()),
                 )
-                .help("use .so, .o, .a or .h, or say --emit");
+                .help("use .so, .o, .a, .c or .h, or say --emit");
                 return self.ok(Err(d));
             }
         };
@@ -349,14 +349,27 @@ impl Session {
             }
             _ => c.object.clone(),
         };
-        let header = relax_backend::header::write(&c.program);
-        let header_path = out.with_file_name(format!("{prefix}.h"));
+        self.write_artifact(out, &bytes, emit == Emit::So, &c.program, o)?;
+        Ok(c.program)
+    }
+
+    /// Writes an artifact with what belongs beside it: the header, and the weights file if there is one.
+    pub(crate) fn write_artifact(
+        &mut self,
+        out: &Path,
+        bytes: &[u8],
+        executable: bool,
+        program: &Program,
+        o: &CodegenArgs,
+    ) -> Res<()> {
+        let header = relax_backend::header::write(program);
+        let header_path = out.with_file_name(format!("{}.h", program.prefix));
+        let weights = program.weights_file.as_ref().map(|w| w.contents());
+        let weights_path = out.with_file_name(format!("{}.weights", program.prefix));
         let mut files = vec![
-            Output { path: out, bytes: &bytes, executable: emit == Emit::So },
+            Output { path: out, bytes, executable },
             Output { path: &header_path, bytes: header.as_bytes(), executable: false },
         ];
-        let weights = c.program.weights_file.as_ref().map(|w| w.contents());
-        let weights_path = weights_path(out, &prefix);
         match &weights {
             Some(bytes) => files.push(Output { path: &weights_path, bytes, executable: false }),
             None if o.weights == Weights::External => {
@@ -365,8 +378,7 @@ impl Session {
             }
             None => {}
         }
-        self.ok(output::write_all(&files))?;
-        Ok(c.program)
+        self.ok(output::write_all(&files))
     }
 
     /// What exported names start with.
@@ -492,11 +504,6 @@ fn byte_size(text: &str) -> Result<u64, Diagnostic> {
     digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(|| {
         Diagnostic::error("byte-size", Span::NONE, format!("`{text}` is no size")).help("write 4096, 64K or 1M")
     })
-}
-
-/// The weights file of a library, when it has one.
-pub fn weights_path(library: &Path, prefix: &str) -> PathBuf {
-    library.with_file_name(format!("{prefix}.weights"))
 }
 
 /// A temporary folder that holds a library to be loaded.

@@ -2,7 +2,6 @@
 
 use crate::cli::CodegenArgs;
 use crate::driver::{Res, Session};
-use crate::output;
 use relax_ir::program::Program;
 use relax_ir::{Diagnostic, Span};
 use std::path::Path;
@@ -13,14 +12,8 @@ impl Session {
     /// Writes the C file `out` and the header beside it.
     pub(crate) fn build_c(&mut self, model: &Path, out: &Path, prefix: &str, o: &CodegenArgs) -> Res<Program> {
         let name = format!("{prefix}.h");
-        let header = out.with_file_name(&name);
         let (program, text) = self.c_source(model, prefix, &name, o, false)?;
-        let declared = relax_backend::header::write(&program);
-        let r = output::write_all(&[
-            output::Output { path: out, bytes: text.as_bytes(), executable: false },
-            output::Output { path: &header, bytes: declared.as_bytes(), executable: false },
-        ]);
-        self.ok(r)?;
+        self.write_artifact(out, text.as_bytes(), false, &program, o)?;
         Ok(program)
     }
 

@@ -307,6 +307,7 @@ fn same_bytes_from_every_process_and_place() {
         ("libmlp.a", &[]),
         ("mlp.o", &["--target", "riscv64gc-unknown-none-elf"]),
         ("mlp.o", &["-O0"]),
+        ("mlp.c", &[]),
     ] {
         let mut outputs = vec![];
         for dir in [&a, &b] {
@@ -454,6 +455,12 @@ fn weights_in_a_file_of_their_own() {
     assert_eq!(code(&library).0, check);
     library.set_weights(&bytes);
     assert_eq!(code(&library), (0, String::new()));
+    // As C, the same file.
+    let c = dir.path().join("c");
+    std::fs::create_dir(&c).expect("a folder");
+    let (status, _, err) = run(&[model, "--params", weights, "-o", path(&c.join("net.c")), "--weights", "external"]);
+    assert_eq!(status, 0, "{err}");
+    assert_eq!(files(&c), ["net.c", "net.h", "net.weights"]);
     // Nothing large enough: a warning, and no file.
     let so = dir.path().join("libsmall.so");
     let (code, _, err) = run(&["tests/corpus/binary_same_sym.rlx", "-o", path(&so), "--weights", "external"]);
