@@ -185,6 +185,10 @@ pub struct CodegenArgs {
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     #[arg(long)]
     pub no_checks: bool,
+    /// The structure of an ONNX input that is a sequence or an optional: `x=3` (elements), `x=3:2` (of two dims each,
+    /// where the model does not say), `x=none`. Repeatable.
+    #[arg(long, value_name = "NAME=STRUCTURE")]
+    pub structure: Vec<String>,
     /// Optimisation: 0 none, 1 fold, 2 and fuse and vectorise, 3 and unroll.
     #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=3))]
     pub opt_level: u8,

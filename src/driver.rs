@@ -73,11 +73,11 @@ impl Session {
     }
 
     /// Parses a model.
-    pub fn parse(&mut self, model: &Path) -> Res<IRModule> {
+    pub fn parse(&mut self, model: &Path, o: &CodegenArgs) -> Res<IRModule> {
         self.stage("parse", |s| {
             let extension = model.extension().and_then(|e| e.to_str()).unwrap_or("");
             if extension == "onnx" {
-                return s.import_onnx(model);
+                return s.import_onnx(model, o);
             }
             if extension != "rlx" && extension != "py" {
                 return s.ok(Err(Diagnostic::unsupported(
@@ -100,11 +100,14 @@ impl Session {
         })
     }
 
-    fn import_onnx(&mut self, model: &Path) -> Res<IRModule> {
+    fn import_onnx(&mut self, model: &Path, o: &CodegenArgs) -> Res<IRModule> {
+        use relax_frontend::onnx::{Options, Structure};
+        let structures = o.structure.iter().map(|s| Structure::parse(s)).collect::<Result<_, _>>();
+        let options = Options { structures: self.ok(structures)?, ..Default::default() };
         let bytes = relax_frontend::onnx::open(model);
         let bytes = self.ok(bytes)?;
         let file = self.sources.add(model, String::new());
-        let (module, d) = relax_frontend::onnx::import(file, model, bytes, &Default::default());
+        let (module, d) = relax_frontend::onnx::import(file, model, bytes, &options);
         self.note(d)?;
         module.ok_or(Failed)
     }
@@ -125,7 +128,7 @@ impl Session {
 
     /// Parses, binds weights and bounds, analyses.
     pub fn analyse(&mut self, model: &Path, o: &CodegenArgs) -> Res<Typed> {
-        let mut module = self.parse(model)?;
+        let mut module = self.parse(model, o)?;
         if let Some(path) = &o.params {
             self.stage("weights", |s| {
                 let weights: HashMap<String, Constant> = s.weights(path)?.into_iter().collect();
@@ -396,7 +399,7 @@ impl Session {
     pub fn print(&mut self, model: &Path, stage: Stage, o: &CodegenArgs) -> Res<String> {
         use relax_ir::printer::{print_flat, print_module, print_typed};
         if stage == Stage::Relax {
-            return Ok(print_module(&self.parse(model)?));
+            return Ok(print_module(&self.parse(model, o)?));
         }
         let prefix = self.prefix(o, model)?;
         match stage {

@@ -25,7 +25,7 @@ pub fn inspect(s: &mut Session, a: &InspectArgs) -> Result<String, Failed> {
 }
 
 fn model(s: &mut Session, a: &InspectArgs) -> Result<String, Failed> {
-    let module = s.parse(&a.file)?;
+    let module = s.parse(&a.file, &a.options)?;
     // The same warnings come again below.
     s.diags.list.clear();
     let prefix = prefix_of(&a.file);

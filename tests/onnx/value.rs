@@ -255,6 +255,35 @@ pub fn dtype(elem_type: i64) -> Option<DType> {
     })
 }
 
+/// Strings at the boundary: their bytes as one more dim, filled up with zeros to the longest.
+fn text(t: &Tensor) -> Constant {
+    let width = t.strings.iter().map(Vec::len).max().unwrap_or(0).max(1);
+    let mut bytes = vec![];
+    for s in &t.strings {
+        bytes.extend(s);
+        bytes.resize(bytes.len() + width - s.len(), 0);
+    }
+    let mut dims = t.dims.clone();
+    dims.push(width as i64);
+    Constant::new(DType::U8, dims, bytes)
+}
+
+/// The same strings with `width` bytes each; `None` when one is longer.
+pub fn with_width(c: &Constant, width: i64) -> Option<Constant> {
+    let (own, dims) = c.shape.split_last()?;
+    let (own, width) = (*own as usize, width as usize);
+    let mut bytes = vec![];
+    for s in c.bytes().chunks(own.max(1)) {
+        let used = s.iter().position(|b| *b == 0).unwrap_or(s.len());
+        if used > width {
+            return None;
+        }
+        bytes.extend(&s[..used]);
+        bytes.resize(bytes.len() + width - used, 0);
+    }
+    Some(Constant::new(DType::U8, [dims, &[width as i64]].concat(), bytes))
+}
+
 /// Elements below a byte, one per byte; integers are sign-extended.
 fn unpack(t: &Tensor, elements: usize) -> Vec<u8> {
     let bits = bits(t.elem_type).unwrap_or(8);
@@ -278,6 +307,7 @@ impl Value {
     /// The tensors that the value is at the boundary: sequences flatten, an empty optional is nothing.
     pub fn flatten(&self, out: &mut Vec<Constant>) -> Result<(), String> {
         match self {
+            Value::Tensor(t) if t.elem_type == 8 => out.push(text(t)),
             Value::Tensor(t) => {
                 let dtype = dtype(t.elem_type).ok_or_else(|| format!("values of element type {}", t.elem_type))?;
                 let elements = t.dims.iter().product::<i64>() as usize;

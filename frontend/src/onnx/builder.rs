@@ -298,6 +298,10 @@ impl Builder {
                 "a shape of a number of dims that is only known at run time",
             )
         })?;
+        if n > 1024 {
+            let d = Diagnostic::unsupported("unknown-rank", Span::NONE, format!("{n} numbers as a shape"));
+            return Err(d);
+        }
         let mut x = t.clone();
         if x.dtype != DType::I64 {
             x = self.call("astype", &[Arg::from(&x)], &[("dtype", AttrValue::DType(DType::I64))])?;

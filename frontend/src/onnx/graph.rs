@@ -10,7 +10,7 @@ use super::proto::{
 };
 use super::tensor::{require_storage, External};
 use super::value::{Tensor, Value};
-use super::{Options, Res};
+use super::{Options, Res, Structure};
 use relax_ir::prim::Var;
 use relax_ir::relax::{Expr, ExprKind, Function, Param, RVar, StructInfo};
 use relax_ir::{Attrs, Diagnostic, Diagnostics, Func, IRModule, PrimExpr, Span};
@@ -22,6 +22,9 @@ use std::sync::Arc;
 const MAX_DEPTH: usize = 64;
 /// Nodes after functions are expanded and loops unrolled.
 const MAX_NODES: usize = 1_000_000;
+
+/// Elements of a sequence that is an input.
+const MAX_ELEMENTS: usize = 4096;
 
 /// The newest version of the standard's operators.
 const NEWEST_IR: i64 = 14;
@@ -152,21 +155,12 @@ impl<'m> Importer<'m> {
                 id.push('_');
             }
             let at = |d: Diagnostic| Diagnostic { message: format!("input `{name}`: {}", d.message), ..d };
-            let info = match input.type_info().and_then(|t| self.input_info(t, &id)) {
-                Ok(i) => i,
-                Err(d) => {
-                    self.diags.push(at(d));
-                    scope.values.insert(name, Value::Poison);
-                    continue;
-                }
-            };
-            let var = RVar::new(id, false, Span::NONE);
-            let value = match (self.param_value(&var, &info), input.r#type.as_ref().map(kind_of)) {
-                (Value::Tensor(t), Some(kind)) => t.of_kind(kind).into(),
-                (v, _) => v,
-            };
-            self.b.sinfo.insert(var.clone(), info.clone());
-            params.push(Param { var, annotation: Some(info) });
+            let structure = options.structures.iter().find(|(n, _)| *n == name).map(|(_, s)| *s);
+            let value = input.type_info().and_then(|t| self.input(t, &id, structure, &mut params));
+            let value = value.unwrap_or_else(|d| {
+                self.diags.push(at(d));
+                Value::Poison
+            });
             scope.values.insert(name, value);
         }
         self.scopes.push(scope);
@@ -246,25 +240,67 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
+    /// The value of a graph input, and the parameters that hold it: a sequence has one per element.
+    fn input(&mut self, t: &TypeProto, id: &str, structure: Option<Structure>, params: &mut Vec<Param>) -> Res<Value> {
+        let inner = |e: &super::proto::ElementType| {
+            let t = e.elem_type.as_deref().cloned();
+            t.ok_or_else(|| Diagnostic::error("onnx-type", Span::NONE, "a type of no elements"))
+        };
+        match (&t.value, structure) {
+            (Some(TypeValue::Optional(_)), Some(Structure::Empty)) => Ok(Value::Optional(None)),
+            (Some(TypeValue::Optional(e)), _) => {
+                Ok(Value::Optional(Some(Box::new(self.input(&inner(e)?, id, structure, params)?))))
+            }
+            (Some(TypeValue::Sequence(e)), Some(Structure::Sequence { length, rank })) if length <= MAX_ELEMENTS => {
+                let mut t = inner(e)?;
+                if let Some(TypeValue::Tensor(t)) = &mut t.value {
+                    if let (None, Some(rank)) = (&t.shape, rank.filter(|r| *r <= 64)) {
+                        t.shape = Some(super::proto::TensorShapeProto { dim: vec![Default::default(); rank] });
+                    }
+                    // Each element has dims of its own.
+                    for d in t.shape.iter_mut().flat_map(|s| &mut s.dim) {
+                        d.value = d.value.take().filter(|v| matches!(v, DimValue::Value(_)));
+                    }
+                }
+                let items = (0..length).map(|i| self.input(&t, &format!("{id}_{i}"), None, params));
+                Ok(Value::Sequence(items.collect::<Res<_>>()?))
+            }
+            (Some(TypeValue::Sequence(_)), _) => {
+                let d = "the length of the sequence must be known: code is compiled for it";
+                Err(Diagnostic::unsupported("onnx-type", Span::NONE, d).help(
+                    "state it with --structure NAME=LENGTH, or NAME=LENGTH:RANK when the elements state no shape",
+                ))
+            }
+            _ => {
+                let info = self.input_info(t, id)?;
+                let var = RVar::new(id, false, Span::NONE);
+                let value = match self.param_value(&var, &info) {
+                    Value::Tensor(v) => v.of_kind(kind_of(t)).into(),
+                    v => v,
+                };
+                self.b.sinfo.insert(var.clone(), info.clone());
+                params.push(Param { var, annotation: Some(info) });
+                Ok(value)
+            }
+        }
+    }
+
     /// Struct info of a graph input.
     fn input_info(&mut self, t: &TypeProto, hint: &str) -> Res<StructInfo> {
         match &t.value {
             Some(TypeValue::Tensor(t)) => {
-                let (dtype, _) = require_storage(t.elem_type.unwrap_or(0))?;
+                let (dtype, kind) = require_storage(t.elem_type.unwrap_or(0))?;
                 let Some(shape) = &t.shape else {
                     return Err(Diagnostic::unsupported("unknown-rank", Span::NONE, "the rank is not stated")
                         .help("state the shape of the input, with names for dims that vary"));
                 };
                 let dims = shape.dim.iter().enumerate();
-                let dims = dims.map(|(i, d)| self.dim(d.value.as_ref(), &format!("{hint}_{i}"))).collect::<Res<_>>()?;
+                let dims = dims.map(|(i, d)| self.dim(d.value.as_ref(), &format!("{hint}_{i}")));
+                let mut dims = dims.collect::<Res<Vec<_>>>()?;
+                if kind == Kind::Text {
+                    dims.push(Var::dim(format!("{hint}_bytes")).expr());
+                }
                 Ok(StructInfo::tensor(dims, dtype))
-            }
-            Some(TypeValue::Optional(e)) => match &e.elem_type {
-                Some(t) => self.input_info(t, hint),
-                None => Err(Diagnostic::error("onnx-type", Span::NONE, "an optional of no type")),
-            },
-            Some(TypeValue::Sequence(_)) => {
-                Err(Diagnostic::unsupported("onnx-type", Span::NONE, "sequences as inputs are not supported"))
             }
             Some(_) => Err(Diagnostic::unsupported("onnx-type", Span::NONE, "only tensors are supported as inputs")),
             None => Err(Diagnostic::error("onnx-type", Span::NONE, "the type is not stated")),
@@ -434,14 +470,18 @@ impl<'m> Importer<'m> {
             _ => None,
         });
         let standard = domain.is_empty();
-        if let Some(k) = kind.filter(|_| !standard || !moves(&op) && !knows(&op)) {
+        let fits = |k: Kind| match k {
+            Kind::Text => knows(&op, k),
+            k => standard && (moves(&op) || knows(&op, k)),
+        };
+        if let Some(k) = kind.filter(|k| !fits(*k)) {
             let d =
                 Diagnostic::unsupported("onnx-type", Span::NONE, format!("the operator does not take {}", k.name()));
             return Err(Some(d.help("cast to float first")));
         }
         let mut cx = NodeCx { im: self, node: n, version, inputs };
         let mut values = translate(&mut cx).map_err(Some)?;
-        if let Some(k) = kind.filter(|_| moves(&op)) {
+        if let Some(k) = kind.filter(|k| *k != Kind::Text && moves(&op)) {
             for v in &mut values {
                 if let Value::Tensor(t) = v {
                     t.kind = k;
@@ -548,7 +588,6 @@ impl<'m> Importer<'m> {
 fn kind_of(t: &TypeProto) -> Kind {
     match &t.value {
         Some(TypeValue::Tensor(t)) => storage(t.elem_type.unwrap_or(0)).map_or(Kind::Plain, |(_, k)| k),
-        Some(TypeValue::Optional(e)) => e.elem_type.as_deref().map_or(Kind::Plain, kind_of),
         _ => Kind::Plain,
     }
 }

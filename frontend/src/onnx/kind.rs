@@ -1,6 +1,8 @@
-//! Element types that the compiler has no dtype for: float8, float4, and integers below a byte.
+//! Element types that the compiler has no dtype for: float8, float4, integers below a byte, and strings.
 //!
-//! They live one element per byte: floats as their codes in uint8, integers as their values in int8 or uint8. That is
+//! Strings have a dim more: their bytes, filled up with zeros to the longest.
+//!
+//! The numbers live one element per byte: floats as their codes in uint8, integers as their values in int8 or uint8. That is
 //! also how they cross the boundary of a compiled library. Arithmetic happens in the types they are cast to.
 
 use super::builder::Arg;
@@ -23,6 +25,8 @@ pub enum Kind {
     Int { bits: u8, signed: bool },
     /// Float8e8m0: a power of two.
     Exponent,
+    /// Strings: the last dim is their bytes, filled up with zeros.
+    Text,
 }
 
 /// A small float type.
@@ -121,6 +125,7 @@ pub fn storage(elem_type: i32) -> Option<(DType, Kind)> {
         T::FLOAT8E5M2FNUZ => (DType::U8, Kind::Float(E5M2FNUZ)),
         T::FLOAT4E2M1 => (DType::U8, Kind::Float(E2M1)),
         T::FLOAT8E8M0 => (DType::U8, Kind::Exponent),
+        T::STRING => (DType::U8, Kind::Text),
         T::UINT4 => (DType::U8, int(4, false)),
         T::INT4 => (DType::I8, int(4, true)),
         T::UINT2 => (DType::U8, int(2, false)),
@@ -136,6 +141,7 @@ impl Kind {
             Kind::Plain => "plain",
             Kind::Float(f) => type_name(f.elem_type),
             Kind::Exponent => "float8e8m0",
+            Kind::Text => "string",
             Kind::Int { bits: 4, signed: true } => "int4",
             Kind::Int { bits: 4, signed: false } => "uint4",
             Kind::Int { signed: true, .. } => "int2",
@@ -190,6 +196,7 @@ pub fn decode(cx: &mut NodeCx, t: &Tensor) -> Res<Tensor> {
     };
     match t.kind {
         Kind::Plain => Ok(t.clone()),
+        Kind::Text => Err(cx.unsupported("numbers from strings")),
         Kind::Int { .. } => Ok(t.clone().of_kind(Kind::Plain)),
         Kind::Float(_) | Kind::Exponent => {
             let codes = 1usize << t.kind.bits();
@@ -207,6 +214,7 @@ pub fn decode(cx: &mut NodeCx, t: &Tensor) -> Res<Tensor> {
 pub fn encode(cx: &mut NodeCx, t: &Tensor, kind: Kind, saturate: bool, rounding: &str) -> Res<Tensor> {
     let y = match kind {
         Kind::Plain => return Ok(t.clone()),
+        Kind::Text => return Err(cx.unsupported("strings from numbers")),
         Kind::Int { bits, signed } => {
             // The lowest bits, sign-extended.
             let wide = cx.cast(t, DType::I32)?;
@@ -278,8 +286,31 @@ pub fn moves(op: &str) -> bool {
     )
 }
 
-/// Does an operator know what to do with tensors of any kind?
-pub fn knows(op: &str) -> bool {
+/// Does an operator know what to do with tensors of this kind?
+pub fn knows(op: &str, kind: Kind) -> bool {
+    if kind == Kind::Text {
+        return matches!(
+            op,
+            "Equal"
+                | "Identity"
+                | "LabelEncoder"
+                | "Shape"
+                | "Size"
+                | "StringConcat"
+                | "StringNormalizer"
+                | "StringSplit"
+                | "If"
+                | "Loop"
+                | "Optional"
+                | "OptionalGetElement"
+                | "OptionalHasElement"
+                | "SequenceConstruct"
+                | "SequenceInsert"
+                | "SequenceAt"
+                | "SequenceErase"
+                | "SequenceLength"
+        );
+    }
     matches!(
         op,
         "Cast"

@@ -31,6 +31,37 @@ pub type Res<T> = Result<T, Diagnostic>;
 pub struct Options {
     /// The name of the entry; `main` unless stated.
     pub entry: Option<String>,
+    /// The structure of inputs that are sequences or optionals, by name: code is compiled for it.
+    pub structures: Vec<(String, Structure)>,
+}
+
+/// The structure that a sequence or an optional has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Structure {
+    /// An optional that holds nothing.
+    Empty,
+    /// A sequence of so many elements; the rank of the elements is for models that do not state it.
+    Sequence { length: usize, rank: Option<usize> },
+}
+
+impl Structure {
+    /// Reads `NAME=none`, `NAME=3` or `NAME=3:2` (three elements of two dims each).
+    pub fn parse(text: &str) -> Res<(String, Structure)> {
+        let wrong = || {
+            Diagnostic::error("structure", Span::NONE, format!("`{text}` is no structure of an input"))
+                .help("write NAME=none, NAME=LENGTH or NAME=LENGTH:RANK")
+        };
+        let (name, value) = text.rsplit_once('=').ok_or_else(wrong)?;
+        if value == "none" {
+            return Ok((name.to_string(), Structure::Empty));
+        }
+        let (length, rank) = match value.split_once(':') {
+            Some((l, r)) => (l, Some(r.parse().map_err(|_| wrong())?)),
+            None => (value, None),
+        };
+        let length = length.parse().map_err(|_| wrong())?;
+        Ok((name.to_string(), Structure::Sequence { length, rank }))
+    }
 }
 
 /// Imports a model. `bytes` is the file's content: constants keep a reference to it and copy nothing. External data is

@@ -149,7 +149,8 @@ impl NodeCx<'_, '_> {
         if let Some(a) = t.as_ints() {
             return Ok(Some(Axes::Known(self.axes(&a, rank + added * a.len())?)));
         }
-        let count = t.literal_len().unwrap_or(0);
+        let count = t.literal_len().filter(|n| *n <= 64);
+        let count = count.ok_or_else(|| self.error("the number of axes must be known, and not more than of dims"))?;
         let n = Tensor::scalar_int(t.dtype, (rank + added * count) as i64);
         let t = self.wrap(&t, &n)?;
         Ok(Some(Axes::Computed(self.read(&t)?)))

@@ -133,6 +133,17 @@ pub fn read(t: &TensorProto, external: &mut External) -> Result<Tensor, Diagnost
         Some((dtype, kind)) if kind != Kind::Plain => (dtype, kind),
         _ => return constant(t, external).map(Tensor::constant),
     };
+    if kind == Kind::Text {
+        let elements = t.dims.iter().try_fold(1i64, |n, d| n.checked_mul((*d).max(0)));
+        if elements != Some(t.string_data.len() as i64) {
+            return Err(Diagnostic::error(
+                "onnx-tensor",
+                Span::NONE,
+                format!("{} strings for dims {:?}", t.string_data.len(), t.dims),
+            ));
+        }
+        return Ok(texts(&t.dims, &t.string_data));
+    }
     // Packed bytes, read as such.
     let elements = t
         .dims
@@ -146,6 +157,19 @@ pub fn read(t: &TensorProto, external: &mut External) -> Result<Tensor, Diagnost
     let bytes = constant(&bytes, external)?;
     let data = kind.unpack(bytes.bytes(), elements);
     Ok(Tensor::constant(Constant::new(dtype, t.dims.clone(), data)).of_kind(kind))
+}
+
+/// Strings as a tensor.
+pub fn texts<S: AsRef<[u8]>>(dims: &[i64], strings: &[S]) -> Tensor {
+    let width = strings.iter().map(|s| s.as_ref().len()).max().unwrap_or(0).max(1);
+    let mut bytes = vec![];
+    for s in strings {
+        bytes.extend_from_slice(s.as_ref());
+        bytes.resize(bytes.len() + width - s.as_ref().len(), 0);
+    }
+    let mut dims = dims.to_vec();
+    dims.push(width as i64);
+    Tensor::constant(Constant::new(DType::U8, dims, bytes)).of_kind(Kind::Text)
 }
 
 /// A tensor of the model, of a type that has a dtype.

@@ -95,6 +95,14 @@ impl Tensor {
         Tensor::constant(Constant::scalar_i64(dtype, v))
     }
 
+    /// The dims as the model sees them: without the bytes of strings.
+    pub fn logical_dims(&self) -> &[PrimExpr] {
+        match (self.kind, self.dims.split_last()) {
+            (Kind::Text, Some((_, d))) => d,
+            _ => &self.dims,
+        }
+    }
+
     pub fn rank(&self) -> usize {
         self.dims.len()
     }

@@ -3,7 +3,7 @@
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::node::NodeCx;
-use crate::onnx::tensor::{constant, dense, read};
+use crate::onnx::tensor::{constant, dense, read, texts};
 use crate::onnx::value::{Tensor, Value, MAX_KNOWN};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, Constant, DType, PrimExpr};
@@ -35,6 +35,8 @@ fn constant_value(cx: &mut NodeCx) -> Res<Vec<Value>> {
             let bytes = a.floats.iter().flat_map(|v| v.to_le_bytes()).collect();
             Tensor::constant(Constant::new(DType::F32, vec![a.floats.len() as i64], bytes))
         }
+        Some("value_string") => texts(&[], &[a.s.clone().unwrap_or_default()]),
+        Some("value_strings") => texts(&[a.strings.len() as i64], &a.strings),
         name => return Err(cx.unsupported(format!("attribute `{}` is not supported", name.unwrap_or("")))),
     };
     one(t)

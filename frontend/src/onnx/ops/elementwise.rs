@@ -186,6 +186,9 @@ fn two(cx: &mut NodeCx, relax: &str, a: Tensor, b: Tensor, fold: Fold) -> Res<Ve
 
 fn binary(cx: &mut NodeCx, relax: &str, fold: Fold) -> Res<Vec<Value>> {
     let (a, b) = (cx.input(0)?, cx.input(1)?);
+    if a.kind == Kind::Text && b.kind == Kind::Text {
+        return one(cx.op("onnx.text_equal", &[&a, &b])?);
+    }
     two(cx, relax, a, b, fold)
 }
 

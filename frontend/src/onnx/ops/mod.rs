@@ -25,6 +25,7 @@ mod select;
 mod sequence;
 mod shape;
 mod signal;
+mod text;
 mod training;
 mod windows;
 
@@ -78,6 +79,7 @@ static FAMILIES: &[&[OnnxOp]] = &[
     select::OPS,
     sequence::OPS,
     shape::OPS,
+    text::OPS,
     signal::OPS,
     training::OPS,
     windows::OPS,

@@ -94,7 +94,11 @@ pub fn convolve(cx: &mut NodeCx, x: &Tensor, w: &Tensor) -> Res<Tensor> {
     if !(1..=3).contains(&n) || w.rank() != x.rank() {
         return Err(cx.unsupported(format!("a convolution of {} dims by {} dims", x.rank(), w.rank())));
     }
-    let kernel = kernel_dims(cx, w)?;
+    // Only padding to the same size looks at the kernel's dims here.
+    let kernel = match kernel_dims(cx, w) {
+        Err(_) if !cx.str("auto_pad", "").starts_with("SAME") => vec![1; n],
+        k => k?,
+    };
     let (strides, dilations) = (per_dim(cx, "strides", n)?, per_dim(cx, "dilations", n)?);
     let pads = padding(cx, &x.dims[2..], &kernel, &strides, &dilations)?;
     let (data_layout, kernel_layout) = layouts(n);

@@ -1,6 +1,7 @@
 //! Operators on shapes: the shape of a tensor, and tensors under other dims.
 
 use super::{one, op, OnnxOp};
+use crate::onnx::builder::Arg;
 use crate::onnx::node::{without, Axes, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
@@ -19,15 +20,16 @@ pub const OPS: &[OnnxOp] = &[
 
 fn shape(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
-    let n = x.rank() as i64;
+    let dims = x.logical_dims();
+    let n = dims.len() as i64;
     let clamp = |v: i64| if v < 0 { v + n } else { v }.clamp(0, n) as usize;
     let (start, end) = (clamp(cx.int("start", 0)), clamp(cx.int("end", n)));
-    one(Tensor::shape(x.dims.get(start..end).unwrap_or_default().to_vec()))
+    one(Tensor::shape(dims.get(start..end).unwrap_or_default().to_vec()))
 }
 
 fn size(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
-    let n = cx.simplify(PrimExpr::product(&x.dims));
+    let n = cx.simplify(PrimExpr::product(x.logical_dims()));
     one(Tensor::known(&[], DType::I64, vec![n]))
 }
 
@@ -157,6 +159,16 @@ fn with_ones(dims: &[PrimExpr], axes: &Axes) -> Vec<PrimExpr> {
 fn expand(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, shape) = (cx.input(0)?, cx.input(1)?);
     let to = cx.read(&shape)?;
+    // Which of two unknown dims is 1 may show at run time only.
+    let lead = to.len().saturating_sub(x.rank());
+    let skip = x.rank().saturating_sub(to.len());
+    let open = x.dims[skip..].iter().zip(&to[lead..]).any(|(a, b)| {
+        let settled = a == b || a.is_int(1) || b.is_int(1) || a.as_int().is_some() && b.as_int().is_some();
+        !settled
+    });
+    if open {
+        return one(cx.call("onnx.expand", &[(&x).into(), Arg::shape(&to)], &[])?);
+    }
     let dims = cx.broadcast_dims(&x.dims, &to);
     one(cx.broadcast_to(&x, &dims)?)
 }

@@ -85,6 +85,8 @@ pub static ALL: &[&[OpDecl]] = &[
     onnx::bits::OPS,
     onnx::boxes::OPS,
     onnx::distinct::OPS,
+    onnx::expand::OPS,
+    onnx::text::OPS,
     onnx::linear_attention::OPS,
     onnx::pad::OPS,
     onnx::pool::OPS,

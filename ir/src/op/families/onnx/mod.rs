@@ -4,11 +4,13 @@ pub mod axes;
 pub mod bits;
 pub mod boxes;
 pub mod distinct;
+pub mod expand;
 pub mod linear_attention;
 pub mod pad;
 pub mod pool;
 pub mod resize;
 pub mod spectrum;
+pub mod text;
 pub mod window;
 
 use crate::prim::{PrimExpr, Var};
