@@ -4,7 +4,9 @@ use crate::cli::{CodegenArgs, Emit, Linker, Stage, Weights};
 use crate::output::{self, Output};
 use crate::source::Sources;
 use relax_backend::target::Target;
+use relax_backend::x86;
 use relax_ir::analysis::{self, Typed};
+use relax_ir::flat::FlatFunc;
 use relax_ir::program::Program;
 use relax_ir::{Constant, Diagnostic, Diagnostics, Func, IRModule, Span};
 use std::collections::HashMap;
@@ -34,6 +36,15 @@ pub struct Compiled {
     pub program: Program,
     pub object: Vec<u8>,
     pub target: Target,
+}
+
+/// What lowering needs to know of a machine.
+pub(crate) struct Machine {
+    pub pointer_bytes: u32,
+    /// Of the vectors that every kernel can have; 0 for scalar loops.
+    pub vector_bytes: u32,
+    /// Vectors that some kernels can have.
+    pub wide: Option<x86::Wide>,
 }
 
 impl Session {
@@ -166,7 +177,8 @@ impl Session {
             )));
         }
         let vector_bytes = if o.opt_level >= 2 { 16 } else { 0 };
-        let program = self.lower_for(model, prefix, o, hosted, target.pointer_bytes(), vector_bytes)?;
+        let machine = Machine { pointer_bytes: target.pointer_bytes(), vector_bytes, wide: x86::Wide::of(&target) };
+        let program = self.lower_for(model, prefix, o, hosted, &machine)?;
         Ok((program, target))
     }
 
@@ -177,21 +189,23 @@ impl Session {
         prefix: &str,
         o: &CodegenArgs,
         hosted: bool,
-        pointer_bytes: u32,
-        vector_bytes: u32,
+        machine: &Machine,
     ) -> Res<Program> {
         self.available(o)?;
         let typed = self.analyse(model, o)?;
+        let Machine { pointer_bytes, vector_bytes, wide } = *machine;
         let options = relax_lower::Options {
             prefix: prefix.to_string(),
             pointer_bytes,
             opt_level: o.opt_level,
+            wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
             unchecked: o.no_checks,
             external_weights: o.weights == Weights::External,
             vector_bytes,
         };
         let mut program = self.stage("lower", |s| {
-            let r = relax_lower::lower(typed, &options);
+            let assemble = |f: &FlatFunc| wide.and_then(|w| x86::assemble(f, w));
+            let r = relax_lower::lower(typed, &options, Some(&assemble));
             let (program, warnings) = s.all_ok(r)?;
             s.note(warnings)?;
             Ok(program)

@@ -1,7 +1,7 @@
 //! `--emit c`: a model as one C file with its header.
 
 use crate::cli::CodegenArgs;
-use crate::driver::{Res, Session};
+use crate::driver::{Machine, Res, Session};
 use relax_ir::program::Program;
 use relax_ir::{Diagnostic, Span};
 use std::path::Path;
@@ -29,7 +29,8 @@ impl Session {
         let pointer_bytes = pointer_bytes(o);
         let pointer_bytes = self.ok(pointer_bytes)?;
         // Loops of one element a step: what the C compiler makes the most of, on any processor.
-        let program = self.lower_for(model, prefix, o, hosted, pointer_bytes, 0)?;
+        let machine = Machine { pointer_bytes, vector_bytes: 0, wide: None };
+        let program = self.lower_for(model, prefix, o, hosted, &machine)?;
         self.stage("write C", |s| {
             let describe = |span: Span| s.sources.place(span);
             let options = relax_backend::c::Options { header, pointer_bytes, describe: &describe };

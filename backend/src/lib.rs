@@ -9,5 +9,6 @@ pub mod descriptor;
 pub mod elf;
 pub mod header;
 pub mod target;
+pub mod x86;
 
 pub use target::{Cpu, OptLevel, Target};

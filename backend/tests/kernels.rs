@@ -71,7 +71,7 @@ impl Kernel {
         flat.name = "kernel".into();
         flat.linkage = Linkage::Export;
         relax_lower::math::expand(&mut flat);
-        let module = FlatModule { funcs: vec![flat], data: vec![] };
+        let module = FlatModule { funcs: vec![flat], ..Default::default() };
         if std::env::var_os("SHOW_ASM").is_some() {
             println!("{}", clif::asm(&module, target).unwrap());
         }

@@ -143,8 +143,9 @@ fn try_text(text: &str, lower: bool) -> Stage {
         unchecked: false,
         external_weights: false,
         vector_bytes: 16,
+        wide_bytes: 0,
     };
-    match relax_lower::lower(typed, &options) {
+    match relax_lower::lower(typed, &options, None) {
         Ok(_) => Stage::Whole,
         Err(_) => Stage::Lower,
     }

@@ -8,6 +8,7 @@ use crate::constant::Constant;
 use crate::dtype::DType;
 use crate::prim::{PrimExpr, Var};
 use crate::span::Span;
+use std::collections::HashMap;
 
 /// Who may call a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,4 +147,6 @@ impl DataBytes {
 pub struct FlatModule {
     pub funcs: Vec<FlatFunc>,
     pub data: Vec<FlatData>,
+    /// Machine code of functions that are compiled already, by name: no relocations, the target's calling convention.
+    pub assembled: HashMap<String, Vec<u8>>,
 }

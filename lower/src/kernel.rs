@@ -1,6 +1,6 @@
 //! The calling convention of scheduled kernels: one pointer per buffer, the dims, the workspace.
 
-use crate::schedule;
+use crate::schedule::{self, SchedOptions};
 use relax_ir::tir::{PrimFunc, PrimParam};
 use relax_ir::{PrimExpr, Var};
 
@@ -26,5 +26,19 @@ pub fn kernel_dims(f: &PrimFunc) -> Vec<Var> {
 /// Bytes of scratch memory that the kernel of `f` needs, over [`kernel_dims`]; the literal 0 when it takes no
 /// workspace pointer. The pointer must be aligned to 64 bytes.
 pub fn kernel_workspace(f: &PrimFunc) -> PrimExpr {
-    schedule::workspace(f)
+    schedule::workspace(f, &SchedOptions::default())
+}
+
+/// As [`kernel_workspace`], enough for vectors of `vector_bytes` too.
+pub fn wide_workspace(f: &PrimFunc, vector_bytes: u32) -> PrimExpr {
+    let narrow = kernel_workspace(f);
+    if vector_bytes <= SchedOptions::default().vector_bytes {
+        return narrow;
+    }
+    let wide = schedule::workspace(f, &SchedOptions { vector_bytes });
+    match (narrow.as_int(), wide.as_int()) {
+        (Some(a), Some(b)) => PrimExpr::i64(a.max(b)),
+        _ if narrow == wide => narrow,
+        _ => narrow.max(wide),
+    }
 }

@@ -22,7 +22,9 @@ pub use bind_params::bind_params;
 pub use kernel::{kernel_dims, kernel_workspace};
 
 use relax_ir::analysis::{self, Typed};
+use relax_ir::flat::FlatFunc;
 use relax_ir::program::Program;
+use relax_ir::tir::PrimFunc;
 use relax_ir::Diagnostics;
 
 /// What the caller chooses.
@@ -34,6 +36,8 @@ pub struct Options {
     pub pointer_bytes: u32,
     /// 0: as written; 1: constants folded; 2 and above: fused and vectorised.
     pub opt_level: u8,
+    /// Bytes of a vector register of kernels that [`Assemble`] takes; 0 without.
+    pub wide_bytes: u32,
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     pub unchecked: bool,
     /// Put large weights into a file that each call brings.
@@ -64,13 +68,24 @@ pub fn passes(mut typed: Typed, opt_level: u8, until: Until) -> Result<Typed, Di
     Ok(typed)
 }
 
+/// A code generator for wider vectors than every target has: machine code of a kernel, or `None` when it has to be
+/// scheduled for narrow vectors.
+pub type Assemble<'a> = &'a dyn Fn(&FlatFunc) -> Option<Vec<u8>>;
+
 /// From analysed Relax to a flat program, with warnings.
-pub fn lower(typed: Typed, options: &Options) -> Result<(Program, Diagnostics), Diagnostics> {
+pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<(Program, Diagnostics), Diagnostics> {
+    let wide = wide.filter(|_| options.opt_level >= 2 && options.wide_bytes > 16);
     let typed = passes(typed, options.opt_level, Until::Fused)?;
     let (mut program, kernels, warnings) = host::compile(&typed, options)?;
     let sched = schedule::SchedOptions { vector_bytes: options.vector_bytes };
     let mut errors = Diagnostics::default();
     for k in &kernels {
+        if let Some((mut f, code)) = wide.and_then(|w| assemble(k, options.wide_bytes, w)) {
+            f.name = host::kernel_symbol(&options.prefix, &k.name);
+            program.module.assembled.insert(f.name.clone(), code);
+            program.module.funcs.push(f);
+            continue;
+        }
         match schedule::schedule(k, &sched) {
             Ok(mut f) => {
                 f.name = host::kernel_symbol(&options.prefix, &k.name);
@@ -84,4 +99,13 @@ pub fn lower(typed: Typed, options: &Options) -> Result<(Program, Diagnostics), 
         return Err(errors);
     }
     Ok((program, warnings))
+}
+
+/// A kernel for wide vectors, as flat form and as machine code.
+fn assemble(k: &PrimFunc, vector_bytes: u32, wide: Assemble) -> Option<(FlatFunc, Vec<u8>)> {
+    let sched = schedule::SchedOptions { vector_bytes };
+    let mut f = schedule::schedule(k, &sched).ok()?;
+    math::expand(&mut f);
+    let code = wide(&f)?;
+    Some((f, code))
 }

@@ -40,6 +40,12 @@ struct Code {
     spilled: u32,
 }
 
+impl Code {
+    fn assembled(bytes: &[u8]) -> Code {
+        Code { bytes: bytes.to_vec(), align: 64, relocs: vec![], func: Function::new(), disassembly: None, spilled: 0 }
+    }
+}
+
 /// The target machines of a compilation.
 struct Isas {
     kernel: OwnedTargetIsa,
@@ -113,7 +119,7 @@ pub fn print(module: &FlatModule, target: &Target) -> Result<String, Diagnostic>
     let symbols = Symbols::new(module)?;
     let isas = Isas::new(target)?;
     let mut out = String::new();
-    for f in &module.funcs {
+    for f in module.funcs.iter().filter(|f| !module.assembled.contains_key(&f.name)) {
         let func = guarded(f, || func::build(f, &symbols, machine(target, isas.of(f))))?;
         let _ = writeln!(out, "; {}\n{}", f.name, func.display());
     }
@@ -145,7 +151,10 @@ fn compile_all(
     module
         .funcs
         .par_iter()
-        .map(|f| guarded(f, || compile_one(f, symbols, target, &isas, disassemble)))
+        .map(|f| match module.assembled.get(&f.name) {
+            Some(bytes) => Ok(Code::assembled(bytes)),
+            None => guarded(f, || compile_one(f, symbols, target, &isas, disassemble)),
+        })
         .collect::<Vec<_>>()
         .into_iter()
         .collect()

@@ -471,7 +471,7 @@ fn reductions() {
 fn faults_are_diagnostics() {
     let v = Var::dim("v");
     let f = export("f", vec![], Some(DType::I64), vec![FlatStmt::Return(Some(v.expr()))]);
-    let module = FlatModule { funcs: vec![f], data: vec![] };
+    let module = FlatModule { funcs: vec![f], ..Default::default() };
     let e = clif::compile(&module, &Target::host()).unwrap_err();
     assert!(e.message.contains("`v`"), "{}", e.message);
     assert!(Target::parse("foo", "baseline").is_err());

@@ -35,6 +35,8 @@ pub struct Context {
     pub pool: Pool,
     pub funcs: Vec<FlatFunc>,
     pub checks: Vec<CheckInfo>,
+    /// Of the widest vectors that kernels may be scheduled for.
+    pub vector_bytes: u32,
     /// Kernels made while planning.
     pub kernels: Vec<PrimFunc>,
     external: Option<External>,
@@ -80,6 +82,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         external: options.external_weights.then(External::default),
         prefix: prefix.to_string(),
         abi,
+        vector_bytes: options.wide_bytes,
         pool: Pool::new(prefix, unchecked),
         funcs: vec![],
         checks: vec![],

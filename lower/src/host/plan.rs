@@ -2,7 +2,7 @@
 //! expanded in place, shape variables become expressions over the entry's.
 
 use super::value::*;
-use crate::kernel::{kernel_dims, kernel_workspace};
+use crate::kernel::{kernel_dims, wide_workspace};
 use fnv::FnvHashMap;
 use relax_ir::analysis::{Check, Typed};
 use relax_ir::op::{Answer, ShapeFacts};
@@ -48,6 +48,8 @@ pub struct Planner<'a> {
     bounds: HashMap<Var, PrimExpr>,
     unbounded: HashSet<Var>,
     facts: Facts,
+    /// Of the widest vectors that kernels may be scheduled for.
+    vector_bytes: u32,
     /// Checks found so far in the whole program, numbered from 1.
     infos: &'a mut Vec<CheckInfo>,
     active: Vec<String>,
@@ -61,6 +63,7 @@ impl<'a> Planner<'a> {
     pub fn new(
         typed: &'a Typed,
         facts: Facts,
+        vector_bytes: u32,
         infos: &'a mut Vec<CheckInfo>,
         kernels: &'a mut Vec<PrimFunc>,
     ) -> Planner<'a> {
@@ -76,6 +79,7 @@ impl<'a> Planner<'a> {
             bounds: HashMap::new(),
             unbounded: HashSet::new(),
             facts,
+            vector_bytes,
             infos,
             active: vec![],
             kernels,
@@ -655,7 +659,7 @@ impl<'a> Planner<'a> {
                 })
             })
             .collect::<Res<_>>()?;
-        let bytes = kernel_workspace(prim).substitute(&map);
+        let bytes = wide_workspace(prim, self.vector_bytes).substitute(&map);
         let scratch = (!bytes.is_int(0)).then(|| self.workspace(bytes));
         self.step(Step::Kernel { kernel: prim.name.clone(), buffers, dims, scratch, reads });
         Ok(())

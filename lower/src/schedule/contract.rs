@@ -16,8 +16,42 @@ use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
-/// Registers side by side in a tile.
-const COLUMNS: u16 = 3;
+/// Registers side by side in a tile, at most.
+fn most_columns(o: &SchedOptions) -> u16 {
+    match o.vector_bytes {
+        64 => 4,
+        _ => 3,
+    }
+}
+
+/// Registers side by side for so many columns, and rows of the tile: as many accumulators as there are registers for,
+/// with one for each column of `b` and one of `a`.
+fn tile_columns(o: &SchedOptions, columns: Option<i64>, lanes: i64) -> u16 {
+    let most = most_columns(o);
+    if !o.is_wide() {
+        return most;
+    }
+    match columns.map(|c| c / lanes) {
+        Some(n) if n >= 1 && n <= most as i64 => n as u16,
+        Some(n) if most == 4 && n % 4 != 0 && n % 3 == 0 => 3,
+        _ => most,
+    }
+}
+
+fn tile_rows(vector_bytes: u32, count: u16) -> i64 {
+    match (vector_bytes, count) {
+        (64, 4) => 6,
+        (64, 3) => 8,
+        (64, 2) => 12,
+        (64, _) => 12,
+        (32, 3) => 4,
+        (32, 2) => 6,
+        (32, _) => 8,
+        (_, 3) => 3,
+        _ => 4,
+    }
+}
+
 /// Bytes of rows that stay in the second-level cache while slivers change, and of packed columns that do.
 const ROWS_CACHED: i64 = 256 << 10;
 const PANEL_BYTES: i64 = 400 << 10;
@@ -37,7 +71,7 @@ fn factors(update: &PrimExpr, acc: &Var) -> Option<(PrimExpr, PrimExpr)> {
 }
 
 /// Bytes of scratch for a stage that may be computed this way.
-pub fn scratch(s: &Stage) -> Option<PrimExpr> {
+pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     let [acc] = s.accs.as_slice() else { return None };
     let d = acc.var.dtype();
     if d.is_bool() || d.bits < 32 {
@@ -68,17 +102,18 @@ pub fn scratch(s: &Stage) -> Option<PrimExpr> {
     if along(&a) && along(&b) {
         return None;
     }
-    let panel = panel(rows, depth, compute_type(d).bytes() as i64);
+    let panel = panel(o, rows, depth, compute_type(d).bytes() as i64);
     let depth = s.reduce.iter().fold(PrimExpr::i64(1), |n, k| n * k.extent.clone());
-    let width = panel * (COLUMNS as i64) * (16 / compute_type(d).bytes() as i64).max(1);
+    let width =
+        panel * (most_columns(o) as i64) * (o.vector_bytes.max(16) as i64 / compute_type(d).bytes() as i64).max(1);
     Some(depth * (width * compute_type(d).bytes() as i64))
 }
 
 /// Slivers to pack at a time: several when the rows do not stay in a cache until the next sliver.
-fn panel(rows: Option<i64>, depth: Option<i64>, bytes: i64) -> i64 {
+fn panel(o: &SchedOptions, rows: Option<i64>, depth: Option<i64>, bytes: i64) -> i64 {
     match (rows, depth) {
         (Some(r), Some(d)) if r * d * bytes > ROWS_CACHED => {
-            (PANEL_BYTES / (d * COLUMNS as i64 * 16).max(1)).clamp(1, 8)
+            (PANEL_BYTES / (d * most_columns(o) as i64 * o.vector_bytes.max(16) as i64).max(1)).clamp(1, 8)
         }
         _ => 1,
     }
@@ -114,7 +149,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> R
     let [acc] = n.accs.as_slice() else { return Ok(false) };
     let ct = compute_type(acc.var.dtype());
     let lanes = o.vector_bytes as usize / ct.bytes();
-    if lanes < 2 || o.vector_bytes > 16 {
+    if lanes < 2 {
         return Ok(false);
     }
     let unit = |a: &&Axis| n.out_stride(e, &a.var).and_then(|s| s.as_const()) == Some(1);
@@ -144,10 +179,11 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> R
     };
     let (start, lane) = (Var::new("column", DType::I64), Var::new("lane", DType::I64));
     let mut columns = Columns { start, lane, slot: None, j, outer };
-    let panel = panel(size(&rows), size(&n.reduce), ct.bytes() as i64);
+    let panel = panel(o, size(&rows), size(&n.reduce), ct.bytes() as i64);
+    let side = tile_columns(o, total.as_const(), lanes as i64) as i64;
     e.ranges.add_loop(&columns.start, Poly::default(), total.clone());
     e.contract = true;
-    let (lanes, width) = (lanes as u16, lanes as i64 * COLUMNS as i64);
+    let (lanes, width) = (lanes as u16, lanes as i64 * side);
     let r = outside_loops(e, &outside, &mut |e| {
         let end = e.index(&total)?;
         let end = e.hoist(end);
@@ -163,10 +199,15 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> R
                 e.ranges.add_loop(&var, Poly::default(), Poly::of(&extent, &e.ranges));
                 columns.slot = Some(Axis { var, extent });
             }
-            sliver(e, n, &columns, &rows, (&a, &b), scratch, width as u16, lanes)
+            sliver(e, n, &columns, &rows, (&a, &b), scratch, width as u16, lanes, o.vector_bytes)
         })?;
         columns.slot = None;
-        strips(e, &start, whole, end, lanes, 1, |e, l| sliver(e, n, &columns, &rows, (&a, &b), scratch, l.lanes, lanes))
+        // What is left takes as many vectors at a time as it has.
+        let left = whole.as_int().zip(end.as_int()).map_or(1, |(w, e)| (e - w) / lanes as i64);
+        let together = if o.is_wide() { left.max(1) as u16 } else { 1 };
+        strips(e, &start, whole, end, lanes, together, 4, |e, l| {
+            sliver(e, n, &columns, &rows, (&a, &b), scratch, l.lanes, lanes.min(l.lanes), o.vector_bytes)
+        })
     });
     e.contract = false;
     r.map(|_| true)
@@ -218,6 +259,7 @@ fn sliver(
     scratch: &Var,
     width: u16,
     lanes: u16,
+    vector_bytes: u32,
 ) -> Res<()> {
     let Some(acc) = n.accs.first() else { return Err(e.internal("no accumulator")) };
     // Position in the sliver: k * width + lane.
@@ -248,7 +290,7 @@ fn sliver(
     inner.spatial = rows.to_vec();
     inner.reduce = inner.merge(e, inner.reduce.clone());
     let count = (width / lanes).max(1);
-    let most = if count == 3 { 3 } else { 4 };
+    let most = tile_rows(vector_bytes, count);
     // The longest row axis is tiled.
     let tiled = rows.iter().rev().max_by_key(|r| r.len().unwrap_or(i64::MAX));
     let tile = Tile {

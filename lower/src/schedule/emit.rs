@@ -69,6 +69,8 @@ pub struct Emit {
     guarded: usize,
     /// Whether `a * b + c` may become one fused operation.
     pub contract: bool,
+    /// Rests of loops take vectors of half and a quarter of the width before single elements.
+    pub wide: bool,
 }
 
 /// The type in which values of `d` are computed.
@@ -96,6 +98,7 @@ impl Emit {
             from_zero: HashSet::new(),
             guarded: 0,
             contract: false,
+            wide: false,
         }
     }
 

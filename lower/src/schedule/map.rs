@@ -94,7 +94,7 @@ fn range(
     if !unit || lanes < 2 {
         return e.for_loop(v, lo, hi, 1, |e| point(e, outs, &Lane::scalar()));
     }
-    strips(e, v, lo, hi, lanes, unroll, |e, lane| point(e, outs, lane))
+    strips(e, v, lo, hi, lanes, unroll, 4, |e, lane| point(e, outs, lane))
 }
 
 /// Lanes of one register and how many registers to use at a time.
@@ -110,7 +110,9 @@ fn lanes(o: &SchedOptions, s: &Scan, outs: &[Target]) -> (u16, u16) {
     (lanes as u16, if heavy { 2 } else { 4 })
 }
 
-/// Runs `body` over `[lo, hi)`: `unroll` vectors at a time, then one, then scalars.
+/// Runs `body` over `[lo, hi)`: `unroll` vectors at a time, then one, then shorter ones where vectors are wide and these
+/// have at least `least` lanes, then scalars.
+#[allow(clippy::too_many_arguments)]
 pub fn strips(
     e: &mut Emit,
     v: &Var,
@@ -118,12 +120,18 @@ pub fn strips(
     hi: PrimExpr,
     lanes: u16,
     unroll: u16,
+    least: u16,
     mut body: impl FnMut(&mut Emit, &Lane) -> Res<()>,
 ) -> Res<()> {
     let mut at = lo;
     let mut steps = vec![lanes * unroll];
     if unroll > 1 {
         steps.push(lanes);
+    }
+    let mut half = lanes / 2;
+    while e.wide && half >= least.max(4) {
+        steps.push(half);
+        half /= 2;
     }
     for step in steps {
         let step = step as i64;

@@ -37,6 +37,13 @@ pub struct SchedOptions {
     pub vector_bytes: u32,
 }
 
+impl SchedOptions {
+    /// Wider vectors than Cranelift has.
+    pub fn is_wide(&self) -> bool {
+        self.vector_bytes > 16
+    }
+}
+
 impl Default for SchedOptions {
     fn default() -> SchedOptions {
         SchedOptions { vector_bytes: 16 }
@@ -54,7 +61,7 @@ struct Plan {
     scratch: Option<Buffer>,
 }
 
-fn plan(f: &PrimFunc) -> Plan {
+fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
     let mut allocs = f.alloc_buffers.clone();
     allocs.extend(nested_allocs(&f.body));
     let stmts = match f.body.kind() {
@@ -65,7 +72,7 @@ fn plan(f: &PrimFunc) -> Plan {
     let mut items = stmts.iter().map(item).collect();
     fuse(&mut items, &mut allocs);
     let bytes = items.iter().filter_map(|i| match i {
-        Item::Stage(s) => contract::scratch(s),
+        Item::Stage(s) => contract::scratch(s, o),
         Item::Stmt(_) => None,
     });
     let bytes = bytes.reduce(|a: PrimExpr, b| a.max(b));
@@ -76,8 +83,9 @@ fn plan(f: &PrimFunc) -> Plan {
 
 /// Schedules `f`. Errors: a construct that has no scalar form (packed int4, explicit vectors, strings).
 pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
-    let plan = plan(f);
+    let plan = plan(f, options);
     let mut e = Emit::new(f.span);
+    e.wide = options.is_wide();
     let mut params = vec![];
     let dims = kernel_dims(f);
     let mut dim_params = vec![];
@@ -131,7 +139,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
                 if s.accs.is_empty() {
                     elementwise(&mut e, s, options)?;
                 } else {
-                    let pack = contract::scratch(s).and(plan.scratch.as_ref());
+                    let pack = contract::scratch(s, options).and(plan.scratch.as_ref());
                     let pack = pack.and_then(|b| e.places.get(b)).map(|p| p.ptr.clone());
                     reduction(&mut e, s, pack.as_ref(), options)?;
                 }
@@ -174,8 +182,8 @@ fn steps(
 }
 
 /// Bytes of workspace, see [`crate::kernel_workspace`].
-pub(crate) fn workspace(f: &PrimFunc) -> PrimExpr {
-    layout(&plan(f)).1
+pub(crate) fn workspace(f: &PrimFunc, o: &SchedOptions) -> PrimExpr {
+    layout(&plan(f, o)).1
 }
 
 /// Where an allocation goes.
@@ -236,7 +244,7 @@ fn layout(plan: &Plan) -> (Vec<Slot>, PrimExpr) {
 /// The first and last item that use a buffer.
 fn life(plan: &Plan, b: &Buffer) -> (usize, usize) {
     let uses = |item: &Item| match item {
-        Item::Stage(s) if plan.scratch.as_ref() == Some(b) => contract::scratch(s).is_some(),
+        Item::Stage(s) if plan.scratch.as_ref() == Some(b) => contract::scratch(s, &SchedOptions::default()).is_some(),
         Item::Stmt(s) if nested_allocs(s).contains(b) => true,
         item => item.reads(b) || item.writes(b),
     };

@@ -75,7 +75,7 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
     let end = e.hoist(end);
     let zero = PrimExpr::i64(0);
     if let Some(v) = t.vector.as_ref().filter(|v| v.combine.is_none() && v.axis.var == first.var) {
-        return strips(e, &first.var, zero, end, v.lanes, v.count, |e, lane| {
+        return strips(e, &first.var, zero, end, v.lanes, v.count, 4, |e, lane| {
             let mut p = p.clone();
             p.lanes = v.lanes.min(lane.lanes);
             p.count = (lane.lanes / v.lanes).max(1);
@@ -197,7 +197,7 @@ fn lanewise(
     let end = e.index(&end)?;
     let end = e.hoist(end);
     steps(e, t, &others, &mut HashMap::new(), &mut |e, k| {
-        strips(e, &v.axis.var, PrimExpr::i64(0), end.clone(), v.lanes, v.count, |e, lane| {
+        strips(e, &v.axis.var, PrimExpr::i64(0), end.clone(), v.lanes, v.count, v.lanes, |e, lane| {
             if lane.lanes == 1 {
                 return update(e, n, points, finals, k, lane);
             }
@@ -339,7 +339,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         }
         let s = scan(&values, &a.var, e);
         let u = scan(&updates, &a.var, e);
-        let lanes = o.vector_bytes as usize / s.widest.max(acc_bytes);
+        let lanes = lanes_for(o, s.widest.max(acc_bytes), a);
         let short = a.len().is_some_and(|l| l < lanes as i64);
         if s.blocked || lanes < 2 || short {
             continue;
@@ -350,7 +350,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     }
     if let (Some(op), Some(a)) = (combiner(n), n.reduce.last()) {
         let u = scan(&updates, &a.var, e);
-        let lanes = o.vector_bytes as usize / u.widest.max(acc_bytes);
+        let lanes = lanes_for(o, u.widest.max(acc_bytes), a);
         let short = a.len().is_some_and(|l| l < lanes as i64);
         let cost = score(u.gather, u.unit, u.invariant) + 1;
         if !u.blocked && lanes >= 2 && !short && u.gather == 0 && best.as_ref().is_none_or(|(c, _)| cost < *c) {
@@ -414,6 +414,15 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     let points = rows.iter().map(|(_, r)| *r as usize).product::<usize>() * v.count as usize;
     let unroll = if heavy || v.combine.is_some() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
     Tile { vector: Some(v), rows, unroll }
+}
+
+/// Lanes of vectors along `a`: where registers are wide, no more than it has elements.
+fn lanes_for(o: &SchedOptions, bytes: usize, a: &Axis) -> usize {
+    let mut lanes = o.vector_bytes as usize / bytes;
+    while o.is_wide() && lanes > 4 && a.len().is_some_and(|n| n < lanes as i64) {
+        lanes /= 2;
+    }
+    lanes
 }
 
 /// Registers side by side on the vector axis of a tile with rows: 3, or 2 where that divides better.

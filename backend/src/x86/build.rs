@@ -1,0 +1,876 @@
+//! Flat form to instructions. `None` everywhere means: not for this emitter.
+
+use super::inst::*;
+use super::Wide;
+use fnv::FnvHashMap;
+use relax_ir::flat::{FlatFunc, FlatStmt};
+use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind, Var};
+use relax_ir::{DType, TypeCode};
+
+/// Stack objects beyond this many bytes are refused.
+const STACK_BYTES: u32 = 8192;
+/// As are kernels with more instructions than this: the scan is quadratic at worst.
+const MOST: usize = 40_000;
+
+#[derive(Clone)]
+enum Val {
+    General(Opnd),
+    /// Pieces of at most one register each; a single piece with `uniform` stands for every lane of all of them.
+    Lanes {
+        regs: Vec<Reg>,
+        uniform: bool,
+    },
+    /// A comparison of integers, for branches.
+    Condition(PrimExpr),
+    /// An address on the stack.
+    Stack(u32),
+}
+
+struct Builder {
+    p: Program,
+    wide: u16,
+    evex: bool,
+    bound: FnvHashMap<u32, Val>,
+    locals: FnvHashMap<u32, ()>,
+    /// Registers of locals.
+    own: FnvHashMap<Reg, ()>,
+    memo: Vec<FnvHashMap<usize, Val>>,
+    constants: FnvHashMap<u32, Reg>,
+}
+
+pub fn build(f: &FlatFunc, wide: Wide) -> Option<Program> {
+    if f.ret.is_some() {
+        return None;
+    }
+    let mut b = Builder {
+        p: Program::default(),
+        wide: wide.lanes,
+        evex: wide.evex(),
+        bound: FnvHashMap::default(),
+        locals: FnvHashMap::default(),
+        own: FnvHashMap::default(),
+        memo: vec![FnvHashMap::default()],
+        constants: FnvHashMap::default(),
+    };
+    for v in &f.params {
+        if !is_general(v.dtype()) {
+            return None;
+        }
+        let r = b.reg(Class::General);
+        b.p.params.push(r);
+        b.bound.insert(v.id(), Val::General(Opnd::Reg(r)));
+    }
+    b.stmts(&f.body)?;
+    Some(b.p)
+}
+
+fn is_general(d: DType) -> bool {
+    d.is_handle() || d == DType::I64
+}
+
+/// What lives in vector registers.
+fn is_lanes(d: DType) -> bool {
+    let e = d.element();
+    e == DType::F32 || e == DType::I32 || e == DType::U32 || e.is_bool()
+}
+
+/// A condition on integers, which is tested by branching.
+fn is_integer_test(e: &PrimExpr) -> bool {
+    match e.kind() {
+        PrimKind::Int(_) => true,
+        PrimKind::Binary(BinOp::And | BinOp::Or, a, b) => is_integer_test(a) && is_integer_test(b),
+        PrimKind::Binary(op, a, b) => op.is_compare() && is_general(a.dtype()) && is_general(b.dtype()),
+        PrimKind::Not(a) => is_integer_test(a),
+        PrimKind::Call(Intrin::Likely, a) => a.iter().all(is_integer_test),
+        _ => false,
+    }
+}
+
+fn split_constant(e: &PrimExpr) -> (Option<&PrimExpr>, i64) {
+    match e.kind() {
+        PrimKind::Int(c) => (None, *c),
+        PrimKind::Binary(BinOp::Add, x, c) if c.as_int().is_some() => {
+            let (x, k) = split_constant(x);
+            (x, k.wrapping_add(c.as_int().unwrap_or(0)))
+        }
+        _ => (Some(e), 0),
+    }
+}
+
+fn cc(op: BinOp) -> Option<Cc> {
+    Some(match op {
+        BinOp::Eq => Cc::Eq,
+        BinOp::Ne => Cc::Ne,
+        BinOp::Lt => Cc::Lt,
+        BinOp::Le => Cc::Le,
+        BinOp::Gt => Cc::Gt,
+        BinOp::Ge => Cc::Ge,
+        _ => return None,
+    })
+}
+
+impl Builder {
+    fn reg(&mut self, c: Class) -> Reg {
+        self.p.classes.push(c);
+        self.p.classes.len() as u32 - 1
+    }
+
+    fn lanes_reg(&mut self) -> Reg {
+        self.reg(Class::Vector)
+    }
+
+    fn push(&mut self, i: Inst) {
+        self.p.code.push(i);
+    }
+
+    fn label(&mut self) -> Label {
+        self.p.labels += 1;
+        self.p.labels - 1
+    }
+
+    fn constant(&mut self, bits: u32) -> Reg {
+        if let Some(&r) = self.constants.get(&bits) {
+            return r;
+        }
+        let r = self.lanes_reg();
+        let at = self.p.pool.len() as u32 * 4;
+        self.p.pool.push(bits);
+        self.p.constants.push((r, at));
+        self.constants.insert(bits, r);
+        r
+    }
+
+    /// Lanes in each register of a vector.
+    fn widths(&self, lanes: u16) -> Option<Vec<u16>> {
+        if lanes == 1 {
+            return Some(vec![self.wide]);
+        }
+        let mut out = vec![];
+        let mut left = lanes;
+        for w in [16, 8, 4] {
+            while w <= self.wide && left >= w {
+                out.push(w);
+                left -= w;
+            }
+        }
+        (left == 0).then_some(out)
+    }
+
+    // ---- statements -----------------------------------------------------------------------------------------------
+
+    fn stmts(&mut self, body: &[FlatStmt]) -> Option<()> {
+        for (i, s) in body.iter().enumerate() {
+            self.memo.iter_mut().for_each(|m| m.clear());
+            if self.p.code.len() > MOST || matches!(s, FlatStmt::Return(_)) && i + 1 < body.len() {
+                return None;
+            }
+            self.stmt(s)?;
+        }
+        self.memo.iter_mut().for_each(|m| m.clear());
+        Some(())
+    }
+
+    fn stmt(&mut self, s: &FlatStmt) -> Option<()> {
+        match s {
+            FlatStmt::Let { var, value } => {
+                let v = self.value(value)?;
+                let v = self.snapshot(v);
+                self.bound.insert(var.id(), v);
+            }
+            FlatStmt::Local { var, init } => {
+                self.locals.insert(var.id(), ());
+                let v = self.value(init)?;
+                let own = match v {
+                    Val::General(o) => {
+                        let d = self.reg(Class::General);
+                        self.push(Inst::Set { d, s: o });
+                        Val::General(Opnd::Reg(d))
+                    }
+                    Val::Lanes { regs, uniform } => {
+                        let widths = self.widths(var.dtype().lanes)?;
+                        let mut own = vec![];
+                        for (k, w) in widths.iter().enumerate() {
+                            let d = self.lanes_reg();
+                            let s = if uniform { regs[0] } else { regs[k] };
+                            if self.constants.get(&0) == Some(&s) {
+                                self.push(Inst::Zero { d });
+                            } else {
+                                self.push(Inst::Move { w: *w, d, s });
+                            }
+                            own.push(d);
+                        }
+                        Val::Lanes { regs: own, uniform: var.dtype().lanes == 1 }
+                    }
+                    _ => return None,
+                };
+                match &own {
+                    Val::General(Opnd::Reg(r)) => {
+                        self.own.insert(*r, ());
+                    }
+                    Val::Lanes { regs, .. } => self.own.extend(regs.iter().map(|&r| (r, ()))),
+                    _ => {}
+                }
+                self.bound.insert(var.id(), own);
+            }
+            FlatStmt::Assign { var, value } => self.assign(var, value)?,
+            FlatStmt::Store { ptr, offset, value } => {
+                let d = value.dtype();
+                if is_general(d) {
+                    let Val::General(o) = self.value(value)? else { return None };
+                    let s = self.in_register(o);
+                    let m = self.address(ptr, offset, 8)?;
+                    self.push(Inst::WriteGeneral { s, m });
+                    return Some(());
+                }
+                if !is_lanes(d) || d.is_bool() {
+                    return None;
+                }
+                let Val::Lanes { regs, uniform } = self.value(value)? else { return None };
+                let mut m = self.address(ptr, offset, 4)?;
+                if d.lanes == 1 {
+                    self.push(Inst::StoreOne { s: regs[0], m });
+                    return Some(());
+                }
+                for (k, w) in self.widths(d.lanes)?.into_iter().enumerate() {
+                    let s = if uniform { regs[0] } else { *regs.get(k)? };
+                    self.push(Inst::Store { w, s, m });
+                    m.disp += w as i32 * 4;
+                }
+            }
+            FlatStmt::For { var, begin, end, step, body } => {
+                if !is_general(var.dtype()) {
+                    return None;
+                }
+                let Val::General(begin) = self.value(begin)? else { return None };
+                let Val::General(end) = self.value(end)? else { return None };
+                let end = self.small(end);
+                let i = self.reg(Class::General);
+                let (top, exit) = (self.label(), self.label());
+                self.push(Inst::Set { d: i, s: begin });
+                match (begin, end) {
+                    (Opnd::Imm(a), Opnd::Imm(b)) if a < b => {}
+                    _ => self.push(Inst::Branch { cc: Cc::Ge, a: i, b: end, to: exit }),
+                }
+                let from = self.p.code.len();
+                self.push(Inst::Label(top));
+                self.bound.insert(var.id(), Val::General(Opnd::Reg(i)));
+                self.stmts(body)?;
+                self.push(Inst::Arith { op: Arith::Add, d: i, a: i, b: Opnd::Imm(*step) });
+                self.push(Inst::Branch { cc: Cc::Lt, a: i, b: end, to: top });
+                let to = self.p.code.len() - 1;
+                self.p.loops.push((from, to));
+                self.push(Inst::Label(exit));
+            }
+            FlatStmt::If { cond, then, otherwise } => {
+                let (no, exit) = (self.label(), self.label());
+                self.branch(cond, false, no)?;
+                self.stmts(then)?;
+                if !otherwise.is_empty() {
+                    self.push(Inst::Jump(exit));
+                }
+                self.push(Inst::Label(no));
+                self.stmts(otherwise)?;
+                self.push(Inst::Label(exit));
+            }
+            FlatStmt::Stack { var, bytes, .. } => {
+                let at = self.p.stack;
+                self.p.stack += bytes.div_ceil(64) * 64;
+                if self.p.stack > STACK_BYTES {
+                    return None;
+                }
+                self.bound.insert(var.id(), Val::Stack(at));
+            }
+            FlatStmt::Return(None) => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A value that does not change when a local does.
+    fn snapshot(&mut self, v: Val) -> Val {
+        match v {
+            Val::General(Opnd::Reg(r)) if self.own.contains_key(&r) => {
+                let d = self.reg(Class::General);
+                self.push(Inst::Set { d, s: Opnd::Reg(r) });
+                Val::General(Opnd::Reg(d))
+            }
+            Val::Lanes { regs, uniform } => {
+                let copy = |s: &mut Self, r: Reg| {
+                    if !s.own.contains_key(&r) {
+                        return r;
+                    }
+                    let d = s.lanes_reg();
+                    s.push(Inst::Move { w: s.wide, d, s: r });
+                    d
+                };
+                Val::Lanes { regs: regs.into_iter().map(|r| copy(self, r)).collect(), uniform }
+            }
+            v => v,
+        }
+    }
+
+    fn assign(&mut self, var: &Var, value: &PrimExpr) -> Option<()> {
+        let own = self.bound.get(&var.id())?.clone();
+        match own {
+            Val::General(Opnd::Reg(d)) => {
+                let Val::General(s) = self.value(value)? else { return None };
+                self.push(Inst::Set { d, s });
+            }
+            Val::Lanes { regs, .. } => {
+                let widths = self.widths(var.dtype().lanes)?;
+                // The accumulating form.
+                if let PrimKind::Call(Intrin::Fma, args) = value.kind() {
+                    if let [a, b, c] = &args[..] {
+                        if c.as_var() == Some(var) && var.dtype().element() == DType::F32 {
+                            let (a, b) = (self.value(a)?, self.value(b)?);
+                            for (k, (&d, &w)) in regs.iter().zip(&widths).enumerate() {
+                                let (a, b) = (piece(&a, k)?, piece(&b, k)?);
+                                self.push(Inst::Fma { w, d, a, b });
+                            }
+                            return Some(());
+                        }
+                    }
+                }
+                let v = match value.kind() {
+                    PrimKind::Binary(op, a, b) if is_lanes(value.dtype()) && !op.is_predicate() => {
+                        let (x, y) = (self.value(a)?, self.value(b)?);
+                        let op = self.op2(*op, value.dtype())?;
+                        for (k, (&d, &w)) in regs.iter().zip(&widths).enumerate() {
+                            let (a, b) = (piece(&x, k)?, piece(&y, k)?);
+                            self.push(Inst::Two { op, w, d, a, b });
+                        }
+                        return Some(());
+                    }
+                    _ => self.value(value)?,
+                };
+                for (k, (&d, &w)) in regs.iter().zip(&widths).enumerate() {
+                    let s = piece(&v, k)?;
+                    self.push(Inst::Move { w, d, s });
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    // ---- integers -------------------------------------------------------------------------------------------------
+
+    /// An immediate that instructions take, or a register.
+    fn small(&mut self, o: Opnd) -> Opnd {
+        match o {
+            Opnd::Imm(c) if i32::try_from(c).is_err() => Opnd::Reg(self.in_register(o)),
+            o => o,
+        }
+    }
+
+    fn in_register(&mut self, o: Opnd) -> Reg {
+        match o {
+            Opnd::Reg(r) => r,
+            s => {
+                let d = self.reg(Class::General);
+                self.push(Inst::Set { d, s });
+                d
+            }
+        }
+    }
+
+    fn address(&mut self, ptr: &PrimExpr, offset: &PrimExpr, bytes: u32) -> Option<Mem> {
+        let mut disp = 0i64;
+        let mut ptr = ptr;
+        while let PrimKind::PtrAdd(base, k) = ptr.kind() {
+            let Some(k) = k.as_int() else { break };
+            disp = disp.wrapping_add(k);
+            ptr = base;
+        }
+        if offset.dtype().lanes > 1 {
+            return None;
+        }
+        let base = match self.value(ptr)? {
+            Val::General(o) => Base::Reg(self.in_register(o)),
+            Val::Stack(at) => Base::Stack(at),
+            _ => return None,
+        };
+        let (variable, constant) = split_constant(offset);
+        disp = disp.checked_add(constant.checked_mul(bytes as i64)?)?;
+        let index = match variable {
+            None => None,
+            Some(e) => match self.value(e)? {
+                Val::General(Opnd::Reg(r)) => Some((r, bytes)),
+                Val::General(Opnd::Imm(c)) => {
+                    disp = disp.checked_add(c.checked_mul(bytes as i64)?)?;
+                    None
+                }
+                _ => return None,
+            },
+        };
+        (disp.abs() < 1 << 30).then_some(Mem { base, index, disp: disp as i32 })
+    }
+
+    /// Jumps to `to` when the condition is `when`.
+    fn branch(&mut self, e: &PrimExpr, when: bool, to: Label) -> Option<()> {
+        match e.kind() {
+            PrimKind::Int(c) => {
+                if (*c != 0) == when {
+                    self.push(Inst::Jump(to));
+                }
+            }
+            PrimKind::Not(a) => self.branch(a, !when, to)?,
+            PrimKind::Call(Intrin::Likely, a) => self.branch(a.first()?, when, to)?,
+            PrimKind::Binary(op @ (BinOp::And | BinOp::Or), a, b) => {
+                // `and` fails, or `or` holds, as soon as one side does.
+                if (*op == BinOp::Or) == when {
+                    self.branch(a, when, to)?;
+                    self.branch(b, when, to)?;
+                } else {
+                    let skip = self.label();
+                    self.branch(a, !when, skip)?;
+                    self.branch(b, when, to)?;
+                    self.push(Inst::Label(skip));
+                }
+            }
+            PrimKind::Binary(op, a, b) if is_general(a.dtype()) => {
+                let cc = cc(*op)?;
+                // What is computed for one of several tests may not be there for the next.
+                self.memo.push(FnvHashMap::default());
+                let (Val::General(a), Val::General(b)) = (self.value(a)?, self.value(b)?) else { return None };
+                self.memo.pop();
+                let (a, b) = (self.in_register(a), self.small(b));
+                self.push(Inst::Branch { cc: if when { cc } else { cc.not() }, a, b, to });
+            }
+            PrimKind::Var(v) => match self.bound.get(&v.id())?.clone() {
+                Val::Condition(e) => self.branch(&e, when, to)?,
+                _ => return None,
+            },
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn general(&mut self, e: &PrimExpr) -> Option<Val> {
+        let arith = |s: &mut Self, op, a: Opnd, b: Opnd| {
+            let (a, b) = (s.in_register(a), s.small(b));
+            let d = s.reg(Class::General);
+            s.push(Inst::Arith { op, d, a, b });
+            Some(Val::General(Opnd::Reg(d)))
+        };
+        match e.kind() {
+            PrimKind::Int(c) => Some(Val::General(Opnd::Imm(*c))),
+            PrimKind::Binary(op, a, b) => {
+                let (Val::General(a), Val::General(b)) = (self.value(a)?, self.value(b)?) else { return None };
+                let (a, b) = match (op, a, b) {
+                    (BinOp::Add | BinOp::Mul, Opnd::Imm(_), Opnd::Reg(_)) => (b, a),
+                    _ => (a, b),
+                };
+                match (op, b) {
+                    (BinOp::Mul, Opnd::Imm(c)) if c > 0 && c & (c - 1) == 0 => {
+                        arith(self, Arith::Shl, a, Opnd::Imm(c.trailing_zeros() as i64))
+                    }
+                    (BinOp::FloorDiv, Opnd::Imm(c)) if c > 0 && c & (c - 1) == 0 => {
+                        arith(self, Arith::Sar, a, Opnd::Imm(c.trailing_zeros() as i64))
+                    }
+                    (BinOp::FloorMod, Opnd::Imm(c)) if c > 0 && c & (c - 1) == 0 => {
+                        arith(self, Arith::And, a, Opnd::Imm(c - 1))
+                    }
+                    (BinOp::FloorDiv | BinOp::FloorMod, Opnd::Imm(by)) if by > 0 => {
+                        let a = self.in_register(a);
+                        let d = self.reg(Class::General);
+                        self.push(Inst::Divide { d, a, by, remainder: *op == BinOp::FloorMod });
+                        Some(Val::General(Opnd::Reg(d)))
+                    }
+                    (BinOp::Min | BinOp::Max, _) => {
+                        let (a, b) = (self.in_register(a), self.in_register(b));
+                        let d = self.reg(Class::General);
+                        let cc = if *op == BinOp::Min { Cc::Lt } else { Cc::Gt };
+                        self.push(Inst::Pick { cc, d, a, b: Opnd::Reg(b) });
+                        Some(Val::General(Opnd::Reg(d)))
+                    }
+                    (BinOp::Add, _) => arith(self, Arith::Add, a, b),
+                    (BinOp::Sub, _) => arith(self, Arith::Sub, a, b),
+                    (BinOp::Mul, _) => arith(self, Arith::Mul, a, b),
+                    (BinOp::BitAnd, _) => arith(self, Arith::And, a, b),
+                    (BinOp::BitOr, _) => arith(self, Arith::Or, a, b),
+                    (BinOp::BitXor, _) => arith(self, Arith::Xor, a, b),
+                    (BinOp::Shl, Opnd::Imm(0..=63)) => arith(self, Arith::Shl, a, b),
+                    (BinOp::Shr, Opnd::Imm(0..=63)) => arith(self, Arith::Sar, a, b),
+                    _ => None,
+                }
+            }
+            PrimKind::PtrAdd(p, k) => {
+                let Val::General(k) = self.value(k)? else { return None };
+                match self.value(p)? {
+                    Val::General(p) => arith(self, Arith::Add, p, k),
+                    Val::Stack(at) => {
+                        let d = self.reg(Class::General);
+                        self.push(Inst::Address { d, m: Mem { base: Base::Stack(at), index: None, disp: 0 } });
+                        arith(self, Arith::Add, Opnd::Reg(d), k)
+                    }
+                    _ => None,
+                }
+            }
+            PrimKind::Load { ptr, offset } => {
+                let m = self.address(ptr, offset, 8)?;
+                let d = self.reg(Class::General);
+                self.push(Inst::ReadGeneral { d, m });
+                Some(Val::General(Opnd::Reg(d)))
+            }
+            PrimKind::Cast(a) if a.dtype() == DType::I32 => {
+                let Val::Lanes { regs, .. } = self.value(a)? else { return None };
+                let d = self.reg(Class::General);
+                self.push(Inst::ToGeneral { d, a: regs[0] });
+                Some(Val::General(Opnd::Reg(d)))
+            }
+            PrimKind::Cast(a) if is_general(a.dtype()) => self.value(a),
+            PrimKind::Select(c, t, f) | PrimKind::IfThenElse(c, t, f) => self.either(c, t, f),
+            _ => None,
+        }
+    }
+
+    // ---- values ---------------------------------------------------------------------------------------------------
+
+    fn value(&mut self, e: &PrimExpr) -> Option<Val> {
+        match e.kind() {
+            PrimKind::Var(v) => return self.bound.get(&v.id()).cloned(),
+            PrimKind::Let(..) => {
+                let mut e = e;
+                while let PrimKind::Let(var, value, body) = e.kind() {
+                    let v = self.value(value)?;
+                    let v = self.snapshot(v);
+                    if self.bound.insert(var.id(), v).is_some() {
+                        self.memo.iter_mut().for_each(|m| m.clear());
+                    }
+                    e = body;
+                }
+                return self.value(e);
+            }
+            _ => {}
+        }
+        let key = e.kind() as *const PrimKind as usize;
+        if let Some(v) = self.memo.iter().rev().find_map(|m| m.get(&key)) {
+            return Some(v.clone());
+        }
+        let d = e.dtype();
+        let v = if is_general(d) {
+            self.general(e)?
+        } else if d == DType::BOOL && is_integer_test(e) && !uses_any(e, &self.locals) {
+            Val::Condition(e.clone())
+        } else if is_lanes(d) {
+            self.lanes(e)?
+        } else {
+            return None;
+        };
+        if let Some(m) = self.memo.last_mut() {
+            m.insert(key, v.clone());
+        }
+        Some(v)
+    }
+
+    /// Only the chosen side is evaluated.
+    fn either(&mut self, c: &PrimExpr, t: &PrimExpr, f: &PrimExpr) -> Option<Val> {
+        let d = t.dtype();
+        let (no, exit) = (self.label(), self.label());
+        let widths = if is_general(d) { vec![] } else { self.widths(d.lanes)? };
+        let own: Vec<Reg> = match widths.len() {
+            0 => vec![self.reg(Class::General)],
+            n => (0..n).map(|_| self.lanes_reg()).collect(),
+        };
+        self.branch(c, false, no)?;
+        for (side, last) in [(t, false), (f, true)] {
+            self.memo.push(FnvHashMap::default());
+            let v = self.value(side)?;
+            self.memo.pop();
+            match v {
+                Val::General(s) => self.push(Inst::Set { d: own[0], s }),
+                Val::Lanes { .. } => {
+                    for (k, &w) in widths.iter().enumerate() {
+                        let s = piece(&v, k)?;
+                        self.push(Inst::Move { w, d: own[k], s });
+                    }
+                }
+                _ => return None,
+            }
+            if !last {
+                self.push(Inst::Jump(exit));
+                self.push(Inst::Label(no));
+            }
+        }
+        self.push(Inst::Label(exit));
+        Some(if widths.is_empty() {
+            Val::General(Opnd::Reg(own[0]))
+        } else {
+            Val::Lanes { regs: own, uniform: d.lanes == 1 }
+        })
+    }
+
+    fn op2(&self, op: BinOp, d: DType) -> Option<Op2> {
+        let float = d.is_float();
+        let signed = d.element() == DType::I32;
+        Some(match op {
+            BinOp::Add if float => Op2::AddF,
+            BinOp::Sub if float => Op2::SubF,
+            BinOp::Mul if float => Op2::MulF,
+            BinOp::Div if float => Op2::DivF,
+            BinOp::Min if float => Op2::MinF,
+            BinOp::Max if float => Op2::MaxF,
+            _ if float => return None,
+            BinOp::And | BinOp::BitAnd => Op2::And,
+            BinOp::Or | BinOp::BitOr => Op2::Or,
+            BinOp::BitXor => Op2::Xor,
+            _ if d.is_bool() => return None,
+            BinOp::Add => Op2::AddI,
+            BinOp::Sub => Op2::SubI,
+            BinOp::Mul => Op2::MulI,
+            BinOp::Min if signed => Op2::MinI,
+            BinOp::Max if signed => Op2::MaxI,
+            BinOp::Shl => Op2::Shl,
+            BinOp::Shr if signed => Op2::Sar,
+            BinOp::Shr => Op2::Shr,
+            _ => return None,
+        })
+    }
+
+    /// Applies `f` to each piece.
+    fn each(&mut self, lanes: u16, args: &[&Val], mut f: impl FnMut(&mut Self, u16, Reg, &[Reg])) -> Option<Val> {
+        let uniform = args.iter().all(|a| matches!(a, Val::Lanes { uniform: true, .. }));
+        let widths = self.widths(if uniform { 1 } else { lanes })?;
+        let mut regs = vec![];
+        for (k, w) in widths.into_iter().enumerate() {
+            let pieces = args.iter().map(|a| piece(a, k)).collect::<Option<Vec<Reg>>>()?;
+            let d = self.lanes_reg();
+            f(self, w, d, &pieces);
+            regs.push(d);
+        }
+        Some(Val::Lanes { regs, uniform })
+    }
+
+    fn two(&mut self, op: Op2, lanes: u16, a: &Val, b: &Val) -> Option<Val> {
+        self.each(lanes, &[a, b], |s, w, d, r| s.push(Inst::Two { op, w, d, a: r[0], b: r[1] }))
+    }
+
+    fn one(&mut self, op: Op1, lanes: u16, a: &Val) -> Option<Val> {
+        self.each(lanes, &[a], |s, w, d, r| s.push(Inst::One { op, w, d, a: r[0] }))
+    }
+
+    fn literal(&mut self, bits: u32) -> Val {
+        Val::Lanes { regs: vec![self.constant(bits)], uniform: true }
+    }
+
+    fn lanes(&mut self, e: &PrimExpr) -> Option<Val> {
+        let d = e.dtype();
+        let n = d.lanes;
+        Some(match e.kind() {
+            PrimKind::Int(v) if d.is_float() => self.literal((*v as f32).to_bits()),
+            PrimKind::Int(v) if d.is_bool() => self.literal(if *v != 0 { u32::MAX } else { 0 }),
+            PrimKind::Int(v) => self.literal(*v as u32),
+            PrimKind::Float(v) => self.literal((v.0 as f32).to_bits()),
+            PrimKind::Broadcast(a) => match self.value(a)? {
+                v @ Val::Lanes { uniform: true, .. } => v,
+                _ => return None,
+            },
+            PrimKind::Reinterpret(a) if is_lanes(a.dtype()) && !a.dtype().is_bool() && !d.is_bool() => self.value(a)?,
+            PrimKind::Cast(a) => {
+                let (from, to) = (a.dtype().element(), d.element());
+                if is_general(from) && n == 1 && (to == DType::F32 || to == DType::I32) {
+                    let Val::General(o) = self.value(a)? else { return None };
+                    let a = self.in_register(o);
+                    let r = self.lanes_reg();
+                    self.push(Inst::FromGeneral { d: r, a, float: to == DType::F32 });
+                    return Some(Val::Lanes { regs: vec![r], uniform: true });
+                }
+                if !is_lanes(from) {
+                    return None;
+                }
+                let v = self.value(a)?;
+                match (from.code, to.code) {
+                    _ if from == to => v,
+                    _ if from.is_bool() => {
+                        let one = if to.is_float() { 1f32.to_bits() } else { 1 };
+                        let one = self.literal(one);
+                        self.two(Op2::And, n, &v, &one)?
+                    }
+                    _ if to.is_bool() => return None,
+                    (TypeCode::Int, TypeCode::Float) => self.one(Op1::ToFloat, n, &v)?,
+                    (TypeCode::Float, TypeCode::Int) => self.one(Op1::ToInt, n, &v)?,
+                    (TypeCode::Int | TypeCode::UInt, TypeCode::Int | TypeCode::UInt) => v,
+                    _ => return None,
+                }
+            }
+            PrimKind::Binary(op, a, b) if op.is_compare() => {
+                let t = a.dtype().element();
+                let what = match cc(*op)? {
+                    c if t == DType::F32 => Compare::Float(c),
+                    c if t == DType::I32 => Compare::Int(c),
+                    _ => return None,
+                };
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                self.compare(what, n, &a, &b)?
+            }
+            PrimKind::Binary(op, a, b) => {
+                if a.dtype().element() != b.dtype().element() {
+                    return None;
+                }
+                let op = self.op2(*op, d)?;
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                self.two(op, n, &a, &b)?
+            }
+            PrimKind::Not(a) => {
+                let v = self.value(a)?;
+                self.flip(n, &v)?
+            }
+            PrimKind::Neg(a) if d.is_float() => {
+                let (v, sign) = (self.value(a)?, self.literal(1 << 31));
+                self.two(Op2::Xor, n, &v, &sign)?
+            }
+            PrimKind::Neg(a) if !d.is_bool() => {
+                let (v, zero) = (self.value(a)?, self.literal(0));
+                self.two(Op2::SubI, n, &zero, &v)?
+            }
+            PrimKind::Select(c, t, f) | PrimKind::IfThenElse(c, t, f) => {
+                let test = match c.as_var().and_then(|v| self.bound.get(&v.id())) {
+                    Some(Val::Condition(_)) => true,
+                    Some(_) => false,
+                    None => c.dtype().lanes == 1 && is_integer_test(c),
+                };
+                if test {
+                    return self.either(c, t, f);
+                }
+                if matches!(e.kind(), PrimKind::IfThenElse(..)) && (has_load(t) || has_load(f)) {
+                    return None;
+                }
+                let (c, t, f) = (self.value(c)?, self.value(t)?, self.value(f)?);
+                self.each(n, &[&c, &t, &f], |s, w, d, r| s.push(Inst::Choose { w, d, c: r[0], t: r[1], f: r[2] }))?
+            }
+            PrimKind::Load { .. } if d.is_bool() => return None,
+            PrimKind::Load { ptr, offset } => {
+                let mut m = self.address(ptr, offset, 4)?;
+                if n == 1 {
+                    let r = self.lanes_reg();
+                    self.push(Inst::Spread { d: r, m });
+                    return Some(Val::Lanes { regs: vec![r], uniform: true });
+                }
+                let mut regs = vec![];
+                for w in self.widths(n)? {
+                    let r = self.lanes_reg();
+                    self.push(Inst::Load { w, d: r, m });
+                    m.disp += w as i32 * 4;
+                    regs.push(r);
+                }
+                Val::Lanes { regs, uniform: false }
+            }
+            PrimKind::Call(f, args) => self.call(*f, args, d)?,
+            _ => return None,
+        })
+    }
+
+    fn flip(&mut self, n: u16, v: &Val) -> Option<Val> {
+        let ones = self.literal(u32::MAX);
+        self.two(Op2::Xor, n, v, &ones)
+    }
+
+    fn compare(&mut self, what: Compare, n: u16, a: &Val, b: &Val) -> Option<Val> {
+        // AVX2 has two comparisons of integers.
+        let (what, swap, not) = match what {
+            Compare::Int(c) if !self.evex => match c {
+                Cc::Eq | Cc::Gt => (what, false, false),
+                Cc::Lt => (Compare::Int(Cc::Gt), true, false),
+                Cc::Ne => (Compare::Int(Cc::Eq), false, true),
+                Cc::Le => (Compare::Int(Cc::Gt), false, true),
+                Cc::Ge => (Compare::Int(Cc::Gt), true, true),
+            },
+            _ => (what, false, false),
+        };
+        let (a, b) = if swap { (b, a) } else { (a, b) };
+        let v = self.each(n, &[a, b], |s, w, d, r| s.push(Inst::Compare { what, w, d, a: r[0], b: r[1] }))?;
+        if not {
+            self.flip(n, &v)
+        } else {
+            Some(v)
+        }
+    }
+
+    fn call(&mut self, f: Intrin, args: &[PrimExpr], d: DType) -> Option<Val> {
+        let first = args.first()?;
+        let (n, from) = (d.lanes, first.dtype());
+        if !is_lanes(from) {
+            return None;
+        }
+        let mut v = vec![];
+        for a in args {
+            v.push(self.value(a)?);
+        }
+        let a = v[0].clone();
+        let float = from.is_float();
+        Some(match f {
+            Intrin::Likely => a,
+            Intrin::Sqrt if float => self.one(Op1::Sqrt, n, &a)?,
+            Intrin::Floor if float => self.one(Op1::Round(1), n, &a)?,
+            Intrin::Ceil if float => self.one(Op1::Round(2), n, &a)?,
+            Intrin::Trunc if float => self.one(Op1::Round(3), n, &a)?,
+            Intrin::Round | Intrin::NearbyInt if float => self.one(Op1::Round(0), n, &a)?,
+            Intrin::Abs | Intrin::Fabs if float => {
+                let mask = self.literal(0x7fff_ffff);
+                self.two(Op2::And, n, &a, &mask)?
+            }
+            Intrin::Abs if from.element() == DType::I32 => {
+                let zero = self.literal(0);
+                let minus = self.two(Op2::SubI, n, &zero, &a)?;
+                self.two(Op2::MaxI, n, &a, &minus)?
+            }
+            Intrin::IsNan if float => self.compare(Compare::Unordered, n, &a, &a)?,
+            Intrin::CopySign if float => {
+                let (mask, sign) = (self.literal(0x7fff_ffff), self.literal(1 << 31));
+                let x = self.two(Op2::And, n, &a, &mask)?;
+                let y = self.two(Op2::And, n, v.get(1)?, &sign)?;
+                self.two(Op2::Or, n, &x, &y)?
+            }
+            Intrin::BitNot => self.flip(n, &a)?,
+            Intrin::Fma if float => {
+                let (b, c) = (v.get(1)?, v.get(2)?);
+                self.each(n, &[&a, b, c], |s, w, d, r| {
+                    s.push(Inst::Move { w, d, s: r[2] });
+                    s.push(Inst::Fma { w, d, a: r[0], b: r[1] });
+                })?
+            }
+            Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin if !from.is_bool() => {
+                let op = match f {
+                    Intrin::ReduceAdd => BinOp::Add,
+                    Intrin::ReduceMax => BinOp::Max,
+                    _ => BinOp::Min,
+                };
+                let op = self.op2(op, from)?;
+                let Val::Lanes { regs, uniform: false } = a else { return None };
+                let widths = self.widths(from.lanes)?;
+                let mut total: Option<Reg> = None;
+                for (&w, &a) in widths.iter().zip(&regs) {
+                    let (r, t) = (self.lanes_reg(), self.lanes_reg());
+                    self.push(Inst::Reduce { op, w, d: r, a, t });
+                    total = Some(match total {
+                        None => r,
+                        Some(x) => {
+                            let d = self.lanes_reg();
+                            self.push(Inst::Two { op, w: self.wide, d, a: x, b: r });
+                            d
+                        }
+                    });
+                }
+                Val::Lanes { regs: vec![total?], uniform: true }
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn piece(v: &Val, k: usize) -> Option<Reg> {
+    match v {
+        Val::Lanes { regs, uniform } => regs.get(if *uniform { 0 } else { k }).copied(),
+        _ => None,
+    }
+}
+
+fn has_load(e: &PrimExpr) -> bool {
+    matches!(e.kind(), PrimKind::Load { .. }) || e.children().into_iter().any(has_load)
+}
+
+/// Whether the test reads memory or something that may change before it is made.
+fn uses_any(e: &PrimExpr, locals: &FnvHashMap<u32, ()>) -> bool {
+    has_load(e) || e.vars().iter().any(|v| locals.contains_key(&v.id()))
+}

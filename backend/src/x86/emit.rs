@@ -1,0 +1,598 @@
+//! Instructions to bytes.
+
+use super::alloc::{Place, Places, SCRATCH};
+use super::inst::*;
+use super::Wide;
+use iced_x86::code_asm::*;
+use iced_x86::{IcedError, Register};
+
+type Res = Result<(), IcedError>;
+
+/// General registers kept for the work, by number.
+const RAX: u8 = 0;
+const RDX: u8 = 2;
+const R11: u8 = 11;
+/// Those that a function must leave as they were.
+const SAVED: [u8; 6] = [3, 5, 12, 13, 14, 15];
+const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+
+fn g(n: u8) -> AsmRegister64 {
+    registers::gpr64::get_gpr64(Register::RAX + n as u32).unwrap_or(rax)
+}
+
+fn g32(n: u8) -> AsmRegister32 {
+    registers::gpr32::get_gpr32(Register::EAX + n as u32).unwrap_or(eax)
+}
+
+fn x(n: u8) -> AsmRegisterXmm {
+    registers::xmm::get_xmm(Register::XMM0 + n as u32).unwrap_or(xmm0)
+}
+
+fn y(n: u8) -> AsmRegisterYmm {
+    registers::ymm::get_ymm(Register::YMM0 + n as u32).unwrap_or(ymm0)
+}
+
+fn z(n: u8) -> AsmRegisterZmm {
+    registers::zmm::get_zmm(Register::ZMM0 + n as u32).unwrap_or(zmm0)
+}
+
+/// An instruction at one of three widths.
+macro_rules! wide {
+    ($a:expr, $w:expr, $m:ident, $d:expr $(, $s:expr)* $(; $imm:expr)?) => {
+        match $w {
+            16 => $a.$m(z($d) $(, z($s))* $(, $imm)?),
+            8 => $a.$m(y($d) $(, y($s))* $(, $imm)?),
+            _ => $a.$m(x($d) $(, x($s))* $(, $imm)?),
+        }
+    };
+}
+
+/// The same with a mask as result.
+macro_rules! mask {
+    ($a:expr, $w:expr, $m:ident $(, $s:expr)* $(; $imm:expr)?) => {
+        match $w {
+            16 => $a.$m(k1 $(, z($s))* $(, $imm)?),
+            8 => $a.$m(k1 $(, y($s))* $(, $imm)?),
+            _ => $a.$m(k1 $(, x($s))* $(, $imm)?),
+        }
+    };
+}
+
+struct Emitter<'a> {
+    a: CodeAssembler,
+    p: &'a Program,
+    places: &'a Places,
+    wide: Wide,
+    labels: Vec<CodeLabel>,
+    pool: Vec<CodeLabel>,
+    /// Bytes from the stack pointer.
+    objects: i32,
+    slots: i32,
+    /// The last thing was a label: the assembler takes one for each instruction.
+    labelled: bool,
+}
+
+pub fn emit(p: &Program, places: &Places, wide: Wide) -> Option<Vec<u8>> {
+    let objects = places.vector_slots as i32 * 64;
+    let slots = objects + p.stack as i32;
+    let mut a = CodeAssembler::new(64).ok()?;
+    a.set_prefer_vex(!wide.evex());
+    let labels = (0..p.labels).map(|_| a.create_label()).collect();
+    let pool = p.pool.iter().map(|_| a.create_label()).collect();
+    let mut e = Emitter { a, p, places, wide, labels, pool, objects, slots, labelled: false };
+    e.function().ok()?;
+    e.a.assemble(0).ok()
+}
+
+impl Emitter<'_> {
+    fn function(&mut self) -> Res {
+        let used = |n: &&u8| self.places.of.contains(&Place::Reg(**n));
+        let p = self.p;
+        let general = |n: &&u8| {
+            used(n)
+                && (0..p.classes.len()).any(|r| p.classes[r] == Class::General && self.places.of[r] == Place::Reg(**n))
+        };
+        let saved: Vec<u8> = SAVED.iter().filter(general).copied().collect();
+        for &n in &saved {
+            self.a.push(g(n))?;
+        }
+        let arguments = self.slots + self.places.general_slots as i32 * 8;
+        let old = arguments + 48;
+        self.a.mov(rax, rsp)?;
+        self.a.sub(rsp, (old + 8 + 63) / 64 * 64)?;
+        self.a.and(rsp, -64)?;
+        self.a.mov(qword_ptr(rsp + old), rax)?;
+        for (i, &n) in ARGUMENTS.iter().enumerate().take(p.params.len()) {
+            self.a.mov(qword_ptr(rsp + arguments + i as i32 * 8), g(n))?;
+        }
+        for (i, &r) in p.params.iter().enumerate() {
+            let from = match i {
+                0..6 => qword_ptr(rsp + arguments + i as i32 * 8),
+                _ => qword_ptr(rax + (saved.len() as i32 + 1 + i as i32 - 6) * 8),
+            };
+            match self.places.of[r as usize] {
+                Place::Reg(n) => self.a.mov(g(n), from)?,
+                Place::Slot(s) => {
+                    self.a.mov(r11, from)?;
+                    self.a.mov(self.slot(s), r11)?;
+                }
+                _ => {}
+            }
+        }
+        for &(r, at) in &p.constants {
+            if let Place::Reg(n) = self.places.of[r as usize] {
+                self.spread_constant(n, at)?;
+            }
+        }
+        for i in &p.code {
+            self.inst(i)?;
+        }
+        self.a.vzeroupper()?;
+        self.a.mov(rsp, qword_ptr(rsp + old))?;
+        for &n in saved.iter().rev() {
+            self.a.pop(g(n))?;
+        }
+        self.a.ret()?;
+        for (i, &bits) in p.pool.iter().enumerate() {
+            self.a.set_label(&mut self.pool[i])?;
+            self.a.dd(&[bits])?;
+        }
+        Ok(())
+    }
+
+    fn slot(&self, s: u32) -> AsmMemoryOperand {
+        qword_ptr(rsp + self.slots + s as i32 * 8)
+    }
+
+    fn spread_constant(&mut self, n: u8, at: u32) -> Res {
+        let label = self.pool[at as usize / 4];
+        match self.wide.lanes {
+            16 => self.a.vbroadcastss(z(n), dword_ptr(label)),
+            _ => self.a.vbroadcastss(y(n), dword_ptr(label)),
+        }
+    }
+
+    // ---- operands -------------------------------------------------------------------------------------------------
+
+    /// The register of a general value; from the stack it goes to `scratch`.
+    fn general(&mut self, r: Reg, scratch: u8) -> Result<u8, IcedError> {
+        Ok(match self.places.of[r as usize] {
+            Place::Reg(n) => n,
+            Place::Slot(s) => {
+                self.a.mov(g(scratch), self.slot(s))?;
+                scratch
+            }
+            _ => scratch,
+        })
+    }
+
+    /// Where a general result is made; `rax` when it goes to the stack.
+    fn result(&self, r: Reg) -> u8 {
+        match self.places.of[r as usize] {
+            Place::Reg(n) => n,
+            _ => RAX,
+        }
+    }
+
+    fn keep(&mut self, r: Reg) -> Res {
+        match self.places.of[r as usize] {
+            Place::Slot(s) => self.a.mov(self.slot(s), rax),
+            _ => Ok(()),
+        }
+    }
+
+    fn mem(&mut self, m: &Mem) -> Result<AsmMemoryOperand, IcedError> {
+        let (base, disp) = match m.base {
+            Base::Reg(r) => (g(self.general(r, RAX)?), m.disp),
+            Base::Stack(at) => (rsp, self.objects + at as i32 + m.disp),
+        };
+        Ok(match m.index {
+            None => base + disp,
+            Some((i, scale)) => base + g(self.general(i, R11)?) * scale + disp,
+        })
+    }
+
+    fn scratch(&self, k: u8) -> u8 {
+        self.wide.registers - SCRATCH + k
+    }
+
+    fn move_full(&mut self, n: u8, slot: u32, store: bool) -> Res {
+        let at = rsp + slot as i32 * 64;
+        match (self.wide.lanes, store) {
+            (16, false) => self.a.vmovups(z(n), zmmword_ptr(at)),
+            (16, true) => self.a.vmovups(zmmword_ptr(at), z(n)),
+            (_, false) => self.a.vmovups(y(n), ymmword_ptr(at)),
+            (_, true) => self.a.vmovups(ymmword_ptr(at), y(n)),
+        }
+    }
+
+    /// The register of a vector value; from the stack it goes to scratch register `k`.
+    fn lanes(&mut self, r: Reg, k: u8) -> Result<u8, IcedError> {
+        let n = self.scratch(k);
+        match self.places.of[r as usize] {
+            Place::Reg(n) => return Ok(n),
+            Place::Slot(s) => self.move_full(n, s, false)?,
+            Place::Pool(at) => self.spread_constant(n, at)?,
+            Place::Nowhere => {}
+        }
+        Ok(n)
+    }
+
+    fn target(&self, r: Reg, k: u8) -> u8 {
+        match self.places.of[r as usize] {
+            Place::Reg(n) => n,
+            _ => self.scratch(k),
+        }
+    }
+
+    fn keep_lanes(&mut self, r: Reg, k: u8) -> Res {
+        match self.places.of[r as usize] {
+            Place::Slot(s) => self.move_full(self.scratch(k), s, true),
+            _ => Ok(()),
+        }
+    }
+
+    fn operand(&mut self, o: &Opnd) -> Result<u8, IcedError> {
+        match o {
+            Opnd::Reg(r) => self.general(*r, RDX),
+            Opnd::Imm(c) => {
+                self.a.mov(rdx, *c)?;
+                Ok(RDX)
+            }
+        }
+    }
+
+    // ---- instructions ---------------------------------------------------------------------------------------------
+
+    fn inst(&mut self, i: &Inst) -> Res {
+        if let Inst::Label(l) = i {
+            if self.labelled {
+                self.a.nop()?;
+            }
+            self.labelled = true;
+            return self.a.set_label(&mut self.labels[*l as usize]);
+        }
+        self.labelled = false;
+        match *i {
+            Inst::Load { w, d, m } => {
+                let (n, m) = (self.target(d, 0), self.mem(&m)?);
+                match w {
+                    16 => self.a.vmovups(z(n), zmmword_ptr(m))?,
+                    8 => self.a.vmovups(y(n), ymmword_ptr(m))?,
+                    _ => self.a.vmovups(x(n), xmmword_ptr(m))?,
+                }
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::Spread { d, m } => {
+                let (n, m) = (self.target(d, 0), self.mem(&m)?);
+                match self.wide.lanes {
+                    16 => self.a.vbroadcastss(z(n), dword_ptr(m))?,
+                    _ => self.a.vbroadcastss(y(n), dword_ptr(m))?,
+                }
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::Store { w, s, m } => {
+                let (n, m) = (self.lanes(s, 0)?, self.mem(&m)?);
+                match w {
+                    16 => self.a.vmovups(zmmword_ptr(m), z(n))?,
+                    8 => self.a.vmovups(ymmword_ptr(m), y(n))?,
+                    _ => self.a.vmovups(xmmword_ptr(m), x(n))?,
+                }
+            }
+            Inst::StoreOne { s, m } => {
+                let (n, m) = (self.lanes(s, 0)?, self.mem(&m)?);
+                self.a.vmovss(dword_ptr(m), x(n))?;
+            }
+            Inst::Two { op, w, d, a, b } => {
+                let (a, b) = (self.lanes(a, 0)?, self.lanes(b, 1)?);
+                let n = self.target(d, 0);
+                self.two(op, w, n, a, b)?;
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::Fma { w, d, a, b } => {
+                let (a, b) = (self.lanes(a, 0)?, self.lanes(b, 1)?);
+                let n = self.lanes(d, 2)?;
+                wide!(self.a, w, vfmadd231ps, n, a, b)?;
+                self.keep_lanes(d, 2)?;
+            }
+            Inst::One { op, w, d, a } => {
+                let a = self.lanes(a, 0)?;
+                let n = self.target(d, 0);
+                match op {
+                    Op1::Sqrt => wide!(self.a, w, vsqrtps, n, a)?,
+                    Op1::ToFloat => wide!(self.a, w, vcvtdq2ps, n, a)?,
+                    Op1::ToInt => wide!(self.a, w, vcvttps2dq, n, a)?,
+                    Op1::Round(how) if self.wide.evex() => wide!(self.a, w, vrndscaleps, n, a; how)?,
+                    Op1::Round(how) if w == 8 => self.a.vroundps(y(n), y(a), how)?,
+                    Op1::Round(how) => self.a.vroundps(x(n), x(a), how)?,
+                }
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::Compare { what, w, d, a, b } => {
+                let (a, b) = (self.lanes(a, 0)?, self.lanes(b, 1)?);
+                let n = self.target(d, 0);
+                self.compare(what, w, n, a, b)?;
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::Choose { w, d, c, t, f } => {
+                let (c, t, f) = (self.lanes(c, 0)?, self.lanes(t, 1)?, self.lanes(f, 2)?);
+                let n = self.target(d, 0);
+                if self.wide.evex() {
+                    mask!(self.a, w, vpmovd2m, c)?;
+                    match w {
+                        16 => self.a.vblendmps(z(n).k1(), z(f), z(t))?,
+                        8 => self.a.vblendmps(y(n).k1(), y(f), y(t))?,
+                        _ => self.a.vblendmps(x(n).k1(), x(f), x(t))?,
+                    }
+                } else if w == 8 {
+                    self.a.vblendvps(y(n), y(f), y(t), y(c))?;
+                } else {
+                    self.a.vblendvps(x(n), x(f), x(t), x(c))?;
+                }
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::Move { w, d, s } => {
+                let s = self.lanes(s, 0)?;
+                let n = self.target(d, 0);
+                if n != s {
+                    wide!(self.a, w, vmovaps, n, s)?;
+                }
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::Zero { d } => {
+                let n = self.target(d, 0);
+                wide!(self.a, self.wide.lanes, vxorps, n, n, n)?;
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::Reduce { op, w, d, a, t } => self.reduce(op, w, d, a, t)?,
+            Inst::FromGeneral { d, a, float } => {
+                let a = self.general(a, RAX)?;
+                let n = self.target(d, 0);
+                if float {
+                    self.a.vxorps(x(n), x(n), x(n))?;
+                    self.a.vcvtsi2ss(x(n), x(n), g(a))?;
+                } else {
+                    self.a.vmovd(x(n), g32(a))?;
+                }
+                self.spread(n)?;
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::ToGeneral { d, a } => {
+                let a = self.lanes(a, 0)?;
+                self.a.vmovd(eax, x(a))?;
+                let n = self.result(d);
+                self.a.movsxd(g(n), eax)?;
+                self.keep(d)?;
+            }
+            Inst::Set { d, s } => {
+                let n = self.result(d);
+                match s {
+                    Opnd::Imm(c) => self.a.mov(g(n), c)?,
+                    Opnd::Reg(r) => {
+                        let s = self.general(r, RAX)?;
+                        if s != n {
+                            self.a.mov(g(n), g(s))?;
+                        }
+                    }
+                }
+                self.keep(d)?;
+            }
+            Inst::Arith { op, d, a, b } => {
+                let a = self.general(a, RAX)?;
+                let n = self.result(d);
+                if n != a {
+                    self.a.mov(g(n), g(a))?;
+                }
+                self.arith(op, n, &b)?;
+                self.keep(d)?;
+            }
+            Inst::Address { d, m } => {
+                let m = self.mem(&m)?;
+                let n = self.result(d);
+                self.a.lea(g(n), m)?;
+                self.keep(d)?;
+            }
+            Inst::Divide { d, a, by, remainder } => {
+                let a = self.general(a, RAX)?;
+                if a != RAX {
+                    self.a.mov(rax, g(a))?;
+                }
+                self.a.cqo()?;
+                self.a.mov(r11, by)?;
+                self.a.idiv(r11)?;
+                if remainder {
+                    self.a.mov(rax, rdx)?;
+                    self.a.sar(rax, 63)?;
+                    self.a.and(rax, r11)?;
+                    self.a.add(rax, rdx)?;
+                } else {
+                    self.a.sar(rdx, 63)?;
+                    self.a.add(rax, rdx)?;
+                }
+                let n = self.result(d);
+                if n != RAX {
+                    self.a.mov(g(n), rax)?;
+                }
+                self.keep(d)?;
+            }
+            Inst::Pick { cc, d, a, b } => {
+                let a = self.general(a, RAX)?;
+                let b = self.operand(&b)?;
+                let n = self.result(d);
+                if n != a {
+                    self.a.mov(g(n), g(a))?;
+                }
+                self.a.cmp(g(n), g(b))?;
+                if cc == Cc::Lt {
+                    self.a.cmovg(g(n), g(b))?;
+                } else {
+                    self.a.cmovl(g(n), g(b))?;
+                }
+                self.keep(d)?;
+            }
+            Inst::ReadGeneral { d, m } => {
+                let m = self.mem(&m)?;
+                let n = self.result(d);
+                self.a.mov(g(n), qword_ptr(m))?;
+                self.keep(d)?;
+            }
+            Inst::WriteGeneral { s, m } => {
+                let s = self.general(s, RDX)?;
+                let m = self.mem(&m)?;
+                self.a.mov(qword_ptr(m), g(s))?;
+            }
+            Inst::Jump(l) => self.a.jmp(self.labels[l as usize])?,
+            Inst::Branch { cc, a, b, to } => {
+                let a = self.general(a, RAX)?;
+                match b {
+                    Opnd::Imm(c) if i32::try_from(c).is_ok() => self.a.cmp(g(a), c as i32)?,
+                    b => {
+                        let b = self.operand(&b)?;
+                        self.a.cmp(g(a), g(b))?;
+                    }
+                }
+                let to = self.labels[to as usize];
+                match cc {
+                    Cc::Eq => self.a.je(to)?,
+                    Cc::Ne => self.a.jne(to)?,
+                    Cc::Lt => self.a.jl(to)?,
+                    Cc::Le => self.a.jle(to)?,
+                    Cc::Gt => self.a.jg(to)?,
+                    Cc::Ge => self.a.jge(to)?,
+                }
+            }
+            Inst::Label(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The first lane into all.
+    fn spread(&mut self, n: u8) -> Res {
+        match self.wide.lanes {
+            16 => self.a.vbroadcastss(z(n), x(n)),
+            _ => self.a.vbroadcastss(y(n), x(n)),
+        }
+    }
+
+    fn two(&mut self, op: Op2, w: u16, d: u8, a: u8, b: u8) -> Res {
+        match op {
+            Op2::AddF => wide!(self.a, w, vaddps, d, a, b),
+            Op2::SubF => wide!(self.a, w, vsubps, d, a, b),
+            Op2::MulF => wide!(self.a, w, vmulps, d, a, b),
+            Op2::DivF => wide!(self.a, w, vdivps, d, a, b),
+            Op2::MinF => wide!(self.a, w, vminps, d, a, b),
+            Op2::MaxF => wide!(self.a, w, vmaxps, d, a, b),
+            Op2::And => wide!(self.a, w, vandps, d, a, b),
+            Op2::Or => wide!(self.a, w, vorps, d, a, b),
+            Op2::Xor => wide!(self.a, w, vxorps, d, a, b),
+            Op2::AddI => wide!(self.a, w, vpaddd, d, a, b),
+            Op2::SubI => wide!(self.a, w, vpsubd, d, a, b),
+            Op2::MulI => wide!(self.a, w, vpmulld, d, a, b),
+            Op2::MinI => wide!(self.a, w, vpminsd, d, a, b),
+            Op2::MaxI => wide!(self.a, w, vpmaxsd, d, a, b),
+            Op2::Shl => wide!(self.a, w, vpsllvd, d, a, b),
+            Op2::Shr => wide!(self.a, w, vpsrlvd, d, a, b),
+            Op2::Sar => wide!(self.a, w, vpsravd, d, a, b),
+        }
+    }
+
+    fn compare(&mut self, what: Compare, w: u16, d: u8, a: u8, b: u8) -> Res {
+        let predicate = match what {
+            Compare::Float(cc) => match cc {
+                Cc::Eq => 0,
+                Cc::Ne => 4,
+                Cc::Lt => 0x11,
+                Cc::Le => 0x12,
+                Cc::Gt => 0x1e,
+                Cc::Ge => 0x1d,
+            },
+            Compare::Unordered => 3,
+            Compare::Int(cc) => match cc {
+                Cc::Eq => 0,
+                Cc::Ne => 4,
+                Cc::Lt => 1,
+                Cc::Le => 2,
+                Cc::Gt => 6,
+                Cc::Ge => 5,
+            },
+        };
+        let int = matches!(what, Compare::Int(_));
+        if self.wide.evex() {
+            if int {
+                mask!(self.a, w, vpcmpd, a, b; predicate)?;
+            } else {
+                mask!(self.a, w, vcmpps, a, b; predicate)?;
+            }
+            return match w {
+                16 => self.a.vpmovm2d(z(d), k1),
+                8 => self.a.vpmovm2d(y(d), k1),
+                _ => self.a.vpmovm2d(x(d), k1),
+            };
+        }
+        match (what, w) {
+            (Compare::Int(Cc::Eq), 8) => self.a.vpcmpeqd(y(d), y(a), y(b)),
+            (Compare::Int(Cc::Eq), _) => self.a.vpcmpeqd(x(d), x(a), x(b)),
+            (Compare::Int(_), 8) => self.a.vpcmpgtd(y(d), y(a), y(b)),
+            (Compare::Int(_), _) => self.a.vpcmpgtd(x(d), x(a), x(b)),
+            (_, 8) => self.a.vcmpps(y(d), y(a), y(b), predicate),
+            (_, _) => self.a.vcmpps(x(d), x(a), x(b), predicate),
+        }
+    }
+
+    fn reduce(&mut self, op: Op2, w: u16, d: Reg, a: Reg, t: Reg) -> Res {
+        let mut a = self.lanes(a, 0)?;
+        let (n, t) = (self.target(d, 2), self.target(t, 1));
+        if w == 16 {
+            self.a.vextractf64x4(y(t), z(a), 1)?;
+            self.two(op, 8, n, a, t)?;
+            a = n;
+        }
+        if w >= 8 {
+            if self.wide.evex() {
+                self.a.vextractf32x4(x(t), y(a), 1)?;
+            } else {
+                self.a.vextractf128(x(t), y(a), 1)?;
+            }
+            self.two(op, 4, n, a, t)?;
+            a = n;
+        }
+        for order in [0x4e, 0xb1] {
+            self.a.vpermilps(x(t), x(a), order)?;
+            self.two(op, 4, n, a, t)?;
+            a = n;
+        }
+        self.spread(n)?;
+        self.keep_lanes(d, 2)
+    }
+
+    fn arith(&mut self, op: Arith, n: u8, b: &Opnd) -> Res {
+        let small = match b {
+            Opnd::Imm(c) => i32::try_from(*c).ok(),
+            Opnd::Reg(_) => None,
+        };
+        let d = g(n);
+        if let Some(c) = small {
+            return match op {
+                Arith::Add => self.a.add(d, c),
+                Arith::Sub => self.a.sub(d, c),
+                Arith::Mul => self.a.imul_3(d, d, c),
+                Arith::And => self.a.and(d, c),
+                Arith::Or => self.a.or(d, c),
+                Arith::Xor => self.a.xor(d, c),
+                Arith::Shl => self.a.shl(d, c),
+                Arith::Sar => self.a.sar(d, c),
+            };
+        }
+        let b = g(self.operand(b)?);
+        match op {
+            Arith::Add => self.a.add(d, b),
+            Arith::Sub => self.a.sub(d, b),
+            Arith::Mul => self.a.imul_2(d, b),
+            Arith::And => self.a.and(d, b),
+            Arith::Or => self.a.or(d, b),
+            Arith::Xor => self.a.xor(d, b),
+            // Only by literals.
+            Arith::Shl | Arith::Sar => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Instructions over virtual registers.
+
+/// A virtual register.
+pub type Reg = u32;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// int64 and pointers.
+    General,
+    /// float32, int32 and masks of 32 bits. A scalar stands in every lane.
+    Vector,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Base {
+    Reg(Reg),
+    /// Bytes into the stack objects.
+    Stack(u32),
+}
+
+/// `base + index * scale + disp`
+#[derive(Clone, Copy, Debug)]
+pub struct Mem {
+    pub base: Base,
+    pub index: Option<(Reg, u32)>,
+    pub disp: i32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Opnd {
+    Reg(Reg),
+    Imm(i64),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op2 {
+    AddF,
+    SubF,
+    MulF,
+    DivF,
+    MinF,
+    MaxF,
+    And,
+    Or,
+    Xor,
+    AddI,
+    SubI,
+    MulI,
+    MinI,
+    MaxI,
+    Shl,
+    Shr,
+    Sar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op1 {
+    Sqrt,
+    /// Towards: the immediate of `vroundps`.
+    Round(i32),
+    ToFloat,
+    /// Truncates.
+    ToInt,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cc {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl Cc {
+    pub fn not(self) -> Cc {
+        match self {
+            Cc::Eq => Cc::Ne,
+            Cc::Ne => Cc::Eq,
+            Cc::Lt => Cc::Ge,
+            Cc::Ge => Cc::Lt,
+            Cc::Gt => Cc::Le,
+            Cc::Le => Cc::Gt,
+        }
+    }
+}
+
+/// What a comparison of lanes compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compare {
+    Float(Cc),
+    Int(Cc),
+    /// Either is NaN.
+    Unordered,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arith {
+    Add,
+    Sub,
+    Mul,
+    And,
+    Or,
+    Xor,
+    /// By a literal.
+    Shl,
+    Sar,
+}
+
+pub type Label = u32;
+
+/// `w` is the number of lanes: 4, 8 or 16.
+#[derive(Clone, Copy, Debug)]
+pub enum Inst {
+    Load {
+        w: u16,
+        d: Reg,
+        m: Mem,
+    },
+    /// One element into every lane.
+    Spread {
+        d: Reg,
+        m: Mem,
+    },
+    Store {
+        w: u16,
+        s: Reg,
+        m: Mem,
+    },
+    /// The first lane.
+    StoreOne {
+        s: Reg,
+        m: Mem,
+    },
+    Two {
+        op: Op2,
+        w: u16,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    /// `d += a * b`
+    Fma {
+        w: u16,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    One {
+        op: Op1,
+        w: u16,
+        d: Reg,
+        a: Reg,
+    },
+    Compare {
+        what: Compare,
+        w: u16,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Choose {
+        w: u16,
+        d: Reg,
+        c: Reg,
+        t: Reg,
+        f: Reg,
+    },
+    Move {
+        w: u16,
+        d: Reg,
+        s: Reg,
+    },
+    Zero {
+        d: Reg,
+    },
+    /// All lanes of `a` combined, into every lane; `t` is for the work.
+    Reduce {
+        op: Op2,
+        w: u16,
+        d: Reg,
+        a: Reg,
+        t: Reg,
+    },
+    /// An int64 as float32 (or its low half as int32) in every lane.
+    FromGeneral {
+        d: Reg,
+        a: Reg,
+        float: bool,
+    },
+    /// The first lane as int64.
+    ToGeneral {
+        d: Reg,
+        a: Reg,
+    },
+    Set {
+        d: Reg,
+        s: Opnd,
+    },
+    Arith {
+        op: Arith,
+        d: Reg,
+        a: Reg,
+        b: Opnd,
+    },
+    Address {
+        d: Reg,
+        m: Mem,
+    },
+    /// Quotient or remainder of the flooring division by a positive literal.
+    Divide {
+        d: Reg,
+        a: Reg,
+        by: i64,
+        remainder: bool,
+    },
+    /// The smaller (`Lt`) or larger (`Gt`) one.
+    Pick {
+        cc: Cc,
+        d: Reg,
+        a: Reg,
+        b: Opnd,
+    },
+    ReadGeneral {
+        d: Reg,
+        m: Mem,
+    },
+    WriteGeneral {
+        s: Reg,
+        m: Mem,
+    },
+    Label(Label),
+    Jump(Label),
+    Branch {
+        cc: Cc,
+        a: Reg,
+        b: Opnd,
+        to: Label,
+    },
+}
+
+/// How an instruction touches a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    Use,
+    /// After all uses: may share a register with one that ends here.
+    Def,
+    /// Before the uses are over.
+    Early,
+}
+
+impl Inst {
+    pub fn visit(&self, f: &mut dyn FnMut(Reg, Role)) {
+        use Role::*;
+        let mem = |m: &Mem, f: &mut dyn FnMut(Reg, Role)| {
+            if let Base::Reg(r) = m.base {
+                f(r, Use);
+            }
+            if let Some((r, _)) = m.index {
+                f(r, Use);
+            }
+        };
+        let opnd = |o: &Opnd, f: &mut dyn FnMut(Reg, Role)| {
+            if let Opnd::Reg(r) = o {
+                f(*r, Use);
+            }
+        };
+        match self {
+            Inst::Load { d, m, .. } | Inst::Spread { d, m } | Inst::Address { d, m } | Inst::ReadGeneral { d, m } => {
+                mem(m, f);
+                f(*d, Def);
+            }
+            Inst::Store { s, m, .. } | Inst::StoreOne { s, m } | Inst::WriteGeneral { s, m } => {
+                mem(m, f);
+                f(*s, Use);
+            }
+            Inst::Two { d, a, b, .. } | Inst::Compare { d, a, b, .. } => {
+                f(*a, Use);
+                f(*b, Use);
+                f(*d, Def);
+            }
+            Inst::Fma { d, a, b, .. } => {
+                f(*a, Use);
+                f(*b, Use);
+                f(*d, Use);
+                f(*d, Def);
+            }
+            Inst::One { d, a, .. } | Inst::FromGeneral { d, a, .. } | Inst::ToGeneral { d, a } => {
+                f(*a, Use);
+                f(*d, Def);
+            }
+            Inst::Divide { d, a, .. } => {
+                f(*a, Use);
+                f(*d, Early);
+            }
+            Inst::Move { d, s, .. } => {
+                f(*s, Use);
+                f(*d, Def);
+            }
+            Inst::Choose { d, c, t, f: other, .. } => {
+                f(*c, Use);
+                f(*t, Use);
+                f(*other, Use);
+                f(*d, Def);
+            }
+            Inst::Zero { d } => f(*d, Def),
+            Inst::Reduce { d, a, t, .. } => {
+                f(*a, Use);
+                f(*t, Early);
+                f(*t, Def);
+                f(*d, Def);
+            }
+            Inst::Set { d, s } => {
+                opnd(s, f);
+                f(*d, Def);
+            }
+            Inst::Arith { d, a, b, .. } | Inst::Pick { d, a, b, .. } => {
+                f(*a, Use);
+                opnd(b, f);
+                f(*d, Early);
+            }
+            Inst::Branch { a, b, .. } => {
+                f(*a, Use);
+                opnd(b, f);
+            }
+            Inst::Label(_) | Inst::Jump(_) => {}
+        }
+    }
+}
+
+/// A kernel.
+#[derive(Default)]
+pub struct Program {
+    pub code: Vec<Inst>,
+    pub classes: Vec<Class>,
+    /// Parameters in order, all general.
+    pub params: Vec<Reg>,
+    /// Registers that hold one constant from the beginning to the end: bytes into the pool.
+    pub constants: Vec<(Reg, u32)>,
+    pub pool: Vec<u32>,
+    pub labels: u32,
+    /// First and last instruction of each loop, inner ones first.
+    pub loops: Vec<(usize, usize)>,
+    pub stack: u32,
+}

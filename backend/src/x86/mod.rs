@@ -1,0 +1,54 @@
+//! Kernels for x86-64 with 256-bit or 512-bit vectors, assembled directly.
+//!
+//! Cranelift has 128-bit vectors only. A kernel in flat form that keeps to float32, int32, masks, pointers and int64
+//! indices is translated here to instructions over virtual registers ([`build`]), gets registers by linear scan
+//! ([`alloc`]) and is encoded with iced ([`emit`]). The code has no relocations: constants stand behind it. Whatever
+//! falls outside is refused, and the caller schedules that kernel for Cranelift instead.
+
+mod alloc;
+mod build;
+mod emit;
+mod inst;
+
+use crate::target::Target;
+use relax_ir::flat::FlatFunc;
+use target_lexicon::Architecture;
+
+/// What the processor can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wide {
+    /// float32 lanes of a register: 8 or 16.
+    pub lanes: u16,
+    /// Vector registers.
+    pub registers: u8,
+}
+
+impl Wide {
+    /// `None` where Cranelift has to do.
+    pub fn of(target: &Target) -> Option<Wide> {
+        if target.triple.architecture != Architecture::X86_64 {
+            return None;
+        }
+        let has = |all: &[&str]| all.iter().all(|f| target.has(f));
+        if !has(&["avx2", "fma"]) {
+            return None;
+        }
+        let full = has(&["avx512f", "avx512vl", "avx512dq"]);
+        Some(if full { Wide { lanes: 16, registers: 32 } } else { Wide { lanes: 8, registers: 16 } })
+    }
+
+    pub fn vector_bytes(&self) -> u32 {
+        self.lanes as u32 * 4
+    }
+
+    fn evex(&self) -> bool {
+        self.registers == 32
+    }
+}
+
+/// The machine code of a kernel (System V calling convention), or `None` for what only Cranelift can compile.
+pub fn assemble(f: &FlatFunc, wide: Wide) -> Option<Vec<u8>> {
+    let program = build::build(f, wide)?;
+    let places = alloc::allocate(&program, wide);
+    emit::emit(&program, &places, wide)
+}
