@@ -35,16 +35,24 @@ struct Live {
     hint: Option<Reg>,
 }
 
-pub fn allocate(p: &Program, wide: Wide) -> Places {
+/// Every vector in a register, if that is possible.
+pub fn in_registers(p: &Program, wide: Wide) -> Option<Places> {
+    let (spilled, places) = allocate(p, wide.registers);
+    (!spilled).then_some(places)
+}
+
+/// Vectors on the stack where registers run out.
+pub fn spilling(p: &Program, wide: Wide) -> Places {
+    allocate(p, wide.registers - SCRATCH).1
+}
+
+fn allocate(p: &Program, vectors: u8) -> (bool, Places) {
     let lives = lives(p);
     let mut places = Places { of: vec![Place::Nowhere; p.classes.len()], general_slots: 0, vector_slots: 0 };
     scan(p, &lives, Class::General, &GENERAL, &mut places);
-    let all: Vec<u8> = (0..wide.registers).collect();
-    if scan(p, &lives, Class::Vector, &all, &mut places) {
-        places.vector_slots = 0;
-        scan(p, &lives, Class::Vector, &all[..all.len() - SCRATCH as usize], &mut places);
-    }
-    places
+    let all: Vec<u8> = (0..vectors).collect();
+    let spilled = scan(p, &lives, Class::Vector, &all, &mut places);
+    (spilled, places)
 }
 
 fn lives(p: &Program) -> Vec<Live> {

@@ -36,9 +36,13 @@ struct Builder {
     own: FnvHashMap<Reg, ()>,
     memo: Vec<FnvHashMap<usize, Val>>,
     constants: FnvHashMap<u32, Reg>,
+    /// Constants are read where they are used, not held in registers.
+    near: bool,
+    pooled: FnvHashMap<u32, u32>,
 }
 
-pub fn build(f: &FlatFunc, wide: Wide) -> Option<Program> {
+/// With `near`, constants are read where they are used; without, each has a register to itself.
+pub fn build(f: &FlatFunc, wide: Wide, near: bool) -> Option<Program> {
     if f.ret.is_some() {
         return None;
     }
@@ -51,6 +55,8 @@ pub fn build(f: &FlatFunc, wide: Wide) -> Option<Program> {
         own: FnvHashMap::default(),
         memo: vec![FnvHashMap::default()],
         constants: FnvHashMap::default(),
+        near,
+        pooled: FnvHashMap::default(),
     };
     for v in &f.params {
         if !is_general(v.dtype()) {
@@ -82,6 +88,15 @@ fn is_integer_test(e: &PrimExpr) -> bool {
         PrimKind::Binary(op, a, b) => op.is_compare() && is_general(a.dtype()) && is_general(b.dtype()),
         PrimKind::Not(a) => is_integer_test(a),
         PrimKind::Call(Intrin::Likely, a) => a.iter().all(is_integer_test),
+        _ => false,
+    }
+}
+
+fn is_zero(e: &PrimExpr) -> bool {
+    match e.kind() {
+        PrimKind::Broadcast(a) => is_zero(a),
+        PrimKind::Float(v) => v.0.to_bits() == 0,
+        PrimKind::Int(v) => *v == 0,
         _ => false,
     }
 }
@@ -133,8 +148,15 @@ impl Builder {
             return r;
         }
         let r = self.lanes_reg();
-        let at = self.p.pool.len() as u32 * 4;
-        self.p.pool.push(bits);
+        let end = self.p.pool.len() as u32 * 4;
+        let at = *self.pooled.entry(bits).or_insert(end);
+        if at == end {
+            self.p.pool.push(bits);
+        }
+        if self.near {
+            self.push(Inst::Spread { d: r, m: Mem { base: Base::Pool(at), index: None, disp: 0 } });
+            return r;
+        }
         self.p.constants.push((r, at));
         self.constants.insert(bits, r);
         r
@@ -179,6 +201,16 @@ impl Builder {
             }
             FlatStmt::Local { var, init } => {
                 self.locals.insert(var.id(), ());
+                if is_zero(init) && is_lanes(init.dtype()) {
+                    let n = self.widths(init.dtype().lanes)?.len();
+                    let regs: Vec<Reg> = (0..n).map(|_| self.lanes_reg()).collect();
+                    for &d in &regs {
+                        self.push(Inst::Zero { d });
+                        self.own.insert(d, ());
+                    }
+                    self.bound.insert(var.id(), Val::Lanes { regs, uniform: init.dtype().lanes == 1 });
+                    return Some(());
+                }
                 let v = self.value(init)?;
                 let own = match v {
                     Val::General(o) => {
@@ -192,11 +224,7 @@ impl Builder {
                         for (k, w) in widths.iter().enumerate() {
                             let d = self.lanes_reg();
                             let s = if uniform { regs[0] } else { regs[k] };
-                            if self.constants.get(&0) == Some(&s) {
-                                self.push(Inst::Zero { d });
-                            } else {
-                                self.push(Inst::Move { w: *w, d, s });
-                            }
+                            self.push(Inst::Move { w: *w, d, s });
                             own.push(d);
                         }
                         Val::Lanes { regs: own, uniform: var.dtype().lanes == 1 }

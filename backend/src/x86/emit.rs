@@ -184,6 +184,7 @@ impl Emitter<'_> {
     fn mem(&mut self, m: &Mem) -> Result<AsmMemoryOperand, IcedError> {
         let (base, disp) = match m.base {
             Base::Reg(r) => (g(self.general(r, RAX)?), m.disp),
+            Base::Pool(at) => return Ok(ptr(self.pool[at as usize / 4])),
             Base::Stack(at) => (rsp, self.objects + at as i32 + m.disp),
         };
         Ok(match m.index {

@@ -14,6 +14,8 @@ pub enum Class {
 #[derive(Clone, Copy, Debug)]
 pub enum Base {
     Reg(Reg),
+    /// Bytes into the constants.
+    Pool(u32),
     /// Bytes into the stack objects.
     Stack(u32),
 }

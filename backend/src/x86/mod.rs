@@ -48,7 +48,13 @@ impl Wide {
 
 /// The machine code of a kernel (System V calling convention), or `None` for what only Cranelift can compile.
 pub fn assemble(f: &FlatFunc, wide: Wide) -> Option<Vec<u8>> {
-    let program = build::build(f, wide)?;
-    let places = alloc::allocate(&program, wide);
-    emit::emit(&program, &places, wide)
+    let program = build::build(f, wide, false)?;
+    if let Some(places) = alloc::in_registers(&program, wide) {
+        return emit::emit(&program, &places, wide);
+    }
+    let near = build::build(f, wide, true)?;
+    if let Some(places) = alloc::in_registers(&near, wide) {
+        return emit::emit(&near, &places, wide);
+    }
+    emit::emit(&program, &alloc::spilling(&program, wide), wide)
 }

@@ -344,10 +344,22 @@ fn pack(
             }
             return Ok(());
         };
-        for i in 0..width as i64 {
+        // Groups that lie in one row; slivers begin at multiples of their width.
+        let unit = stride_is_one(e, b, &c.j.var);
+        let whole = |g: &i64| unit && width as i64 % g == 0 && c.j.len().is_some_and(|n| n % g == 0);
+        let group = [16, 8, 4].into_iter().find(whole).unwrap_or(1);
+        for i in (0..width as i64).step_by(group as usize) {
             let at_column = column.clone() + i;
             let row = PrimExpr::raw_binary(BinOp::FloorDiv, at_column.clone(), c.j.extent.clone());
             let col = PrimExpr::raw_binary(BinOp::FloorMod, at_column, c.j.extent.clone());
+            if group > 1 {
+                let map = HashMap::from([(h.var.clone(), row), (c.j.var.clone(), col + c.lane.expr())]);
+                e.start_lane(&c.lane, false);
+                let x = e.value(&b.substitute(&map), &Lane::of(&c.lane, group as u16));
+                e.end_lane(&c.lane);
+                e.store(scratch, &at.add(&Poly::constant(i)), d, spread(x?, group as u16))?;
+                continue;
+            }
             let map = HashMap::from([(h.var.clone(), row), (c.j.var.clone(), col)]);
             let x = e.scalar(&b.substitute(&map))?;
             e.store(scratch, &at.add(&Poly::constant(i)), d, x)?;

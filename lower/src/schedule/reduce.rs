@@ -373,18 +373,20 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     if v.combine.is_none() {
         let gain = |a: &Axis| along.iter().filter(|l| !l.uses(&a.var)).count();
         let row = row_axes.iter().rev().max_by_key(|a| gain(a)).filter(|a| gain(a) > 0 && single && !heavy);
+        // Without rows every load serves one vector only: long stretches of memory at a time.
+        let alone = if o.is_wide() { 8 } else { 4 };
         v.count = match (row, single && !heavy) {
             (Some(a), _) => {
                 let count = vector_count(&v.axis, v.lanes);
                 let r = rows_for(a, if count == 2 { 4 } else { 3 });
                 rows.push((a.var.clone(), r));
                 if r == 1 {
-                    4
+                    alone
                 } else {
                     count
                 }
             }
-            (None, true) => 4,
+            (None, true) => alone,
             (None, false) => 1,
         };
         if let Some(len) = v.axis.len() {
