@@ -29,8 +29,9 @@ fn cast_element(e: PrimExpr, dtype: DType) -> Option<PrimExpr> {
 pub fn reshape(t: &Tensor, dims: &[PrimExpr]) -> Option<Tensor> {
     let dims: Vec<usize> = dims.iter().map(|d| d.as_int().and_then(|v| v.try_into().ok())).collect::<Option<_>>()?;
     let elements = t.elements()?;
-    (t.leaf().is_none() && dims.iter().product::<usize>() == elements.len())
-        .then(|| Tensor::known(&dims, t.dtype, elements))
+    // What is computed at run time too keeps its code.
+    let free = t.leaf().is_none() || t.as_constant().is_some();
+    (free && dims.iter().product::<usize>() == elements.len()).then(|| Tensor::known(&dims, t.dtype, elements))
 }
 
 /// The tensor whose element at `index` is the element of `t` at `from(index)`; `None` from `from` gives up.

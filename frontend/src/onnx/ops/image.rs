@@ -403,7 +403,7 @@ fn roi_align(cx: &mut NodeCx) -> Res<Vec<Value>> {
         0 => -1,
         r => r,
     };
-    let mode = cx.str("mode", "avg");
+    let mode = if cx.str("mode", "avg") == "max" { "max_tap" } else { "avg" };
     one(cx.call(
         "vision.roi_align",
         &[(&x).into(), (&rows).into()],
@@ -413,7 +413,7 @@ fn roi_align(cx: &mut NodeCx) -> Res<Vec<Value>> {
             ("sample_ratio", AttrValue::Int(ratio)),
             ("aligned", AttrValue::Bool(aligned)),
             ("layout", text("NCHW")),
-            ("mode", text(&mode)),
+            ("mode", text(mode)),
         ],
     )?)
 }

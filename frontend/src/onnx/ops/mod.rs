@@ -27,6 +27,7 @@ mod shape;
 mod signal;
 mod text;
 mod training;
+mod trees;
 mod windows;
 
 use super::node::NodeCx;
@@ -82,6 +83,7 @@ static FAMILIES: &[&[OnnxOp]] = &[
     text::OPS,
     signal::OPS,
     training::OPS,
+    trees::OPS,
     windows::OPS,
 ];
 

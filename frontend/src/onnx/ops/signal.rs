@@ -164,35 +164,17 @@ fn stft(cx: &mut NodeCx) -> Res<Vec<Value>> {
     one(cx.call("onnx.stft", &args, &[("onesided", AttrValue::Bool(onesided))])?)
 }
 
-/// The sum of `terms[k] * cos(2 pi k i / n)`; `n` is the size, one less when not periodic.
+/// A window that is a sum of cosines.
 fn window(cx: &mut NodeCx, terms: &[f64]) -> Res<Vec<Value>> {
     let size = cx.input(0)?;
     let size = scalar(cx, &size)?;
     let dtype = cx.dtype_opt("output_datatype")?.unwrap_or(DType::F32);
-    let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-    let n = if cx.flag("periodic", true) { size.clone() } else { size.clone() - 1 };
-    let n = Tensor::known(&[], DType::I64, vec![n]);
-    let n = cx.cast(&n, wide)?;
-    let mut y: Option<Tensor> = None;
-    for (k, term) in terms.iter().enumerate().skip(1) {
-        // Computed for each term: one that is shared would be stored, and the size may come from data.
-        let at = super::select::positions(cx, &size, 1, 0)?;
-        let at = cx.cast(&at, wide)?;
-        let at = cx.op("divide", &[&at, &n])?;
-        let turn = cx.like(&at, std::f64::consts::TAU * k as f64);
-        let t = cx.op("multiply", &[&at, &turn])?;
-        let t = cx.op("cos", &[&t])?;
-        let factor = cx.like(&at, *term);
-        let t = cx.op("multiply", &[&t, &factor])?;
-        y = Some(match y {
-            Some(y) => cx.op("add", &[&y, &t])?,
-            None => t,
-        });
-    }
-    let y = y.ok_or_else(|| cx.error("no window"))?;
-    let first = cx.like(&y, terms[0]);
-    let y = cx.op("add", &[&y, &first])?;
-    one(cx.cast(&y, dtype)?)
+    let attrs = [
+        ("terms", AttrValue::List(terms.iter().map(|t| AttrValue::Float(*t)).collect())),
+        ("periodic", AttrValue::Bool(cx.flag("periodic", true))),
+        ("dtype", AttrValue::DType(dtype)),
+    ];
+    one(cx.call("onnx.window", &[Arg::prim(size)], &attrs)?)
 }
 
 /// Numbers of [0, 1) for a shape.

@@ -92,5 +92,6 @@ pub static ALL: &[&[OpDecl]] = &[
     onnx::pool::OPS,
     onnx::resize::OPS,
     onnx::spectrum::OPS,
+    onnx::trees::OPS,
     onnx::window::OPS,
 ];

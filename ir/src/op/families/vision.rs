@@ -16,7 +16,7 @@ use crate::tir::{Buffer, PrimFunc, Reducer, Stmt};
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "vision.roi_align",
-        "Mean (`avg`) or maximum (`max`) of bilinear samples over each bin of regions of interest `(batch, x1, y1, x2, y2)`: `(n, c, h, w), (r, 5) -> (r, c, ph, pw)` (or channels last). `sample_ratio` samples per bin and dim, by default as many as the bin has elements; `aligned` does not stretch regions to one element. Source: ONNX `RoiAlign`, TVM `topi.vision.roi_align`.",
+        "Mean (`avg`) or maximum (`max`; `max_tap`: of their four weighed elements, as ONNX has it) of bilinear samples over each bin of regions of interest `(batch, x1, y1, x2, y2)`: `(n, c, h, w), (r, 5) -> (r, c, ph, pw)` (or channels last). `sample_ratio` samples per bin and dim, by default as many as the bin has elements; `aligned` does not stretch regions to one element. Source: ONNX `RoiAlign`, TVM `topi.vision.roi_align`.",
         &[
             operand("data"),
             operand("rois"),
@@ -73,8 +73,8 @@ fn roi_attrs(attrs: &Attrs) -> Result<(Layout, Vec<i64>), String> {
 fn infer_roi(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (layout, size) = roi_attrs(cx.attrs).map_err(|e| cx.error(e))?;
     let (x, r) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
-    if !matches!(cx.attrs.str("mode").unwrap_or("avg"), "avg" | "max") {
-        return Err(cx.error("mode must be \"avg\" or \"max\""));
+    if !matches!(cx.attrs.str("mode").unwrap_or("avg"), "avg" | "max" | "max_tap") {
+        return Err(cx.error("mode must be \"avg\", \"max\" or \"max_tap\""));
     }
     cx.require_float(0, x.dtype)?;
     let dtype = cx.same_dtype(&[("data", x.dtype), ("rois", r.dtype)])?;
@@ -110,7 +110,8 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let ratio = cx.attrs.int("sample_ratio").unwrap_or(-1);
     let scale = cx.attrs.float("spatial_scale").unwrap_or(1.0);
     let aligned = cx.attrs.bool("aligned").unwrap_or(false);
-    let maximum = cx.attrs.str("mode") == Some("max");
+    let taps_apart = cx.attrs.str("mode") == Some("max_tap");
+    let maximum = taps_apart || cx.attrs.str("mode") == Some("max");
     let axes = [('h', 'H', 2, 4), ('w', 'W', 1, 3)];
     // Per region and axis: start, extent of a bin, number of samples in a bin.
     let per_roi = [layout.size(out.dims, 'N')];
@@ -159,6 +160,7 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
                 }));
                 let v = v.cast(real) * wx.clone() * wy.clone();
                 value = Some(match value {
+                    Some(s) if taps_apart => s.max(v),
                     Some(s) => s + v,
                     None => v,
                 });

@@ -11,6 +11,7 @@ pub mod pool;
 pub mod resize;
 pub mod spectrum;
 pub mod text;
+pub mod trees;
 pub mod window;
 
 use crate::prim::{PrimExpr, Var};

@@ -27,6 +27,19 @@ pub static OPS: &[OpDecl] = &[
     )
     .ulp(64),
     OpDecl::pure(
+        "onnx.window",
+        "The sum of `terms[k] * cos(2 pi k i / n)` for `i` below `size`, where `n` is `size`, one less when not `periodic`. Source: ONNX `HannWindow`, `HammingWindow`, `BlackmanWindow`.",
+        &[
+            operand("size"),
+            attr("terms", Default::Required),
+            attr("periodic", Default::Bool(true)),
+            attr("dtype", Default::Str("float32")),
+        ],
+        infer_window,
+        Compute::Kernel(window),
+    )
+    .ulp(16),
+    OpDecl::pure(
         "onnx.stft",
         "The transforms of frames of `length` elements of `x (b, n, 1 or 2)` that begin every `step` elements, weighed by `window`: `(b, frames, terms, 2)`. `onesided` gives the first `length / 2 + 1` terms. Source: ONNX `STFT`.",
         &[
@@ -138,6 +151,40 @@ fn dft(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let y = k.compute("dft", out.dims, out.dtype, |i| {
         let v = sum.at(i);
         convert(if inverse { v / length.clone().cast(acc) } else { v }, out.dtype)
+    });
+    Ok(k.finish(&[y]))
+}
+
+fn infer_window(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let dtype = cx.dtype("dtype")?.unwrap_or(DType::F32);
+    if !dtype.is_float() {
+        return Err(cx.error(format!("dtype must be a float type, it is {dtype}")));
+    }
+    let size = scalar_value(cx.args.first(), cx.infos.first());
+    Ok(match size {
+        Some(n) => rules::known(vec![n.cast(DType::I64)], Some(dtype)),
+        None => rules::unknown(Some(1), Some(dtype)),
+    })
+}
+
+fn window(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, _) = cx.kernel()?;
+    let out = cx.result()?;
+    let f = DType::F64;
+    let terms: Option<Vec<f64>> =
+        cx.attrs.get("terms").and_then(|t| t.as_list()).map(|l| l.iter().filter_map(|v| v.as_float()).collect());
+    let terms = terms.ok_or_else(|| cx.error("terms must be numbers"))?;
+    let periodic = cx.attrs.bool("periodic").unwrap_or(true);
+    let size = out.dims[0].clone();
+    let n = if periodic { size } else { size - 1 };
+    let y = k.compute("window", out.dims, out.dtype, |i| {
+        let turn = i[0].clone().cast(f) / n.cast(f) * PrimExpr::float(f, std::f64::consts::TAU);
+        let mut v = PrimExpr::zero(f);
+        for (k, t) in terms.iter().enumerate() {
+            let angle = turn.clone() * PrimExpr::float(f, k as f64);
+            v = v + PrimExpr::float(f, *t) * angle.call1(Intrin::Cos);
+        }
+        convert(v, out.dtype)
     });
     Ok(k.finish(&[y]))
 }
