@@ -169,7 +169,9 @@ fn direction(cx: &mut NodeCx, kind: Kind, x: &Tensor, d: usize, reverse: bool, b
     };
     let alpha = parameters(&names, takes_alpha, cx.floats("activation_alpha"), cx.strings("activations"), d * n);
     let beta = parameters(&names, takes_beta, cx.floats("activation_beta"), cx.strings("activations"), d * n);
-    let list = |v: Vec<f64>| AttrValue::List(v.into_iter().map(AttrValue::Float).collect());
+    let list = |v: Vec<Option<f64>>| {
+        AttrValue::List(v.into_iter().map(|v| v.map_or(AttrValue::None, AttrValue::Float)).collect())
+    };
     let attrs = [
         ("activations", AttrValue::List(names.into_iter().map(AttrValue::Str).collect())),
         ("alpha", list(alpha)),
@@ -197,15 +199,15 @@ fn takes_beta(name: &str) -> bool {
     matches!(name.to_lowercase().as_str(), "affine" | "scaledtanh" | "hardsigmoid")
 }
 
-/// The parameters of these activations: the attribute lists them in order for the functions that take one. NaN: not
-/// stated.
+/// The parameters of these activations: the attribute lists them in order for the functions that take one;
+/// `None`: not stated.
 fn parameters(
     names: &[String],
     takes: fn(&str) -> bool,
     values: Option<Vec<f64>>,
     all: Option<Vec<String>>,
     skip: usize,
-) -> Vec<f64> {
+) -> Vec<Option<f64>> {
     let values = values.unwrap_or_default();
     let all = all.unwrap_or_default();
     let mut next = all.iter().take(skip).filter(|n| takes(n)).count();
@@ -213,10 +215,10 @@ fn parameters(
         .iter()
         .map(|n| {
             if !takes(n) {
-                return f64::NAN;
+                return None;
             }
             next += 1;
-            values.get(next - 1).copied().unwrap_or(f64::NAN)
+            values.get(next - 1).copied()
         })
         .collect()
 }

@@ -10,7 +10,7 @@ use crate::prim::{Intrin, PrimExpr, Var};
 use crate::relax::StructInfo;
 use crate::tir::{Buffer, KernelBuilder, PrimFunc};
 
-/// Activations by name, their parameters (NaN: the function's own default), and how the sequence is walked.
+/// Activations by name, their parameters (`None`: the function's own default), and how the sequence is walked.
 macro_rules! params {
     ($($operand:expr),*) => {
         &[

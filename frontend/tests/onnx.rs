@@ -1,0 +1,217 @@
+//! The ONNX importer: what becomes of small models, and what it says of broken ones.
+
+use prost::bytes::Bytes;
+use prost::Message;
+use relax_frontend::onnx::proto::*;
+use relax_frontend::onnx::{import, Options, Structure};
+use relax_ir::analysis;
+use relax_ir::diag::Fault;
+use relax_ir::printer::print_module;
+use relax_ir::{Diagnostics, FileId, IRModule};
+use std::path::Path;
+
+const FLOAT: i32 = data_type::FLOAT;
+const INT64: i32 = data_type::INT64;
+
+fn run(graph: GraphProto, options: &Options) -> (Option<IRModule>, Diagnostics) {
+    let model = ModelProto {
+        ir_version: Some(8),
+        opset_import: vec![OperatorSetIdProto { domain: None, version: Some(18) }],
+        graph: Some(graph),
+        ..Default::default()
+    };
+    import(FileId(0), Path::new("model.onnx"), Bytes::from(model.encode_to_vec()), options)
+}
+
+/// The printed module; errors fail the test.
+fn relax(graph: GraphProto) -> String {
+    let (module, diags) = run(graph, &Options::default());
+    let module = module.unwrap_or_else(|| panic!("{diags:?}"));
+    let (typed, diags) = analysis::analyze(&module);
+    assert!(typed.is_some(), "{diags:?}");
+    print_module(&module)
+}
+
+/// The messages of a model that is refused.
+fn refused(graph: GraphProto) -> Vec<(Fault, String)> {
+    let (module, diags) = run(graph, &Options::default());
+    assert!(module.is_none());
+    diags.list.into_iter().map(|d| (d.fault, d.message)).collect()
+}
+
+fn dim(text: &str) -> Dimension {
+    let value = match text.parse() {
+        Ok(v) => DimValue::Value(v),
+        Err(_) => DimValue::Param(text.to_string()),
+    };
+    Dimension { value: Some(value), denotation: None }
+}
+
+fn tensor_type(elem_type: i32, dims: &[&str]) -> TypeProto {
+    let shape = TensorShapeProto { dim: dims.iter().map(|d| dim(d)).collect() };
+    let t = TensorType { elem_type: Some(elem_type), shape: Some(shape) };
+    TypeProto { value: Some(TypeValue::Tensor(t)), denotation: None }
+}
+
+fn value(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
+    ValueInfoProto { name: Some(name.into()), r#type: Some(tensor_type(elem_type, dims)), ..Default::default() }
+}
+
+fn names(list: &str) -> Vec<String> {
+    list.split_whitespace().map(|n| if n == "-" { String::new() } else { n.to_string() }).collect()
+}
+
+fn node(op: &str, inputs: &str, outputs: &str) -> NodeProto {
+    NodeProto {
+        op_type: Some(op.into()),
+        name: Some(format!("the_{}", op.to_lowercase())),
+        input: names(inputs),
+        output: names(outputs),
+        ..Default::default()
+    }
+}
+
+fn with_int(mut n: NodeProto, name: &str, v: i64) -> NodeProto {
+    n.attribute.push(AttributeProto { name: Some(name.into()), r#type: Some(2), i: Some(v), ..Default::default() });
+    n
+}
+
+fn ints(name: &str, dims: &[i64], v: &[i64]) -> TensorProto {
+    TensorProto {
+        name: Some(name.into()),
+        dims: dims.to_vec(),
+        data_type: Some(INT64),
+        int64_data: v.to_vec(),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn shape_code_of_exporters_leaves_nothing_behind() {
+    // x.reshape(x.shape[0], x.shape[1] * x.shape[2])
+    let text = relax(GraphProto {
+        input: vec![value("x", FLOAT, &["batch", "4", "time"])],
+        output: vec![value("y", FLOAT, &[])],
+        initializer: vec![
+            ints("zero", &[], &[0]),
+            ints("one", &[], &[1]),
+            ints("two", &[], &[2]),
+            ints("front", &[1], &[0]),
+        ],
+        node: vec![
+            node("Shape", "x", "s"),
+            node("Gather", "s zero", "n"),
+            node("Gather", "s one", "a"),
+            node("Gather", "s two", "b"),
+            node("Mul", "a b", "ab"),
+            node("Unsqueeze", "n front", "n1"),
+            node("Unsqueeze", "ab front", "ab1"),
+            with_int(node("Concat", "n1 ab1", "shape"), "axis", 0),
+            node("Reshape", "x shape", "y"),
+        ],
+        ..Default::default()
+    });
+    assert!(text.contains("R.reshape"), "{text}");
+    for gone in ["shape_to_tensor", "tensor_to_shape", "R.take", "R.concat", "R.multiply", "match_cast"] {
+        assert!(!text.contains(gone), "{gone} in\n{text}");
+    }
+}
+
+#[test]
+fn a_known_condition_leaves_one_branch() {
+    let branch = |op: &str| GraphProto {
+        node: vec![node(op, "x", "r")],
+        output: vec![value("r", FLOAT, &[])],
+        ..Default::default()
+    };
+    let mut n = node("If", "c", "y");
+    for (name, op) in [("then_branch", "Exp"), ("else_branch", "Log")] {
+        let g = Some(branch(op));
+        n.attribute.push(AttributeProto { name: Some(name.into()), r#type: Some(5), g, ..Default::default() });
+    }
+    let rank = with_int(node("Shape", "x", "s"), "start", 1);
+    let text = relax(GraphProto {
+        input: vec![value("x", FLOAT, &["n", "3"])],
+        output: vec![value("y", FLOAT, &[])],
+        initializer: vec![ints("three", &[1], &[3])],
+        node: vec![rank, node("Equal", "s three", "c"), n],
+        ..Default::default()
+    });
+    assert!(text.contains("R.exp") && !text.contains("R.log") && !text.contains("if "), "{text}");
+}
+
+#[test]
+fn every_problem_is_told_with_its_node() {
+    let messages = refused(GraphProto {
+        input: vec![value("x", FLOAT, &["2"])],
+        output: vec![value("y", FLOAT, &[]), value("nowhere", FLOAT, &[])],
+        node: vec![
+            node("Fancy", "x", "a"),
+            node("Abs", "late", "b"),
+            node("Abs", "x", "late"),
+            node("Add", "a b", "y"),
+        ],
+        ..Default::default()
+    });
+    let all: Vec<&str> = messages.iter().map(|(_, m)| m.as_str()).collect();
+    assert_eq!(messages.len(), 3, "{all:?}");
+    assert!(all[0].contains("node `the_fancy` (ai.onnx.Fancy version 18)"), "{all:?}");
+    assert_eq!(messages[0].0, Fault::Unsupported);
+    assert!(all[1].contains("`late` is made by a later node"), "{all:?}");
+    assert!(all[2].contains("`nowhere`"), "{all:?}");
+}
+
+#[test]
+fn tensors_must_have_the_data_that_their_dims_say() {
+    let messages = refused(GraphProto {
+        output: vec![value("t", INT64, &[])],
+        initializer: vec![ints("t", &[3], &[1, 2])],
+        ..Default::default()
+    });
+    assert!(messages[0].1.contains("tensor `t`: 2 elements of data"), "{messages:?}");
+}
+
+#[test]
+fn external_files_stay_beside_the_model() {
+    let entry = |k: &str, v: &str| StringStringEntryProto { key: Some(k.into()), value: Some(v.into()) };
+    for location in ["../secret", "/etc/passwd", ""] {
+        let t = TensorProto {
+            name: Some("t".into()),
+            dims: vec![1],
+            data_type: Some(FLOAT),
+            data_location: Some(1),
+            external_data: vec![entry("location", location)],
+            ..Default::default()
+        };
+        let messages =
+            refused(GraphProto { output: vec![value("t", FLOAT, &[])], initializer: vec![t], ..Default::default() });
+        assert!(messages[0].1.contains("beside the model"), "{messages:?}");
+    }
+}
+
+#[test]
+fn a_sequence_has_the_stated_structure() {
+    let element = ElementType { elem_type: Some(Box::new(tensor_type(FLOAT, &["n"]))) };
+    let r#type = Some(TypeProto { value: Some(TypeValue::Sequence(Box::new(element))), denotation: None });
+    let graph = GraphProto {
+        input: vec![ValueInfoProto { name: Some("s".into()), r#type, ..Default::default() }],
+        output: vec![value("y", FLOAT, &[])],
+        node: vec![with_int(node("ConcatFromSequence", "s", "y"), "axis", 0)],
+        ..Default::default()
+    };
+    assert!(refused(graph.clone())[0].1.contains("length of the sequence"));
+    let structures = vec![Structure::parse("s=3").unwrap()];
+    let (module, diags) = run(graph, &Options { structures, ..Default::default() });
+    let module = module.unwrap_or_else(|| panic!("{diags:?}"));
+    assert_eq!(module.relax("main").map(|f| f.params.len()), Some(3));
+    assert!(Structure::parse("s").is_err() && Structure::parse("s=x").is_err());
+}
+
+#[test]
+fn what_is_no_model_is_refused() {
+    for bytes in [&b"not a model at all"[..], &[0xff; 64], &[]] {
+        let (module, diags) =
+            import(FileId(0), Path::new("x.onnx"), Bytes::copy_from_slice(bytes), &Options::default());
+        assert!(module.is_none() && diags.has_errors());
+    }
+}
