@@ -210,6 +210,10 @@ impl Session {
             s.note(warnings)?;
             Ok(program)
         })?;
+        if let Some(d) = program.entries.iter().find_map(|e| e.dynamic.as_deref()).filter(|_| !hosted) {
+            let d = d.clone().note("an object for embedded targets holds no runtime, which this needs");
+            return self.ok(Err(d));
+        }
         relax_backend::descriptor::add(&mut program, hosted, pointer_bytes);
         self.budgets(&program, o)?;
         Ok(program)

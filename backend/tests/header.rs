@@ -30,6 +30,7 @@ fn program() -> Program {
         dims: vec![EntryDim { var: n.clone(), lower: Some(1), upper: Some(512), divisor: Some(8) }],
         workspace: Some(n.expr() * 64),
         workspace_max: Some(32768),
+        dynamic: None,
     };
     let every = Entry {
         name: "every".into(),
@@ -49,6 +50,7 @@ fn program() -> Program {
         dims: vec![],
         workspace: None,
         workspace_max: None,
+        dynamic: None,
     };
     Program {
         prefix: "model".into(),

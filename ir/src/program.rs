@@ -1,6 +1,7 @@
 //! What lowering hands to the backend: the flat module and what a user of the library may know about it.
 
 use crate::constant::Constant;
+use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::flat::FlatModule;
 use crate::prim::{PrimExpr, Var};
@@ -84,6 +85,9 @@ pub struct Entry {
     pub workspace: Option<PrimExpr>,
     /// Bytes, when every dim has an upper bound (or there is none).
     pub workspace_max: Option<u64>,
+    /// Why this function needs the runtime's values (recursion, closures, packed functions, ...); `None` when all
+    /// its values are laid out at compile time.
+    pub dynamic: Option<Box<Diagnostic>>,
 }
 
 #[derive(Clone, Debug)]
@@ -165,4 +169,6 @@ pub mod code {
     pub const PACKED_FAILED: i64 = 13;
     /// A value has another structure than expected (boxed values).
     pub const TYPE: i64 = 14;
+    /// Recursion took more stack than is granted (bytes).
+    pub const STACK: i64 = 15;
 }

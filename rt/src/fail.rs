@@ -35,6 +35,8 @@ pub mod code {
     pub const PACKED_FAILED: i32 = 13;
     /// A value has another structure than expected (boxed values).
     pub const TYPE: i32 = 14;
+    /// Recursion took more stack than is granted (bytes).
+    pub const STACK: i32 = 15;
 }
 
 /// Fills the error record and returns `code`. A null `call` is tolerated.

@@ -6,7 +6,10 @@
 use crate::abi::{Call, DLDataType, DLDevice, DLTensor, DEVICE_CPU};
 use crate::arena::Arena;
 use crate::fail::{code, relax_rt_fail};
-use crate::value::{data_offset, new_box, own, relax_rt_drop, tag, Closure, ClosureFn, Object, Shape, Tuple, Value};
+use crate::value::{
+    data_offset, new_box, own, relax_rt_drop, relax_rt_retain, tag, Closure, ClosureFn, Object, Shape, Tuple, Value,
+    VIEW,
+};
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 use core::ptr::{copy_nonoverlapping, null_mut};
@@ -156,6 +159,42 @@ pub unsafe extern "C" fn relax_rt_tensor(
             strides: null_mut(),
             byte_offset: 0,
         });
+    }
+    code::OK
+}
+
+/// The elements of the tensor `source` under other dims: shares its memory and is one of its owners.
+///
+/// # Safety
+/// As for [`relax_rt_shape`]; `source` is a tensor, `shape` points to `ndim` dims that ask for no more than it holds.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_view(
+    call: *mut Call,
+    arena: *mut Arena,
+    source: *const Value,
+    ndim: i32,
+    shape: *const i64,
+    out: *mut Value,
+) -> i32 {
+    // SAFETY: the box has room for the struct, the owner and `ndim` dims.
+    unsafe {
+        let from = *source;
+        let bytes = bytes_of(size_of::<DLTensor>() + size_of::<Value>(), ndim as i64, 8);
+        let p = match bytes {
+            Some(b) => new_box(call, arena, VIEW, b),
+            None => null_mut(),
+        };
+        out.write(if p.is_null() { Value::NULL } else { own(tag::TENSOR, p) });
+        if p.is_null() {
+            return relax_rt_fail(call, code::MEMORY, 0, bytes.map_or(i64::MAX, |b| b as i64), 0, c"a value".as_ptr());
+        }
+        let t = p.cast::<DLTensor>();
+        let owner = t.add(1).cast::<Value>();
+        let dims = owner.add(1).cast::<i64>();
+        copy_nonoverlapping(shape, dims, if ndim > 0 { ndim as usize } else { 0 });
+        t.write(DLTensor { ndim, shape: dims, strides: null_mut(), ..*from.payload.tensor });
+        owner.write(from);
+        relax_rt_retain(owner);
     }
     code::OK
 }

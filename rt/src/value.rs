@@ -30,6 +30,9 @@ pub mod tag {
     pub const STR: u32 = 13;
 }
 
+/// The tag in the header of a tensor over the memory of another value; that one lies behind the `DLTensor`.
+pub(crate) const VIEW: u32 = 0x100;
+
 /// A tagged value. Copying the bits of an owned value does not count: see [`relax_rt_retain`].
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -255,6 +258,7 @@ pub unsafe extern "C" fn relax_rt_drop(value: *mut Value) {
                         destroy((*o).data);
                     }
                 }
+                VIEW => give_up(&*payload.cast::<DLTensor>().add(1).cast::<Value>(), &mut queue),
                 _ => {}
             }
             if let Some(release) = (*h).release {

@@ -1,10 +1,10 @@
 //! Loading a compiled library and calling it through its public C interface (`P_metadata`, `P_run`).
 //!
-//! The only unsafe code outside the runtime. What it trusts: that the file was written by this compiler (its metadata
+//! With its submodules the only unsafe code outside the runtime. What it trusts: that the file was written by this compiler (its metadata
 //! says so), hence that the two symbols have the signatures of the header.
 
 use relax_ir::{Constant, DType, Diagnostic, Span};
-use relax_rt::{Call, DLDataType, DLDevice, DLManagedTensor, DLTensor};
+use relax_rt::{Call, DLDataType, DLDevice, DLManagedTensor, DLTensor, Packed};
 use std::ffi::{c_char, CStr, CString};
 use std::path::Path;
 
@@ -13,6 +13,12 @@ mod guard;
 type RunFn =
     unsafe extern "C" fn(*const c_char, *const *const DLTensor, i32, *mut *mut DLManagedTensor, i32, *mut Call) -> i32;
 type MetadataFn = unsafe extern "C" fn() -> *const c_char;
+
+mod counted;
+mod packed;
+
+pub use counted::Counted;
+pub use packed::{PackedFunction, Reply};
 
 /// A loaded library.
 pub struct Library {
@@ -86,6 +92,19 @@ impl Library {
         args: &[Constant],
         n_results: usize,
     ) -> Result<Vec<Constant>, CallError> {
+        self.run_with(memory, entry, args, n_results, &[], None)
+    }
+
+    /// As [`Library::run_in`], with packed functions that the model may call; what it takes from the heap is counted.
+    pub fn run_with(
+        &self,
+        memory: Memory,
+        entry: &str,
+        args: &[Constant],
+        n_results: usize,
+        packed: &[PackedFunction],
+        counted: Option<&Counted>,
+    ) -> Result<Vec<Constant>, CallError> {
         let name = CString::new(entry).unwrap_or_default();
         let mut aligned: Vec<Bytes> = args.iter().map(|a| Bytes::new(a.bytes(), memory)).collect();
         let mut shapes: Vec<Vec<i64>> = args.iter().map(|a| a.shape.clone()).collect();
@@ -115,6 +134,19 @@ impl Library {
             call.allocate =
                 Some(if memory == Memory::GuardedEnd { guard::allocate_end } else { guard::allocate_start });
             call.release = Some(guard::release);
+        }
+        let table: Vec<Packed> = packed
+            .iter()
+            .map(|p| Packed {
+                name: p.name.as_ptr(),
+                function: Some(packed::call),
+                own: std::ptr::from_ref(p).cast_mut().cast(),
+            })
+            .collect();
+        call.packed = table.as_ptr();
+        call.n_packed = table.len();
+        if let (Some(counted), Memory::Heap) = (counted, memory) {
+            counted.lend(&mut call);
         }
         // SAFETY: every pointer is valid for the call: the tensors own their data and shapes above, `results` has
         // `n_results` slots, the call record is ours.

@@ -9,7 +9,7 @@ use relax_ir::Diagnostic;
 use std::collections::BTreeMap;
 
 /// The C library's functions that a library may leave undefined.
-const LIBC: [&str; 18] = [
+const LIBC: [&str; 20] = [
     "aligned_alloc",
     "calloc",
     "close",
@@ -22,10 +22,12 @@ const LIBC: [&str; 18] = [
     "mmap",
     "munmap",
     "open",
+    "printf",
     "pthread_cond_broadcast",
     "pthread_cond_wait",
     "pthread_create",
     "pthread_join",
+    "putchar",
     "sched_yield",
     "strlen",
 ];

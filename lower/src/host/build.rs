@@ -104,6 +104,15 @@ impl<'p> Builder<'p> {
         self.lists.pop().unwrap_or_default()
     }
 
+    /// Statements go to a list of their own until [`Builder::close`].
+    pub fn open(&mut self) {
+        self.lists.push(vec![]);
+    }
+
+    pub fn close(&mut self) -> Vec<FlatStmt> {
+        self.lists.pop().unwrap_or_default()
+    }
+
     pub fn if_then(&mut self, cond: PrimExpr, f: impl FnOnce(&mut Self)) {
         if cond.is_int(0) {
             return;
@@ -211,6 +220,11 @@ pub fn fail_callee() -> Callee {
 /// A function of this program.
 pub fn local_callee(name: &str, params: Vec<DType>, ret: Option<DType>) -> Callee {
     Callee { name: name.to_string(), params, ret, linkage: Linkage::Local }
+}
+
+/// A function of the runtime that returns an error code.
+pub fn runtime_callee(name: &str, params: Vec<DType>) -> Callee {
+    Callee { name: name.to_string(), params, ret: Some(DType::I32), linkage: Linkage::Import }
 }
 
 /// A null pointer.

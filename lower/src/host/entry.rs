@@ -16,7 +16,7 @@ use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::program::{code, Entry, EntryDim, EntryKind, EntryValue};
 use relax_ir::relax::{Function, StructInfo};
 use relax_ir::sym::Facts;
-use relax_ir::{DType, Diagnostic, PrimExpr, Var};
+use relax_ir::{DType, Diagnostic, Fault, PrimExpr, Var};
 use std::collections::HashMap;
 
 /// A flattened result.
@@ -42,8 +42,21 @@ impl ResultLeaf {
     }
 }
 
-/// Compiles the exported function `f`.
+/// Compiles the exported function `f`: laid out at compile time when that is possible, else over values.
 pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diagnostic> {
+    let (checks, kernels, funcs) = (cx.checks.len(), cx.kernels.len(), cx.funcs.len());
+    match laid_out(cx, typed, f) {
+        Err(d) if d.fault == Fault::Unsupported && d.code != "parameter" => {
+            cx.checks.truncate(checks);
+            cx.kernels.truncate(kernels);
+            cx.funcs.truncate(funcs);
+            super::dynamic::compile_entry(cx, typed, f, d)
+        }
+        r => r,
+    }
+}
+
+fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diagnostic> {
     let symbol = f.global_symbol().unwrap_or(&f.name).to_string();
     let mut sig = Signature::new(f, &typed.sinfo, &mut cx.checks)?;
     let mut facts = Facts::new();
@@ -89,9 +102,10 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, D
     let infer = infer_function(pool, &prefix, &base, abi, &sig, &layout, &results, probe.as_ref());
     let workspace = workspace_function(pool, &prefix, &base, abi, &sig, &layout);
     cx.funcs.extend([call, infer, workspace]);
+    let names: Vec<String> = results.iter().map(|r| r.name.clone()).collect();
     for suffix in ["", "_infer"] {
         let inner = format!("{base}_{}", if suffix.is_empty() { "_call" } else { "_infer" });
-        cx.funcs.push(typed_function(&mut cx.pool, &format!("{base}{suffix}"), &inner, abi, &sig, &results));
+        cx.funcs.push(typed_function(&mut cx.pool, &format!("{base}{suffix}"), &inner, abi, &sig, &names));
     }
     cx.funcs.push(workspace_size_function(&mut cx.pool, &base, abi, &sig, &layout));
 
@@ -103,6 +117,7 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, D
         dims: sig.dims,
         workspace: Some(layout.total),
         workspace_max: max,
+        dynamic: None,
     })
 }
 
@@ -249,7 +264,7 @@ fn body_function(
     let mut constants = HashMap::new();
     for (i, buf) in plan.bufs.iter().enumerate() {
         if let Place::Constant(c) = &buf.place {
-            constants.insert(i, cx.constant(c));
+            constants.insert(i, cx.constants.place(c));
         }
     }
     let pointers = sig.leaves.iter().enumerate().filter_map(|(i, l)| match &l.kind {
@@ -558,7 +573,7 @@ fn workspace(b: &mut Builder, call: &PrimExpr, needed: &PrimExpr, ws: &Var, owne
 }
 
 /// `size_t` as an integer type.
-fn pointer_int(abi: AbiLayout) -> DType {
+pub fn pointer_int(abi: AbiLayout) -> DType {
     if abi.pointer == 8 {
         DType::I64
     } else {
@@ -671,13 +686,13 @@ fn workspace_size_function(pool: &mut Pool, base: &str, abi: AbiLayout, sig: &Si
 /// A typed entry: packs its arguments and calls the packed form. Tensors are `DLTensor *`; a shape is
 /// `const int64_t *values, int64_t count`; an integer scalar `int64_t`, a float one `double`. Results likewise, by
 /// pointer.
-fn typed_function(
+pub fn typed_function(
     pool: &mut Pool,
     name: &str,
     inner: &str,
     abi: AbiLayout,
     sig: &Signature,
-    results: &[ResultLeaf],
+    results: &[String],
 ) -> FlatFunc {
     let call = Var::new("call", DType::HANDLE);
     let mut b = Builder::new(pool, abi, call.expr());
@@ -713,7 +728,7 @@ fn typed_function(
     }
     let outs = b.stack("outs", pointer * results.len() as u32, pointer);
     for (i, r) in results.iter().enumerate() {
-        let p = Var::new(&r.name, DType::HANDLE);
+        let p = Var::new(r, DType::HANDLE);
         b.store(&outs, i as i64 * pointer as i64, p.expr());
         params.push(p);
     }

@@ -6,7 +6,10 @@
 mod body;
 mod build;
 mod check_tensor;
+mod constants;
+mod dynamic;
 mod entry;
+mod kernel_args;
 mod memory;
 mod ops;
 mod params;
@@ -15,18 +18,18 @@ mod slice;
 mod value;
 mod weights;
 
+pub use constants::Stored;
 pub use ops::VIEWS;
 
 use build::Pool;
-use fnv::FnvHashMap;
+use constants::Constants;
 use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{DataBytes, FlatData, FlatFunc, Linkage};
 use relax_ir::program::{CheckInfo, Program};
 use relax_ir::tir::PrimFunc;
-use relax_ir::{Constant, Diagnostics};
+use relax_ir::Diagnostics;
 use std::collections::HashSet;
-use weights::External;
 
 /// What the functions of one program share.
 pub struct Context {
@@ -39,38 +42,8 @@ pub struct Context {
     pub vector_bytes: u32,
     /// Kernels made while planning.
     pub kernels: Vec<PrimFunc>,
-    external: Option<External>,
-    constants: Vec<(Constant, Stored)>,
-    by_hash: FnvHashMap<u64, Vec<usize>>,
-}
-
-/// Where the data of a constant is.
-#[derive(Clone, Debug)]
-pub enum Stored {
-    /// In the read-only data of the library.
-    Symbol(String),
-    /// At an offset in the weights file.
-    External(u64),
-}
-
-impl Context {
-    /// Where a constant's data is; equal constants share one place.
-    pub fn constant(&mut self, c: &Constant) -> Stored {
-        use std::hash::{Hash, Hasher};
-        let mut h = fnv::FnvHasher::default();
-        c.bytes().hash(&mut h);
-        let list = self.by_hash.entry(h.finish()).or_default();
-        if let Some(&i) = list.iter().find(|&&i| self.constants[i].0.bytes() == c.bytes()) {
-            return self.constants[i].1.clone();
-        }
-        let stored = match self.external.as_mut().and_then(|e| e.place(c)) {
-            Some(at) => Stored::External(at),
-            None => Stored::Symbol(format!("{}__w{}", self.prefix, self.constants.len())),
-        };
-        list.push(self.constants.len());
-        self.constants.push((c.clone(), stored.clone()));
-        stored
-    }
+    constants: Constants,
+    dynamic: dynamic::Queue,
 }
 
 /// Compiles every exported Relax function. Kernels are returned by name for scheduling: those of the module that are
@@ -79,7 +52,6 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     let (prefix, unchecked) = (options.prefix.as_str(), options.unchecked);
     let abi = AbiLayout::new(options.pointer_bytes);
     let mut cx = Context {
-        external: options.external_weights.then(External::default),
         prefix: prefix.to_string(),
         abi,
         vector_bytes: options.wide_bytes,
@@ -87,8 +59,8 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         funcs: vec![],
         checks: vec![],
         kernels: vec![],
-        constants: vec![],
-        by_hash: FnvHashMap::default(),
+        constants: Constants::new(prefix, options.external_weights),
+        dynamic: dynamic::Queue::default(),
     };
     let mut program = Program { prefix: prefix.to_string(), unchecked, ..Default::default() };
     let mut errors = Diagnostics::default();
@@ -105,7 +77,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     // as an entry remains.
     let mut warnings = Diagnostics::default();
     if !program.entries.is_empty() {
-        let (left_out, kept) = errors.list.into_iter().partition(|d| d.code == "parameter");
+        let (left_out, kept) = errors.list.into_iter().partition(|d| matches!(d.code, "parameter" | "result"));
         errors.list = kept;
         for d in left_out as Vec<relax_ir::Diagnostic> {
             warnings.push(relax_ir::Diagnostic {
@@ -135,9 +107,9 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     cx.funcs.push(body::copy_function(&mut cx.pool, prefix, abi));
     program.checks = cx.checks;
     program.module.funcs = cx.funcs;
-    program.weights_file = cx.external.and_then(|e| e.finish(&mut cx.pool, prefix));
+    program.weights_file = cx.constants.external.and_then(|e| e.finish(&mut cx.pool, prefix));
     program.module.data = cx.pool.data;
-    for (c, stored) in cx.constants {
+    for (c, stored) in cx.constants.list {
         program.weight_bytes += c.bytes().len() as u64;
         let Stored::Symbol(symbol) = stored else { continue };
         program.module.data.push(FlatData {

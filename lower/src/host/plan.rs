@@ -1,8 +1,8 @@
 //! Lays a Relax function out as steps over buffers: values get structure and storage, calls of Relax functions are
 //! expanded in place, shape variables become expressions over the entry's.
 
+use super::kernel_args::{match_args, From, KernelArg};
 use super::value::*;
-use crate::kernel::{kernel_dims, wide_workspace};
 use fnv::FnvHashMap;
 use relax_ir::analysis::{Check, Typed};
 use relax_ir::op::{Answer, ShapeFacts};
@@ -10,7 +10,7 @@ use relax_ir::prim::BinOp;
 use relax_ir::program::{code, CheckInfo};
 use relax_ir::relax::{BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, TensorInfo};
 use relax_ir::sym::Facts;
-use relax_ir::tir::{PrimFunc, PrimParam};
+use relax_ir::tir::PrimFunc;
 use relax_ir::{DType, Diagnostic, Func, PrimExpr, Span, Var};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -568,100 +568,32 @@ impl<'a> Planner<'a> {
 
     /// Calls `prim` on `inputs` (tensors and scalars) and fresh `outputs`.
     pub fn kernel(&mut self, prim: &PrimFunc, inputs: &[HostValue], outputs: &[TensorValue], span: Span) -> Res<()> {
-        let mut map: HashMap<Var, PrimExpr> = HashMap::new();
-        let mut later: Vec<(PrimExpr, PrimExpr, String)> = vec![];
-        let mut buffers = vec![];
-        let mut reads = vec![];
-        let mut ins = inputs.iter();
-        let mut outs = outputs.iter();
-        let n_buffers = prim.buffers().count();
-        let written = written_buffers(prim);
-        for p in &prim.params {
-            let missing =
-                || Diagnostic::error("call-tir", span, format!("{}: too few arguments for its parameters", prim.name));
-            match p {
-                PrimParam::Scalar(v) => match ins.next().ok_or_else(missing)? {
-                    HostValue::Prim(e) => {
-                        let e = e.clone().cast(v.dtype());
-                        if let Some(old) = map.insert(v.clone(), e.clone()) {
-                            later.push((old, e, format!("{}: scalar {}", prim.name, v.name())));
-                        }
-                    }
-                    _ => {
-                        return Err(Diagnostic::error(
-                            "call-tir",
-                            span,
-                            format!("{}: parameter {} takes a scalar", prim.name, v.name()),
-                        ))
-                    }
-                },
-                PrimParam::Buffer { buffer, .. } => {
-                    let from_outputs = buffers.len() + outputs.len() >= n_buffers;
-                    let t = if from_outputs {
-                        outs.next().ok_or_else(missing)?
-                    } else {
-                        match ins.next().ok_or_else(missing)? {
-                            HostValue::Tensor(t) => t,
-                            _ => {
-                                return Err(Diagnostic::error(
-                                    "call-tir",
-                                    span,
-                                    format!("{}: parameter {} takes a tensor", prim.name, buffer.name),
-                                ))
-                            }
-                        }
-                    };
-                    if t.dtype != buffer.dtype() || t.dims.len() != buffer.ndim() {
-                        return Err(Diagnostic::error(
-                            "call-tir",
-                            span,
-                            format!(
-                                "{}: parameter {} takes {} of rank {}, the argument is {} of rank {}",
-                                prim.name,
-                                buffer.name,
-                                buffer.dtype(),
-                                buffer.ndim(),
-                                t.dtype,
-                                t.dims.len()
-                            ),
-                        ));
-                    }
-                    for (i, (d, a)) in buffer.shape.iter().zip(&t.dims).enumerate() {
-                        match d.as_var() {
-                            Some(v) if !map.contains_key(v) => drop(map.insert(v.clone(), a.clone().cast(v.dtype()))),
-                            _ => later.push((
-                                a.clone(),
-                                d.clone(),
-                                format!("{}: parameter {}, dimension {i}", prim.name, buffer.name),
-                            )),
-                        }
-                    }
-                    reads.push(!written.contains(&buffer.id()));
-                    buffers.push(t.buf);
-                }
-            }
-        }
-        for (actual, wanted, what) in later {
-            let wanted = wanted.substitute(&map).cast(DType::I64);
-            let condition = PrimExpr::raw_binary(BinOp::Eq, actual.cast(DType::I64), wanted);
-            self.require(condition, code::CHECK, what, span)?;
-        }
-        let dims: Vec<PrimExpr> = kernel_dims(prim)
+        let ins: Vec<KernelArg> = inputs
             .iter()
-            .map(|v| {
-                let pass = |e: &PrimExpr| if v.dtype().is_int() { e.clone().cast(DType::I64) } else { e.clone() };
-                map.get(v).map(pass).ok_or_else(|| {
-                    Diagnostic::error(
-                        "call-tir",
-                        span,
-                        format!("{}: the shape variable {} is bound by no parameter", prim.name, v.name()),
-                    )
-                })
+            .map(|v| match v {
+                HostValue::Tensor(t) => KernelArg::Tensor { dims: &t.dims, dtype: t.dtype },
+                HostValue::Prim(e) => KernelArg::Scalar(e.clone()),
+                _ => KernelArg::Other,
             })
-            .collect::<Res<_>>()?;
-        let bytes = wide_workspace(prim, self.vector_bytes).substitute(&map);
-        let scratch = (!bytes.is_int(0)).then(|| self.workspace(bytes));
-        self.step(Step::Kernel { kernel: prim.name.clone(), buffers, dims, scratch, reads });
+            .collect();
+        let outs: Vec<KernelArg> =
+            outputs.iter().map(|t| KernelArg::Tensor { dims: &t.dims, dtype: t.dtype }).collect();
+        let m = match_args(prim, &ins, &outs, self.vector_bytes, span)?;
+        for (actual, wanted, what) in m.later {
+            self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span)?;
+        }
+        let buffers = m.buffers.iter().map(|from| match from {
+            From::Input(i) => match &inputs[*i] {
+                HostValue::Tensor(t) => t.buf,
+                _ => BufId(0),
+            },
+            From::Output(i) => outputs[*i].buf,
+        });
+        let buffers = buffers.collect();
+        let written = written_buffers(prim);
+        let reads = prim.buffers().map(|b| !written.contains(&b.id())).collect();
+        let scratch = (!m.scratch.is_int(0)).then(|| self.workspace(m.scratch));
+        self.step(Step::Kernel { kernel: prim.name.clone(), buffers, dims: m.dims, scratch, reads });
         Ok(())
     }
 

@@ -1,12 +1,14 @@
 //! The C library, declared raw.
 
-use core::ffi::c_void;
+use core::ffi::{c_char, c_int, c_void};
 
 extern "C" {
     pub fn malloc(bytes: usize) -> *mut c_void;
     pub fn free(pointer: *mut c_void);
     /// C11; `bytes` must be a multiple of `align`.
     pub fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void;
+    pub fn putchar(byte: c_int) -> c_int;
+    pub fn printf(format: *const c_char, ...) -> c_int;
 }
 
 /// [`crate::abi::Allocate`] over the C library; `free` takes the result back.

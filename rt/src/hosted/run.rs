@@ -154,12 +154,20 @@ unsafe fn call_entry(
         }
         let (workspace, workspace_size) = ((*call).workspace, (*call).workspace_size);
         let (allocate, release, allocator) = ((*call).allocate, (*call).release, (*call).allocator);
-        if allocate.is_none() || release.is_none() {
+        let given = allocate.is_some() && release.is_some();
+        if !given {
             (*call).allocate = Some(libc::allocate);
             (*call).release = Some(libc::release);
             (*call).allocator = null_mut();
         }
-        let rc = infer_and_call(e, entry, infer, args, results as *const *mut DLTensor, call);
+        let outs = results as *const *mut DLTensor;
+        let mut rc = infer_and_call(e, entry, infer, args, outs, call);
+        let mut i = 0;
+        while i < e.n_results as isize {
+            let copied = own_data(*outs.offset(i), given, (*e.results.offset(i)).name, call);
+            rc = if rc == code::OK { copied } else { rc };
+            i += 1;
+        }
         (*call).workspace = workspace;
         (*call).workspace_size = workspace_size;
         (*call).allocate = allocate;
@@ -264,29 +272,78 @@ unsafe fn new_result(d: &ValueDesc) -> *mut DLManagedTensor {
     }
 }
 
+/// Bytes of a dense tensor; `None` when negative or too large.
+///
+/// # Safety
+/// The shape has `ndim` dims.
+unsafe fn bytes_of(t: &DLTensor) -> Option<u64> {
+    let mut bits = t.dtype.bits as u64 * t.dtype.lanes as u64;
+    let mut i = 0;
+    while i < t.ndim as isize {
+        // SAFETY: within the dims.
+        let dim = unsafe { *t.shape.offset(i) };
+        bits = bits.checked_mul(u64::try_from(dim).ok()?)?;
+        i += 1;
+    }
+    Some(bits / 8 + !bits.is_multiple_of(8) as u64).filter(|b| *b < usize::MAX as u64 / 2)
+}
+
+/// A result that the call allocated becomes the caller's: where the memory came from the caller's allocator (`given`)
+/// it is copied, because results outlive that.
+///
+/// # Safety
+/// `t` came from [`new_result`]; `call` has the allocator of the call.
+unsafe fn own_data(t: *mut DLTensor, given: bool, name: *const c_char, call: *mut Call) -> i32 {
+    // SAFETY: the call wrote dims and data of a dense tensor, or left the data null.
+    unsafe {
+        let managed = t.cast::<DLManagedTensor>();
+        if (*managed).manager_ctx.is_null() {
+            return code::OK;
+        }
+        (*managed).manager_ctx = null_mut();
+        if !given || (*t).data.is_null() {
+            return code::OK;
+        }
+        let from = (*t).data;
+        let bytes = bytes_of(&*t).unwrap_or(0) as usize;
+        let to = libc::allocate(null_mut(), bytes, ALIGN);
+        if !to.is_null() {
+            core::ptr::copy_nonoverlapping(from.cast::<u8>(), to.cast::<u8>(), bytes);
+        }
+        (*t).data = to;
+        if let Some(release) = (*call).release {
+            release((*call).allocator, from, bytes);
+        }
+        if to.is_null() {
+            return relax_rt_fail(call, code::MEMORY, 0, bytes as i64, 0, name);
+        }
+    }
+    code::OK
+}
+
 /// Gives a result whose shape is known the memory for its elements (at least one byte, so never null).
 ///
 /// # Safety
-/// `t` came from [`new_result`] and was filled by the entry's infer function.
+/// `t` came from [`new_result`] and was filled by the entry's infer function (-1: unknown before the call).
 unsafe fn allocate_data(t: *mut DLTensor, name: *const c_char, call: *mut Call) -> i32 {
     // SAFETY: infer wrote `ndim` dims within the capacity of the block.
     unsafe {
-        let mut count: Option<u64> = Some(1);
+        let mut open = (*t).ndim < 0;
         let mut i = 0;
         while i < (*t).ndim as isize {
-            let dim = *(*t).shape.offset(i);
-            if dim < 0 {
-                return relax_rt_fail(call, code::DIM, 0, 0, dim, name);
-            }
-            count = count.and_then(|c| c.checked_mul(dim as u64));
+            open |= *(*t).shape.offset(i) == -1;
             i += 1;
         }
-        let element = (*t).dtype.bits as u64 * (*t).dtype.lanes as u64;
-        let bits = count.and_then(|c| c.checked_mul(element));
-        let limit = usize::MAX as u64 / 2;
-        let bytes = match bits {
-            Some(b) if b / 8 < limit => b / 8 + (b % 8 != 0) as u64,
-            _ => return relax_rt_fail(call, code::MEMORY, 0, i64::MAX, 0, name),
+        if open {
+            // Only the call itself tells the size: it allocates.
+            (*t.cast::<DLManagedTensor>()).manager_ctx = t.cast();
+            if (*t).ndim < 0 {
+                (*t).ndim = MAX_RANK as i32;
+            }
+            return code::OK;
+        }
+        let Some(bytes) = bytes_of(&*t) else {
+            return relax_rt_fail(call, code::MEMORY, 0, i64::MAX, 0, name);
         };
         (*t).data = libc::allocate(null_mut(), bytes as usize, ALIGN);
         if (*t).data.is_null() {

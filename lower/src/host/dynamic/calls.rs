@@ -1,0 +1,274 @@
+//! Calls: functions, closures, packed functions, kernels.
+
+use super::expr::{Dyn, Gen, Res, Scope, TensorAt};
+use super::{value_callee, Kind};
+use crate::host::build::{local_callee, null, runtime_callee};
+use crate::host::kernel_args::{match_args, From, KernelArg};
+use relax_ir::flat::FlatStmt;
+use relax_ir::prim::BinOp;
+use relax_ir::program::code;
+use relax_ir::relax::{Call, Callee, Expr, ExprKind, StructInfo};
+use relax_ir::tir::PrimFunc;
+use relax_ir::{DType, Diagnostic, Func, PrimExpr, Span};
+
+/// Dims and dtype of a tensor to be made.
+type Output = (Vec<PrimExpr>, DType);
+
+impl Gen<'_, '_> {
+    pub fn call(&mut self, c: &Call, span: Span, info: Option<&StructInfo>, scope: &mut Scope) -> Res<Dyn> {
+        match &c.callee {
+            Callee::Op(op) => match op.name {
+                "call_tir" | "call_tir_inplace" | "call_tir_with_grad" => self.call_tir(c, span, scope),
+                "call_dps_packed" => self.call_dps(c, span, scope),
+                "call_packed" | "call_pure_packed" => {
+                    let callee = self.operand(c, 0, span, scope)?;
+                    let args = c.args[1..].iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
+                    self.invoke(callee, &args, span)
+                }
+                "invoke_closure" | "invoke_pure_closure" => {
+                    let callee = self.operand(c, 0, span, scope)?;
+                    let args = self.fields(c, 1, span, scope)?;
+                    self.invoke(callee, &args, span)
+                }
+                "make_closure" => self.make_closure(c, span, scope),
+                _ => self.operator(c, op, span, info, scope),
+            },
+            Callee::Expr(f) => {
+                let callee = self.expr(f, None, scope)?;
+                let args = c.args.iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
+                self.invoke(callee, &args, span)
+            }
+        }
+    }
+
+    pub fn operand(&mut self, c: &Call, i: usize, span: Span, scope: &mut Scope) -> Res<Dyn> {
+        let missing = || Diagnostic::error("operator", span, format!("operand {} is missing", i + 1));
+        let e = c.args.get(i).ok_or_else(missing)?;
+        match self.expr(e, None, scope)? {
+            // The name of a packed function.
+            Dyn::Str(s) if i == 0 && c.op().is_some_and(|o| o.name.contains("packed")) => Ok(Dyn::Extern(s)),
+            v => Ok(v),
+        }
+    }
+
+    /// The fields of operand `i`, a tuple.
+    fn fields(&mut self, c: &Call, i: usize, span: Span, scope: &mut Scope) -> Res<Vec<Dyn>> {
+        match self.operand(c, i, span, scope)? {
+            Dyn::Tuple(f) => Ok(f),
+            v @ (Dyn::Tensor(_) | Dyn::Shape(_) | Dyn::Prim(_)) => Ok(vec![v]),
+            _ => Err(Diagnostic::unsupported("call", span, "arguments in a tuple of unknown structure")),
+        }
+    }
+
+    /// Calls a function value.
+    fn invoke(&mut self, callee: Dyn, args: &[Dyn], span: Span) -> Res<Dyn> {
+        let n = PrimExpr::i32(args.len() as i32);
+        match callee {
+            Dyn::Global(name) => match self.typed.module.get(&name) {
+                Some(Func::Relax(_)) => {
+                    let symbol = self.queue.global(self.prefix, &name);
+                    self.call_symbol(&symbol, args, span)
+                }
+                _ => Err(Diagnostic::unsupported(
+                    "call",
+                    span,
+                    format!("the PrimFunc {name} as a plain call cannot be compiled"),
+                )
+                .help("call it through R.call_tir")),
+            },
+            Dyn::Extern(name) => {
+                let to = self.call_packed(&name, args, span)?;
+                Ok(Dyn::Value(to))
+            }
+            callee @ (Dyn::Value(_) | Dyn::This(_)) => {
+                let closure = self.pointer(&callee, span)?;
+                let array = self.arguments(args, span)?;
+                let to = self.slot();
+                let call = self.b.call.clone();
+                self.runtime("relax_rt_invoke", vec![call, closure, array, n, to.clone()]);
+                Ok(Dyn::Value(to))
+            }
+            _ => Err(Diagnostic::error("call", span, "what is called is not a function")),
+        }
+    }
+
+    fn call_packed(&mut self, name: &str, args: &[Dyn], span: Span) -> Res<PrimExpr> {
+        let array = self.arguments(args, span)?;
+        let to = self.slot();
+        let symbol = self.b.pool.string(name);
+        let name = self.b.address(&symbol);
+        let n = PrimExpr::i32(args.len() as i32);
+        let call = self.b.call.clone();
+        self.runtime("relax_rt_call_packed", vec![call, name, array, n, to.clone()]);
+        Ok(to)
+    }
+
+    /// `R.print`: the format comes last.
+    pub fn print(&mut self, c: &Call, span: Span, scope: &mut Scope) -> Res<Dyn> {
+        let mut args = c.args.iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
+        let format = match args.last() {
+            Some(Dyn::Str(s)) => {
+                let s = s.clone();
+                args.pop();
+                s
+            }
+            Some(Dyn::Absent) => {
+                args.pop();
+                String::new()
+            }
+            _ => String::new(),
+        };
+        args.insert(0, Dyn::Str(format));
+        let array = self.arguments(&args, span)?;
+        let call = self.b.call.clone();
+        let n = PrimExpr::i32(args.len() as i32);
+        let callee = runtime_callee("relax_rt_print", vec![DType::HANDLE, DType::HANDLE, DType::I32]);
+        let rc = self.b.call(callee, vec![call, array, n]);
+        self.b.return_if_failed(rc);
+        Ok(Dyn::Tuple(vec![]))
+    }
+
+    fn make_closure(&mut self, c: &Call, span: Span, scope: &mut Scope) -> Res<Dyn> {
+        let target = match self.operand(c, 0, span, scope)? {
+            Dyn::Global(name) if matches!(self.typed.module.get(&name), Some(Func::Relax(_))) => {
+                self.queue.global(self.prefix, &name)
+            }
+            _ => return Err(Diagnostic::unsupported("call", span, "R.make_closure takes a function of the module")),
+        };
+        let captured = self.fields(c, 1, span, scope)?;
+        let kind = Kind::Bound { target, count: captured.len() };
+        let symbol = self.queue.other(self.prefix, "closure", kind);
+        let to = self.slot();
+        self.closure(&symbol, &captured, &to, span)?;
+        Ok(Dyn::Value(to))
+    }
+
+    /// Tensors that a call's output annotation states, and whether it is a single one.
+    fn outputs(&mut self, c: &Call, span: Span, scope: &Scope) -> Res<(Vec<Output>, bool)> {
+        let single = c.sinfo_args.len() == 1 && !matches!(c.sinfo_args[0], StructInfo::Tuple(_));
+        let infos: Vec<StructInfo> = match &c.sinfo_args[..] {
+            [StructInfo::Tuple(f)] => f.clone(),
+            other => other.to_vec(),
+        };
+        let mut out = vec![];
+        for info in infos {
+            match info.as_tensor().map(|t| (t.known_dims(), t.dtype)) {
+                Some((Some(d), Some(t))) => out.push((self.dims(d, scope, span)?, t)),
+                _ => {
+                    return Err(Diagnostic::unsupported(
+                        "call",
+                        span,
+                        "a call in destination-passing style whose output is no tensor of known dims and dtype",
+                    ))
+                }
+            }
+        }
+        Ok((out, single))
+    }
+
+    fn call_dps(&mut self, c: &Call, span: Span, scope: &mut Scope) -> Res<Dyn> {
+        let callee = self.operand(c, 0, span, scope)?;
+        let mut args = self.fields(c, 1, span, scope)?;
+        let (outputs, single) = self.outputs(c, span, scope)?;
+        let outputs: Vec<Dyn> = outputs.into_iter().map(|(d, t)| Dyn::Tensor(self.tensor(d, t))).collect();
+        args.extend(outputs.iter().cloned());
+        self.invoke(callee, &args, span)?;
+        Ok(if single { outputs[0].clone() } else { Dyn::Tuple(outputs) })
+    }
+
+    fn call_tir(&mut self, c: &Call, span: Span, scope: &mut Scope) -> Res<Dyn> {
+        let name = match c.args.first().map(Expr::kind) {
+            Some(ExprKind::GlobalVar(g)) => g.clone(),
+            _ => return Err(Diagnostic::unsupported("call", span, "a PrimFunc that is not named directly")),
+        };
+        let typed = self.typed;
+        let prim = typed.module.prim(&name).ok_or_else(|| {
+            Diagnostic::error("unknown-function", span, format!("the module has no PrimFunc named {name}"))
+        })?;
+        let mut inputs = vec![];
+        for a in &c.args[1..] {
+            match self.expr(a, None, scope)? {
+                Dyn::Tuple(f) => inputs.extend(f),
+                Dyn::Shape(v) => inputs.extend(v.into_iter().map(Dyn::Prim)),
+                Dyn::Absent => {}
+                v => inputs.push(v),
+            }
+        }
+        let (outputs, single) = self.outputs(c, span, scope)?;
+        let inplace = c.attrs.ints("inplace_indices").filter(|_| c.is_op("call_tir_inplace")).unwrap_or_default();
+        let mut values = vec![];
+        let mut fresh = vec![];
+        for (i, (dims, dtype)) in outputs.into_iter().enumerate() {
+            match inplace.get(i).copied().filter(|&k| k >= 0).map(|k| inputs.get(k as usize)) {
+                Some(Some(Dyn::Tensor(x))) => values.push(Dyn::Tensor(x.clone())),
+                Some(_) => return Err(Diagnostic::error("inplace", span, "inplace_indices names no tensor argument")),
+                None => {
+                    let t = self.tensor(dims, dtype);
+                    fresh.push(t.clone());
+                    values.push(Dyn::Tensor(t));
+                }
+            }
+        }
+        self.kernel(prim, &inputs, &fresh, span)?;
+        Ok(if single { values.swap_remove(0) } else { Dyn::Tuple(values) })
+    }
+
+    /// Calls `prim` on `inputs` (tensors and scalars) and fresh `outputs`.
+    pub fn kernel(&mut self, prim: &PrimFunc, inputs: &[Dyn], outputs: &[TensorAt], span: Span) -> Res<()> {
+        let arg = |v: &Dyn| match v {
+            Dyn::Prim(e) => Ok(Some(e.clone())),
+            Dyn::Tensor(_) => Ok(None),
+            _ => Err(Diagnostic::unsupported(
+                "dynamic-structure",
+                span,
+                "a tensor whose rank or dtype is not known cannot be an operand here",
+            )
+            .help("state its rank and dtype with R.match_cast")),
+        };
+        let mut ins = vec![];
+        for v in inputs {
+            ins.push(match (arg(v)?, v) {
+                (Some(e), _) => KernelArg::Scalar(e),
+                (None, Dyn::Tensor(t)) => KernelArg::Tensor { dims: &t.dims, dtype: t.dtype },
+                _ => KernelArg::Other,
+            });
+        }
+        let outs: Vec<KernelArg> =
+            outputs.iter().map(|t| KernelArg::Tensor { dims: &t.dims, dtype: t.dtype }).collect();
+        let m = match_args(prim, &ins, &outs, self.vector_bytes, span)?;
+        for (actual, wanted, what) in m.later {
+            self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span);
+        }
+        let mut args: Vec<PrimExpr> = m
+            .buffers
+            .iter()
+            .map(|from| match from {
+                From::Input(i) => match &inputs[*i] {
+                    Dyn::Tensor(t) => t.data.clone(),
+                    _ => null(),
+                },
+                From::Output(i) => outputs[*i].data.clone(),
+            })
+            .collect();
+        args.extend(m.dims);
+        if !m.scratch.is_int(0) {
+            let bytes = self.b.bind("bytes", m.scratch);
+            let scratch = self.tensor(vec![bytes], DType::U8);
+            args.push(scratch.data);
+        }
+        let params: Vec<DType> = args.iter().map(|a| a.dtype()).collect();
+        let symbol = crate::host::kernel_symbol(self.prefix, &prim.name);
+        self.b.push(FlatStmt::Call { callee: local_callee(&symbol, params, None), args, result: None });
+        Ok(())
+    }
+
+    /// Calls the function `symbol` with its arguments already side by side.
+    pub fn call_with(&mut self, symbol: &str, array: PrimExpr, n: usize) -> PrimExpr {
+        let to = self.slot();
+        let call = self.b.call.clone();
+        let args = vec![call, null(), array, PrimExpr::i32(n as i32), to.clone()];
+        let rc = self.b.call(value_callee(symbol), args);
+        self.b.return_if_failed(rc);
+        to
+    }
+}

@@ -1,0 +1,247 @@
+//! MatchCast over runtime values: structure and dims against struct info, in code.
+
+use super::expr::{Dyn, Gen, Res, Scope};
+use super::{tag, VALUE};
+use crate::host::build::Failure;
+use crate::host::check_tensor::dtype_word;
+use relax_ir::op::{Answer, ShapeFacts};
+use relax_ir::prim::{BinOp, PrimKind};
+use relax_ir::program::{code, CheckInfo};
+use relax_ir::relax::{StructInfo, TensorInfo};
+use relax_ir::{DType, Diagnostic, PrimExpr, Span};
+
+/// Dims that must agree, checked when every lone variable is bound: (actual, wanted, what).
+type Later = Vec<(PrimExpr, PrimExpr, String)>;
+
+impl Gen<'_, '_> {
+    /// Checks the value against `info`, binds the shape variables that are new, and returns it with what is known.
+    pub fn refine(&mut self, v: Dyn, info: &StructInfo, scope: &mut Scope, what: &str, span: Span) -> Res<Dyn> {
+        let mut later = vec![];
+        let v = self.refine_new(v, info, scope, what, span, &mut later)?;
+        self.check_later(later, scope, span)?;
+        Ok(v)
+    }
+
+    /// As [`Gen::refine`], for several values whose dims refer to each other.
+    pub fn refine_all(
+        &mut self,
+        list: Vec<(Dyn, Option<StructInfo>, String)>,
+        scope: &mut Scope,
+        span: Span,
+    ) -> Res<Vec<Dyn>> {
+        let mut later = vec![];
+        let mut out = vec![];
+        for (v, info, what) in list {
+            out.push(match info {
+                Some(i) => self.refine_new(v, &i, scope, &what, span, &mut later)?,
+                None => v,
+            });
+        }
+        self.check_later(later, scope, span)?;
+        Ok(out)
+    }
+
+    fn check_later(&mut self, later: Later, scope: &Scope, span: Span) -> Res<()> {
+        for (actual, wanted, what) in later {
+            let wanted = self.dim(&wanted, scope, span)?;
+            self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span);
+        }
+        Ok(())
+    }
+
+    /// A scalar that is no dim of a tensor.
+    pub fn may_be_negative(&mut self, e: &PrimExpr) {
+        if let Some(v) = e.as_var() {
+            self.facts.declare_signed(v);
+        }
+    }
+
+    /// A numbered check, unless it is proved.
+    pub fn require(&mut self, condition: PrimExpr, code: i64, message: String, span: Span) {
+        if self.facts.prove(&condition) == Answer::Yes {
+            return;
+        }
+        let number = self.infos.len() as u32 + 1;
+        let (wanted, got) = match condition.kind() {
+            PrimKind::Binary(BinOp::Eq, a, b) if a.dtype() == DType::I64 => (b.clone(), a.clone()),
+            _ => (PrimExpr::i64(1), PrimExpr::i64(0)),
+        };
+        let text = relax_ir::printer::print_prim(&condition);
+        self.infos.push(CheckInfo { number, code, condition: text, message: message.clone(), span });
+        let failure = Failure { code, constraint: number, wanted, got, what: &message };
+        self.b.fail_if(condition.not(), failure);
+    }
+
+    /// A check of the value's structure: `got` must be `wanted`.
+    fn structure(&mut self, got: PrimExpr, wanted: i64, code: i64, what: &str) {
+        let wanted = PrimExpr::i64(wanted);
+        let got = self.b.bind("got", got.cast(DType::I64));
+        let differ = got.clone().ne(wanted.clone());
+        self.b.fail_if(differ, Failure { code, constraint: 0, wanted, got, what });
+    }
+
+    fn tag(&mut self, at: &PrimExpr, wanted: i32, what: &str) {
+        let got = self.b.load("tag", at, 0, DType::I32);
+        self.structure(got, wanted as i64, code::TYPE, &format!("{what}, kind of value"));
+    }
+
+    fn refine_new(
+        &mut self,
+        v: Dyn,
+        info: &StructInfo,
+        scope: &mut Scope,
+        what: &str,
+        span: Span,
+        later: &mut Later,
+    ) -> Res<Dyn> {
+        match (info, v) {
+            (StructInfo::Object, v) => Ok(v),
+            (StructInfo::Tensor(t), Dyn::Value(at)) => {
+                let v = self.tensor_info(&at, t, what);
+                if let Dyn::Tensor(x) = &v {
+                    let dims = x.dims.clone();
+                    self.dims_against(&dims, t, scope, what, later);
+                }
+                Ok(v)
+            }
+            (StructInfo::Tensor(t), Dyn::Tensor(x))
+                if t.dtype.is_none_or(|d| d == x.dtype) && t.ndim.is_none_or(|n| n == x.dims.len()) =>
+            {
+                let dims = x.dims.clone();
+                self.dims_against(&dims, t, scope, what, later);
+                Ok(Dyn::Tensor(x))
+            }
+            (StructInfo::Tensor(t), Dyn::Tensor(x)) => {
+                // Only a cast that is never reached may ask for this: it fails where it is.
+                Ok(self.tensor_info(&x.at, t, what))
+            }
+            (StructInfo::Shape { values, ndim }, Dyn::Value(at)) => {
+                self.tag(&at, tag::SHAPE, what);
+                let Some(n) = ndim.or(values.as_ref().map(Vec::len)) else { return Ok(Dyn::Value(at)) };
+                let shape = self.b.load("shape", &at, 8, DType::HANDLE);
+                let count = self.b.load("count", &shape, 0, DType::I64);
+                self.structure(count, n as i64, code::RANK, &format!("{what}, number of values"));
+                let got: Vec<PrimExpr> =
+                    (0..n as i64).map(|i| self.b.load("value", &shape, 8 + i * 8, DType::I64)).collect();
+                got.iter().for_each(|v| self.may_be_negative(v));
+                self.match_dims(&got, values.as_deref(), scope, what, later);
+                Ok(Dyn::Shape(got))
+            }
+            (StructInfo::Shape { values, ndim }, Dyn::Shape(got)) => {
+                if let Some(n) = ndim {
+                    let count = PrimExpr::i64(got.len() as i64);
+                    self.structure(count, *n as i64, code::RANK, &format!("{what}, number of values"));
+                }
+                self.match_dims(&got, values.as_deref(), scope, what, later);
+                Ok(Dyn::Shape(got))
+            }
+            (StructInfo::Prim { dtype, value }, Dyn::Value(at)) => {
+                let (kind, word) = if dtype.is_bool() {
+                    (tag::BOOL, DType::I64)
+                } else if dtype.is_float() {
+                    (tag::FLOAT, DType::F64)
+                } else {
+                    (tag::INT, DType::I64)
+                };
+                self.tag(&at, kind, what);
+                let x = self.b.load("scalar", &at, 8, word);
+                let x = if dtype.is_bool() { x.ne(PrimExpr::i64(0)) } else { x.cast(*dtype) };
+                let x = self.b.bind("scalar", x);
+                self.may_be_negative(&x);
+                self.match_dims(std::slice::from_ref(&x), value.as_ref().map(std::slice::from_ref), scope, what, later);
+                Ok(Dyn::Prim(x))
+            }
+            (StructInfo::Prim { value, .. }, Dyn::Prim(x)) => {
+                self.match_dims(std::slice::from_ref(&x), value.as_ref().map(std::slice::from_ref), scope, what, later);
+                Ok(Dyn::Prim(x))
+            }
+            (StructInfo::Tuple(fields), Dyn::Value(at)) => {
+                self.tag(&at, tag::TUPLE, what);
+                let tuple = self.b.load("tuple", &at, 8, DType::HANDLE);
+                let count = self.b.load("count", &tuple, 0, DType::I64);
+                self.structure(count, fields.len() as i64, code::TYPE, &format!("{what}, number of fields"));
+                let mut out = vec![];
+                for (i, f) in fields.iter().enumerate() {
+                    let at = tuple.clone().ptr_add(PrimExpr::i64(8 + i as i64 * VALUE));
+                    let at = self.b.bind("field", at);
+                    out.push(self.refine_new(Dyn::Value(at), f, scope, &format!("{what}, field {i}"), span, later)?);
+                }
+                Ok(Dyn::Tuple(out))
+            }
+            (StructInfo::Tuple(fields), Dyn::Tuple(xs)) if fields.len() == xs.len() => {
+                let mut out = vec![];
+                for (i, (f, x)) in fields.iter().zip(xs).enumerate() {
+                    out.push(self.refine_new(x, f, scope, &format!("{what}, field {i}"), span, later)?);
+                }
+                Ok(Dyn::Tuple(out))
+            }
+            (StructInfo::Func(_), Dyn::Value(at)) => {
+                self.tag(&at, tag::CLOSURE, what);
+                Ok(Dyn::Value(at))
+            }
+            (StructInfo::Str, Dyn::Value(at)) => {
+                self.tag(&at, tag::STR, what);
+                Ok(Dyn::Value(at))
+            }
+            (StructInfo::Func(_), v @ (Dyn::Global(_) | Dyn::Extern(_) | Dyn::This(_))) => Ok(v),
+            (StructInfo::Str, v @ Dyn::Str(_)) | (StructInfo::DType, v @ Dyn::DType) => Ok(v),
+            (i, _) => Err(Diagnostic::error(
+                "match-cast",
+                span,
+                format!("{what}: the value is not {}", relax_ir::printer::print_struct_info(i)),
+            )
+            .help("this cast can never succeed")),
+        }
+    }
+
+    /// Checks kind, dtype and rank as far as `t` states them; a tensor with dims when both are known.
+    fn tensor_info(&mut self, at: &PrimExpr, t: &TensorInfo, what: &str) -> Dyn {
+        self.tag(at, tag::TENSOR, what);
+        let abi = self.b.abi;
+        let tensor = self.dltensor(at);
+        if let Some(n) = t.ndim {
+            let got = self.b.load("ndim", &tensor, abi.tensor_ndim, DType::I32);
+            self.structure(got, n as i64, code::RANK, &format!("{what}, number of dims"));
+        }
+        if let Some(d) = t.dtype {
+            let got = self.b.load("dtype", &tensor, abi.tensor_dtype, DType::I32);
+            self.structure(got, dtype_word(d) as i64, code::DTYPE, &format!("{what}, dtype"));
+        }
+        match (t.ndim, t.dtype) {
+            (Some(n), Some(d)) => Dyn::Tensor(self.read_tensor(at, n, d)),
+            _ => Dyn::Value(at.clone()),
+        }
+    }
+
+    fn dims_against(&mut self, dims: &[PrimExpr], t: &TensorInfo, scope: &mut Scope, what: &str, later: &mut Later) {
+        if let Some(relax_ir::relax::TensorShape::Var(s)) = &t.shape {
+            if let Some(Dyn::Shape(values)) = scope.vars.get(s).cloned() {
+                for (i, (a, w)) in dims.iter().zip(values).enumerate() {
+                    self.require(
+                        PrimExpr::raw_binary(BinOp::Eq, a.clone(), w),
+                        code::CHECK,
+                        format!("{what}, dimension {i}"),
+                        Span::NONE,
+                    );
+                }
+            }
+        }
+        self.match_dims(dims, t.known_dims(), scope, what, later);
+    }
+
+    fn match_dims(
+        &mut self,
+        actual: &[PrimExpr],
+        wanted: Option<&[PrimExpr]>,
+        scope: &mut Scope,
+        what: &str,
+        later: &mut Later,
+    ) {
+        for (i, (a, w)) in actual.iter().zip(wanted.unwrap_or_default()).enumerate() {
+            match w.as_var() {
+                Some(v) if !scope.dims.contains_key(v) => drop(scope.dims.insert(v.clone(), a.clone())),
+                _ => later.push((a.clone(), w.clone(), format!("{what}, dimension {i}"))),
+            }
+        }
+    }
+}

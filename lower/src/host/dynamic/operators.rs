@@ -1,0 +1,211 @@
+//! Operators without a kernel of their own, and those whose result's size the data decides.
+
+use super::expr::{Dyn, Gen, Res, Scope, TensorAt};
+use crate::host::VIEWS;
+use relax_ir::op::{Compute, ComputeCx, OpDecl};
+use relax_ir::prim::BinOp;
+use relax_ir::program::code;
+use relax_ir::relax::{Call, StructInfo};
+use relax_ir::tir::{PrimFunc, PrimParam};
+use relax_ir::{DType, Diagnostic, PrimExpr, Span};
+
+impl Gen<'_, '_> {
+    pub fn operator(
+        &mut self,
+        c: &Call,
+        op: &'static OpDecl,
+        span: Span,
+        info: Option<&StructInfo>,
+        scope: &mut Scope,
+    ) -> Res<Dyn> {
+        let wrong = |expected: &str| {
+            Err(Diagnostic::unsupported("operator", span, format!("R.{}: the operand must be {expected}", op.name)))
+        };
+        if VIEWS.contains(&op.name) {
+            let Dyn::Tensor(t) = self.operand(c, 0, span, scope)? else {
+                return wrong("a tensor of known rank and dtype");
+            };
+            let Some(dims) = info.and_then(StructInfo::as_tensor).and_then(|t| t.known_dims()) else {
+                return wrong("a tensor whose new dims are known");
+            };
+            let dims = self.dims(dims, scope, span)?;
+            // Never more elements than there are.
+            let condition = PrimExpr::raw_binary(BinOp::Eq, PrimExpr::product(&dims), PrimExpr::product(&t.dims));
+            self.require(condition, code::CHECK, format!("number of elements of R.{}", op.name), span);
+            return Ok(Dyn::Tensor(self.view(&t, dims)));
+        }
+        match op.name {
+            "builtin.stop_lift_params"
+            | "to_vdevice"
+            | "hint_on_device"
+            | "memory.ensure_zero_offset"
+            | "grad.start_checkpoint"
+            | "grad.end_checkpoint"
+            | "grad.no_grad" => self.operand(c, 0, span, scope),
+            "shape_of" => match self.operand(c, 0, span, scope)? {
+                Dyn::Tensor(t) => Ok(Dyn::Shape(t.dims)),
+                _ => wrong("a tensor of known rank"),
+            },
+            "shape_to_tensor" => match self.operand(c, 0, span, scope)? {
+                Dyn::Shape(values) => {
+                    let t = self.tensor(vec![PrimExpr::i64(values.len() as i64)], DType::I64);
+                    for (i, v) in values.into_iter().enumerate() {
+                        self.b.store(&t.data, i as i64 * 8, v);
+                    }
+                    Ok(Dyn::Tensor(t))
+                }
+                _ => wrong("a shape of known length"),
+            },
+            "tensor_to_shape" => match self.operand(c, 0, span, scope)? {
+                Dyn::Tensor(t) if t.dims.len() == 1 && t.dims[0].as_int().is_some() && t.dtype == DType::I64 => {
+                    let n = t.dims[0].as_int().unwrap_or(0);
+                    let mut values = vec![];
+                    for i in 0..n {
+                        let v = self.b.load("value", &t.data, i * 8, DType::I64);
+                        self.may_be_negative(&v);
+                        let what = format!("tensor_to_shape: value {i} is negative");
+                        self.require(v.clone().ge(PrimExpr::i64(0)), code::CHECK, what, span);
+                        values.push(v);
+                    }
+                    if let Some(StructInfo::Shape { values: Some(names), .. }) = info {
+                        for (name, v) in names.iter().zip(&values) {
+                            if let Some(var) = name.as_var() {
+                                scope.dims.entry(var.clone()).or_insert_with(|| v.clone());
+                            }
+                        }
+                    }
+                    Ok(Dyn::Shape(values))
+                }
+                _ => wrong("an int64 tensor of known length"),
+            },
+            "null_value" => Ok(Dyn::Tuple(vec![])),
+            "print" => self.print(c, span, scope),
+            "assert_op" => {
+                let Some(first) = c.args.first() else { return wrong("a condition") };
+                let condition = self.condition(first, scope)?;
+                let text = match c.args.last().map(|e| self.expr(e, None, scope)) {
+                    Some(Ok(Dyn::Str(s))) if !s.is_empty() => format!("assertion failed: {s}"),
+                    _ => "assertion failed".to_string(),
+                };
+                self.require(condition, code::ASSERT, text, span);
+                Ok(Dyn::Tuple(vec![]))
+            }
+            _ => match op.compute {
+                Compute::Kernel(f) => self.own_kernel(c, op, span, info, scope, f, false),
+                Compute::DataDependent(f) => self.own_kernel(c, op, span, info, scope, f, true),
+                Compute::Unsupported(why) => {
+                    Err(Diagnostic::unsupported("operator", span, format!("R.{} is not supported: {why}", op.name)))
+                }
+                Compute::Host => Err(Diagnostic::unsupported(
+                    "operator",
+                    span,
+                    format!("R.{} cannot be compiled in this position", op.name),
+                )),
+            },
+        }
+    }
+
+    /// An operator's kernel, made here.
+    #[allow(clippy::too_many_arguments)]
+    fn own_kernel(
+        &mut self,
+        c: &Call,
+        op: &'static OpDecl,
+        span: Span,
+        info: Option<&StructInfo>,
+        scope: &mut Scope,
+        compute: fn(&ComputeCx) -> Result<PrimFunc, Diagnostic>,
+        data_dependent: bool,
+    ) -> Res<Dyn> {
+        let out = info.ok_or_else(|| Diagnostic::internal(span, "a call without struct info"))?;
+        let no_info = || Diagnostic::internal(span, "an operand without struct info");
+        let infos: Vec<StructInfo> =
+            c.args.iter().map(|a| self.typed.info_of(a).ok_or_else(no_info)).collect::<Res<_>>()?;
+        let known = |i: &StructInfo| i.as_tensor().is_none_or(|t| t.dtype.is_some() && t.known_dims().is_some());
+        if !infos.iter().all(known) {
+            return Err(Diagnostic::unsupported(
+                "dynamic-structure",
+                span,
+                format!("R.{} of a tensor whose rank or dtype is not known", op.name),
+            )
+            .help("state its rank and dtype with R.match_cast"));
+        }
+        let mut prim = compute(&ComputeCx { op, args: &c.args, infos: &infos, attrs: &c.attrs, out, span })?;
+        let taken = |n: &str| self.typed.module.get(n).is_some() || self.kernels.iter().any(|k| k.name == n);
+        let names = (0..).map(|i| if i == 0 { prim.name.clone() } else { format!("{}_{i}", prim.name) });
+        prim.name = names.into_iter().find(|n| !taken(n)).unwrap_or_default();
+        let mut inputs = vec![];
+        for a in &c.args {
+            let v = self.expr(a, None, scope)?;
+            flatten(&v, &mut inputs);
+        }
+        let n_in = inputs.len();
+        for s in &prim.params {
+            if let PrimParam::Scalar(v) = s {
+                inputs.push(Dyn::Prim(self.dim(&v.expr(), scope, span)?));
+            }
+        }
+        let buffers: Vec<_> = prim.buffers().skip(n_in).cloned().collect();
+        let mut outputs = vec![];
+        for b in &buffers {
+            let dims = self.dims(&b.shape, scope, span)?;
+            outputs.push(self.tensor(dims, b.dtype()));
+        }
+        self.kernel(&prim, &inputs, &outputs, span)?;
+        self.kernels.push(prim);
+        let single = !matches!(out, StructInfo::Tuple(_));
+        if data_dependent {
+            outputs = self.actual_sizes(out, outputs, scope, span)?;
+        }
+        let mut values: Vec<Dyn> = outputs.into_iter().map(Dyn::Tensor).collect();
+        Ok(if values.len() == 1 && single { values.swap_remove(0) } else { Dyn::Tuple(values) })
+    }
+
+    /// The last output holds the dims that the kernel found: the others are views of that size.
+    fn actual_sizes(
+        &mut self,
+        out: &StructInfo,
+        mut outputs: Vec<TensorAt>,
+        scope: &mut Scope,
+        span: Span,
+    ) -> Res<Vec<TensorAt>> {
+        let sizes = outputs.pop().ok_or_else(|| Diagnostic::internal(span, "a data-dependent kernel without dims"))?;
+        let fields: Vec<&StructInfo> = match out {
+            StructInfo::Tuple(f) => f.iter().collect(),
+            one => vec![one],
+        };
+        let mut index = 0;
+        let mut values = vec![];
+        for (k, (field, t)) in fields.iter().zip(outputs).enumerate() {
+            let declared = field.as_tensor().and_then(|t| t.known_dims()).unwrap_or_default().to_vec();
+            let mut dims = vec![];
+            for i in 0..t.dims.len() {
+                let declared = declared
+                    .get(i)
+                    .ok_or_else(|| Diagnostic::internal(span, "a data-dependent result without dims"))?;
+                match declared.as_var() {
+                    Some(v) if !scope.dims.contains_key(v) => {
+                        let d = self.b.load(v.name(), &sizes.data, index * 8, DType::I64);
+                        scope.dims.insert(v.clone(), d.clone());
+                        dims.push(d);
+                        index += 1;
+                    }
+                    _ => {
+                        dims.push(self.dim(declared, scope, span)?);
+                        index += (k == 0) as i64;
+                    }
+                }
+            }
+            values.push(self.view(&t, dims));
+        }
+        Ok(values)
+    }
+}
+
+fn flatten(v: &Dyn, out: &mut Vec<Dyn>) {
+    match v {
+        Dyn::Tensor(_) => out.push(v.clone()),
+        Dyn::Tuple(f) => f.iter().for_each(|x| flatten(x, out)),
+        _ => {}
+    }
+}

@@ -1,0 +1,108 @@
+//! Matching the arguments of a kernel call against the PrimFunc's parameters.
+
+use crate::kernel::{kernel_dims, wide_workspace};
+use relax_ir::tir::{PrimFunc, PrimParam};
+use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
+use std::collections::HashMap;
+
+/// An argument as the caller knows it.
+pub enum KernelArg<'a> {
+    Tensor { dims: &'a [PrimExpr], dtype: DType },
+    Scalar(PrimExpr),
+    Other,
+}
+
+/// Where a buffer parameter's tensor comes from, by index into inputs or outputs.
+#[derive(Clone, Copy)]
+pub enum From {
+    Input(usize),
+    Output(usize),
+}
+
+/// What a call needs.
+pub struct Matched {
+    /// Of the buffer parameters, in order.
+    pub buffers: Vec<From>,
+    /// Values of [`kernel_dims`].
+    pub dims: Vec<PrimExpr>,
+    /// Bytes of scratch memory; 0: none.
+    pub scratch: PrimExpr,
+    /// Dims and scalars that must agree: (actual, wanted, what).
+    pub later: Vec<(PrimExpr, PrimExpr, String)>,
+}
+
+/// Matches `inputs`, then `outputs`, with the parameters of `prim`; its last buffers are the outputs. Kernels use vectors of
+/// `vector_bytes`.
+pub fn match_args(
+    prim: &PrimFunc,
+    inputs: &[KernelArg],
+    outputs: &[KernelArg],
+    vector_bytes: u32,
+    span: Span,
+) -> Result<Matched, Diagnostic> {
+    let error = |m: String| Diagnostic::error("call-tir", span, format!("{}: {m}", prim.name));
+    let missing = || error("too few arguments for its parameters".into());
+    let mut map: HashMap<Var, PrimExpr> = HashMap::new();
+    let mut later = vec![];
+    let mut buffers = vec![];
+    let (mut ins, mut outs) = (0, 0);
+    let n_buffers = prim.buffers().count();
+    for p in &prim.params {
+        match p {
+            PrimParam::Scalar(v) => {
+                let arg = inputs.get(ins).ok_or_else(missing)?;
+                ins += 1;
+                let KernelArg::Scalar(e) = arg else {
+                    return Err(error(format!("parameter {} takes a scalar", v.name())));
+                };
+                let e = e.clone().cast(v.dtype());
+                if let Some(old) = map.insert(v.clone(), e.clone()) {
+                    later.push((old, e, format!("{}: scalar {}", prim.name, v.name())));
+                }
+            }
+            PrimParam::Buffer { buffer, .. } => {
+                let (arg, from) = if buffers.len() + outputs.len() >= n_buffers {
+                    outs += 1;
+                    (outputs.get(outs - 1).ok_or_else(missing)?, From::Output(outs - 1))
+                } else {
+                    ins += 1;
+                    (inputs.get(ins - 1).ok_or_else(missing)?, From::Input(ins - 1))
+                };
+                let KernelArg::Tensor { dims, dtype } = arg else {
+                    return Err(error(format!("parameter {} takes a tensor", buffer.name)));
+                };
+                if *dtype != buffer.dtype() || dims.len() != buffer.ndim() {
+                    return Err(error(format!(
+                        "parameter {} takes {} of rank {}, the argument is {dtype} of rank {}",
+                        buffer.name,
+                        buffer.dtype(),
+                        buffer.ndim(),
+                        dims.len()
+                    )));
+                }
+                for (i, (d, a)) in buffer.shape.iter().zip(dims.iter()).enumerate() {
+                    match d.as_var() {
+                        Some(v) if !map.contains_key(v) => drop(map.insert(v.clone(), a.clone().cast(v.dtype()))),
+                        _ => {
+                            let what = format!("{}: parameter {}, dimension {i}", prim.name, buffer.name);
+                            later.push((a.clone(), d.clone(), what));
+                        }
+                    }
+                }
+                buffers.push(from);
+            }
+        }
+    }
+    let dims = kernel_dims(prim)
+        .iter()
+        .map(|v| {
+            let pass = |e: &PrimExpr| if v.dtype().is_int() { e.clone().cast(DType::I64) } else { e.clone() };
+            let unbound = || error(format!("the shape variable {} is bound by no parameter", v.name()));
+            map.get(v).map(pass).ok_or_else(unbound)
+        })
+        .collect::<Result<_, _>>()?;
+    let scratch = wide_workspace(prim, vector_bytes).substitute(&map);
+    let later =
+        later.into_iter().map(|(a, w, what)| (a.cast(DType::I64), w.substitute(&map).cast(DType::I64), what)).collect();
+    Ok(Matched { buffers, dims, scratch, later })
+}
