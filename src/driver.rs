@@ -1,5 +1,6 @@
 //! The road from a model file to an artifact: reads, calls each crate in order, collects diagnostics and timings.
 
+use crate::budget;
 use crate::cli::{CodegenArgs, Emit, Linker, Stage, Weights};
 use crate::output::{self, Output};
 use crate::source::Sources;
@@ -9,7 +10,7 @@ use relax_ir::analysis::{self, Typed};
 use relax_ir::flat::FlatFunc;
 use relax_ir::program::Program;
 use relax_ir::{Constant, Diagnostic, Diagnostics, Func, IRModule, Span};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ pub struct Compiled {
     pub program: Program,
     pub object: Vec<u8>,
     pub target: Target,
+    /// Bytes of stack that a call takes at most, by entry; only of those that need nothing from elsewhere.
+    pub stack: BTreeMap<String, u64>,
 }
 
 /// What lowering needs to know of a machine.
@@ -222,26 +225,22 @@ impl Session {
     /// Compiles to an object.
     pub fn compile(&mut self, model: &Path, prefix: &str, o: &CodegenArgs, hosted: bool) -> Res<Compiled> {
         let (program, target) = self.lower(model, prefix, o, hosted)?;
-        let object = self.stage("generate code", |s| {
-            let r = relax_backend::clif::compile(&program.module, &target);
+        let (object, measures) = self.stage("generate code", |s| {
+            let r = relax_backend::clif::compile_measured(&program.module, &target);
             s.ok(r)
         })?;
+        let stack = relax_backend::bounds::stack(&program, &measures);
         if let Some(limit) = &o.max_flash {
             let limit = self.ok(byte_size(limit))?;
-            if object.len() as u64 > limit {
-                let e = Diagnostic::error(
-                    "max-flash",
-                    Span::NONE,
-                    format!(
-                        "code and weights take {} bytes, more than the budget of {limit}: {} bytes are weights",
-                        object.len(),
-                        program.weight_bytes
-                    ),
-                );
-                return self.ok(Err(e));
-            }
+            let r = budget::check_flash(&program, &measures, &self.sources, limit);
+            self.ok(r)?;
         }
-        Ok(Compiled { program, object, target })
+        if let Some(limit) = &o.max_ram {
+            let limit = self.ok(byte_size(limit))?;
+            let r = budget::check_ram(&program, &|e| stack.get(e).copied(), limit);
+            self.ok(r)?;
+        }
+        Ok(Compiled { program, object, target, stack })
     }
 
     /// Refuses the options that the command line knows and the compiler cannot serve.
@@ -269,29 +268,8 @@ impl Session {
     fn budgets(&mut self, program: &Program, o: &CodegenArgs) -> Res<()> {
         let Some(limit) = &o.max_ram else { return Ok(()) };
         let limit = self.ok(byte_size(limit))?;
-        for e in &program.entries {
-            match e.workspace_max {
-                Some(n) if n <= limit => {}
-                Some(n) => {
-                    let d = Diagnostic::error(
-                        "max-ram",
-                        Span::NONE,
-                        format!("the workspace of {} takes {n} bytes, more than the budget of {limit}", e.name),
-                    );
-                    return self.ok(Err(d));
-                }
-                None => {
-                    let d = Diagnostic::error(
-                        "max-ram",
-                        Span::NONE,
-                        format!("the workspace of {} has no bound: it depends on shapes without one", e.name),
-                    )
-                    .help("give each shape variable an upper bound with --dim, e.g. --dim n=1..64");
-                    return self.ok(Err(d));
-                }
-            }
-        }
-        Ok(())
+        let r = budget::check_ram(program, &|_| None, limit);
+        self.ok(r)
     }
 
     /// Links a shared object.
@@ -370,7 +348,7 @@ impl Session {
             }
             _ => c.object.clone(),
         };
-        self.write_artifact(out, &bytes, emit == Emit::So, &c.program, o)?;
+        self.write_artifact(out, &bytes, emit == Emit::So, &c.program, &c.stack, o)?;
         Ok(c.program)
     }
 
@@ -381,9 +359,10 @@ impl Session {
         bytes: &[u8],
         executable: bool,
         program: &Program,
+        stack: &BTreeMap<String, u64>,
         o: &CodegenArgs,
     ) -> Res<()> {
-        let header = relax_backend::header::write(program);
+        let header = relax_backend::header::write_with_stack(program, stack);
         let header_path = out.with_file_name(format!("{}.h", program.prefix));
         let weights = program.weights_file.as_ref().map(|w| w.contents());
         let weights_path = out.with_file_name(format!("{}.weights", program.prefix));

@@ -4,6 +4,7 @@ use crate::cli::CodegenArgs;
 use crate::driver::{Machine, Res, Session};
 use relax_ir::program::Program;
 use relax_ir::{Diagnostic, Span};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
 use target_lexicon::Triple;
@@ -13,7 +14,7 @@ impl Session {
     pub(crate) fn build_c(&mut self, model: &Path, out: &Path, prefix: &str, o: &CodegenArgs) -> Res<Program> {
         let name = format!("{prefix}.h");
         let (program, text) = self.c_source(model, prefix, &name, o, false)?;
-        self.write_artifact(out, text.as_bytes(), false, &program, o)?;
+        self.write_artifact(out, text.as_bytes(), false, &program, &BTreeMap::new(), o)?;
         Ok(program)
     }
 

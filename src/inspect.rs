@@ -43,6 +43,7 @@ fn model(s: &mut Session, a: &InspectArgs) -> Result<String, Failed> {
     let list: Vec<String> = operators.iter().map(|(name, n)| format!("{name} {n}")).collect();
     let _ = writeln!(out, "operators: {}", list.join(", "));
     let _ = writeln!(out, "kernels: {}", kernels.join(", "));
+    out += &crate::budget::timeline(&program);
     Ok(out)
 }
 

@@ -1,6 +1,7 @@
 //! The command line's parts: files in, diagnostics out, the road from a model to an artifact, and running a compiled
 //! library through its C ABI. No compiler logic lives here.
 
+pub mod budget;
 pub mod cli;
 pub mod compare;
 pub mod driver;

@@ -122,7 +122,7 @@ fn build_through_c(session: &mut Session, model: &Path, so: &Path) -> Result<Res
     }
     let Ok(target) = session.target(&o) else { return Err("no target".to_string()) };
     let object = std::fs::read(&object).map_err(|e| e.to_string())?;
-    let compiled = Compiled { program, object, target };
+    let compiled = Compiled { program, object, target, stack: Default::default() };
     let linked = match session.link(&compiled, "libmodel.so", Linker::System) {
         Ok(bytes) => bytes,
         Err(e) => return Ok(Err(e)),

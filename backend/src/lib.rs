@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+pub mod bounds;
 pub mod c;
 pub mod clif;
 pub mod descriptor;

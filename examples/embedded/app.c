@@ -37,6 +37,17 @@ static int differs(float got, float want) {
   return !(distance <= TOLERANCE + TOLERANCE * size);
 }
 
+/* Fills the free stack with a pattern; what a call has used of it shows afterwards. */
+static void paint_stack(void) {
+  for (volatile uint8_t *p = stack_low; p < stack_pointer() - 128; p++) *p = 0xa5;
+}
+
+static uint64_t used_stack(const uint8_t *before) {
+  const volatile uint8_t *p = stack_low;
+  while (*p == 0xa5) p++;
+  return (uint64_t)(before - p);
+}
+
 int main(void) {
   int64_t in_shape[] = INPUT_SHAPE, out_shape[] = OUTPUT_SHAPE;
   DLTensor x = {(void *)input, {kDLCPU, 0}, sizeof in_shape / 8, {kDLFloat, 32, 1}, in_shape, 0, 0};
@@ -44,9 +55,12 @@ int main(void) {
   call.workspace = workspace;
   call.workspace_size = model_main_workspace_size();
 
+  paint_stack();
+  const uint8_t *sp = stack_pointer();
   uint64_t before = board_instructions();
   int32_t code = model_main(&x, &y, &call);
   uint64_t after = board_instructions();
+  uint64_t stack = used_stack(sp);
   if (code != RELAX_OK) {
     board_print("refused: "), board_print(call.message), board_print("\n");
     return 1;
@@ -61,7 +75,13 @@ int main(void) {
     board_print("\n");
   }
   print_number(after - before), board_print(" instructions, "), print_number(call.workspace_size);
-  board_print(" bytes of workspace\n");
+  board_print(" bytes of workspace, "), print_number(stack), board_print(" bytes of stack");
+#ifdef MODEL_MAIN_STACK_MAX
+  /* The compiler's bound must hold. */
+  board_print(" of at most "), print_number(MODEL_MAIN_STACK_MAX);
+  if (stack > MODEL_MAIN_STACK_MAX) wrong++;
+#endif
+  board_print("\n");
 
   /* A call that the model must refuse: the record says what is wrong. */
   in_shape[1]++;

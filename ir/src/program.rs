@@ -29,6 +29,8 @@ pub struct Program {
     pub entries: Vec<Entry>,
     /// Every check that may fail at run time, by number (index + 1).
     pub checks: Vec<CheckInfo>,
+    /// By entry.
+    pub memory: Vec<MemoryUse>,
     /// Whether the checks of arguments and shapes were left out.
     pub unchecked: bool,
     /// Bytes of weights, embedded or not.
@@ -69,6 +71,29 @@ impl WeightsFile {
         }
         out
     }
+}
+
+/// How an entry uses its workspace, for those who look for what takes memory.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryUse {
+    /// [`Entry::name`].
+    pub entry: String,
+    /// What is done, in order: the name of the kernel, or `copy`.
+    pub steps: Vec<String>,
+    pub buffers: Vec<BufferUse>,
+}
+
+/// A piece of the workspace.
+#[derive(Clone, Debug)]
+pub struct BufferUse {
+    /// The first and last step that touch it, from 1.
+    pub first: usize,
+    pub last: usize,
+    pub offset: PrimExpr,
+    pub bytes: PrimExpr,
+    /// At the dims' upper bounds.
+    pub max_offset: Option<u64>,
+    pub max_bytes: Option<u64>,
 }
 
 /// An exported function.

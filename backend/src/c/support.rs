@@ -24,9 +24,12 @@ pub const PREAMBLE: &str = "\
 #if defined(__GNUC__)
 #define ALIAS __attribute__((may_alias))
 #define ALIGNED(n) __attribute__((aligned(n)))
+/* Which of the helpers are used depends on the processor. */
+#define HELPER static inline __attribute__((unused))
 #else
 #define ALIAS
 #define ALIGNED(n)
+#define HELPER static inline
 #endif
 
 /* Numbers in memory: a buffer may hold one type after the other. */
@@ -46,8 +49,10 @@ typedef void *handle ALIAS;
 
 /// Names that no variable of a model may have.
 pub fn reserved(name: &str) -> bool {
-    const TYPES: &[&str] =
-        &["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "handle", "l", "AT", "ALIAS", "ALIGNED"];
+    const TYPES: &[&str] = &[
+        "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "handle", "l", "AT", "ALIAS", "ALIGNED",
+        "HELPER",
+    ];
     const STANDARD: &[&str] = &["NULL", "main", "offsetof", "size_t", "ptrdiff_t", "wchar_t", "inline", "restrict"];
     TYPES.contains(&name)
         || STANDARD.contains(&name)
@@ -84,7 +89,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f32_bits",
         &[],
-        "static inline uint32_t f32_bits(float x) {
+        "HELPER uint32_t f32_bits(float x) {
   union { float f; uint32_t i; } u;
   u.f = x;
   return u.i;
@@ -93,7 +98,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f32_of_bits",
         &[],
-        "static inline float f32_of_bits(uint32_t x) {
+        "HELPER float f32_of_bits(uint32_t x) {
   union { float f; uint32_t i; } u;
   u.i = x;
   return u.f;
@@ -102,7 +107,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f64_bits",
         &[],
-        "static inline uint64_t f64_bits(double x) {
+        "HELPER uint64_t f64_bits(double x) {
   union { double f; uint64_t i; } u;
   u.f = x;
   return u.i;
@@ -111,7 +116,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f64_of_bits",
         &[],
-        "static inline double f64_of_bits(uint64_t x) {
+        "HELPER double f64_of_bits(uint64_t x) {
   union { double f; uint64_t i; } u;
   u.i = x;
   return u.f;
@@ -121,63 +126,59 @@ const HELPERS: &[Helper] = &[
     helper(
         "add_i32",
         &[],
-        "static inline int32_t add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }",
+        "HELPER int32_t add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }",
     ),
     helper(
         "sub_i32",
         &[],
-        "static inline int32_t sub_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }",
+        "HELPER int32_t sub_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }",
     ),
     helper(
         "mul_i32",
         &[],
-        "static inline int32_t mul_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a * (uint32_t)b); }",
+        "HELPER int32_t mul_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a * (uint32_t)b); }",
     ),
     helper(
         "add_i64",
         &[],
-        "static inline int64_t add_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }",
+        "HELPER int64_t add_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }",
     ),
     helper(
         "sub_i64",
         &[],
-        "static inline int64_t sub_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }",
+        "HELPER int64_t sub_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }",
     ),
     helper(
         "mul_i64",
         &[],
-        "static inline int64_t mul_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }",
+        "HELPER int64_t mul_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }",
     ),
     // ---- the smaller, the larger; of a NaN and a number the second operand
-    helper("min_i32", &[], "static inline int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }"),
-    helper("max_i32", &[], "static inline int32_t max_i32(int32_t a, int32_t b) { return a > b ? a : b; }"),
-    helper("min_i64", &[], "static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }"),
-    helper("max_i64", &[], "static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }"),
-    helper("min_u32", &[], "static inline uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }"),
-    helper("max_u32", &[], "static inline uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }"),
-    helper("min_u64", &[], "static inline uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }"),
-    helper("max_u64", &[], "static inline uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }"),
-    helper("min_f32", &[], "static inline float min_f32(float a, float b) { return a < b ? a : b; }"),
-    helper("max_f32", &[], "static inline float max_f32(float a, float b) { return a > b ? a : b; }"),
-    helper("min_f64", &[], "static inline double min_f64(double a, double b) { return a < b ? a : b; }"),
-    helper("max_f64", &[], "static inline double max_f64(double a, double b) { return a > b ? a : b; }"),
+    helper("min_i32", &[], "HELPER int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }"),
+    helper("max_i32", &[], "HELPER int32_t max_i32(int32_t a, int32_t b) { return a > b ? a : b; }"),
+    helper("min_i64", &[], "HELPER int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }"),
+    helper("max_i64", &[], "HELPER int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }"),
+    helper("min_u32", &[], "HELPER uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }"),
+    helper("max_u32", &[], "HELPER uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }"),
+    helper("min_u64", &[], "HELPER uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }"),
+    helper("max_u64", &[], "HELPER uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }"),
+    helper("min_f32", &[], "HELPER float min_f32(float a, float b) { return a < b ? a : b; }"),
+    helper("max_f32", &[], "HELPER float max_f32(float a, float b) { return a > b ? a : b; }"),
+    helper("min_f64", &[], "HELPER double min_f64(double a, double b) { return a < b ? a : b; }"),
+    helper("max_f64", &[], "HELPER double max_f64(double a, double b) { return a > b ? a : b; }"),
     // ---- division: by zero gives 0, the lowest number by -1 wraps
     helper(
         "div_i32",
         &[],
-        "static inline int32_t div_i32(int32_t a, int32_t b) {
+        "HELPER int32_t div_i32(int32_t a, int32_t b) {
   return b == 0 ? 0 : b == -1 ? (int32_t)(0u - (uint32_t)a) : a / b;
 }",
     ),
-    helper(
-        "mod_i32",
-        &[],
-        "static inline int32_t mod_i32(int32_t a, int32_t b) { return b == 0 || b == -1 ? 0 : a % b; }",
-    ),
+    helper("mod_i32", &[], "HELPER int32_t mod_i32(int32_t a, int32_t b) { return b == 0 || b == -1 ? 0 : a % b; }"),
     helper(
         "floordiv_i32",
         &["div_i32", "mod_i32"],
-        "static inline int32_t floordiv_i32(int32_t a, int32_t b) {
+        "HELPER int32_t floordiv_i32(int32_t a, int32_t b) {
   int32_t r = mod_i32(a, b);
   return div_i32(a, b) - (r != 0 && (r ^ b) < 0);
 }",
@@ -185,7 +186,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "floormod_i32",
         &["mod_i32"],
-        "static inline int32_t floormod_i32(int32_t a, int32_t b) {
+        "HELPER int32_t floormod_i32(int32_t a, int32_t b) {
   int32_t r = mod_i32(a, b);
   return r != 0 && (r ^ b) < 0 ? r + b : r;
 }",
@@ -193,19 +194,15 @@ const HELPERS: &[Helper] = &[
     helper(
         "div_i64",
         &[],
-        "static inline int64_t div_i64(int64_t a, int64_t b) {
+        "HELPER int64_t div_i64(int64_t a, int64_t b) {
   return b == 0 ? 0 : b == -1 ? (int64_t)(0u - (uint64_t)a) : a / b;
 }",
     ),
-    helper(
-        "mod_i64",
-        &[],
-        "static inline int64_t mod_i64(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }",
-    ),
+    helper("mod_i64", &[], "HELPER int64_t mod_i64(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }"),
     helper(
         "floordiv_i64",
         &["div_i64", "mod_i64"],
-        "static inline int64_t floordiv_i64(int64_t a, int64_t b) {
+        "HELPER int64_t floordiv_i64(int64_t a, int64_t b) {
   int64_t r = mod_i64(a, b);
   return div_i64(a, b) - (r != 0 && (r ^ b) < 0);
 }",
@@ -213,62 +210,54 @@ const HELPERS: &[Helper] = &[
     helper(
         "floormod_i64",
         &["mod_i64"],
-        "static inline int64_t floormod_i64(int64_t a, int64_t b) {
+        "HELPER int64_t floormod_i64(int64_t a, int64_t b) {
   int64_t r = mod_i64(a, b);
   return r != 0 && (r ^ b) < 0 ? r + b : r;
 }",
     ),
-    helper("div_u32", &[], "static inline uint32_t div_u32(uint32_t a, uint32_t b) { return b == 0 ? 0 : a / b; }"),
-    helper("mod_u32", &[], "static inline uint32_t mod_u32(uint32_t a, uint32_t b) { return b == 0 ? 0 : a % b; }"),
-    helper("div_u64", &[], "static inline uint64_t div_u64(uint64_t a, uint64_t b) { return b == 0 ? 0 : a / b; }"),
-    helper("mod_u64", &[], "static inline uint64_t mod_u64(uint64_t a, uint64_t b) { return b == 0 ? 0 : a % b; }"),
+    helper("div_u32", &[], "HELPER uint32_t div_u32(uint32_t a, uint32_t b) { return b == 0 ? 0 : a / b; }"),
+    helper("mod_u32", &[], "HELPER uint32_t mod_u32(uint32_t a, uint32_t b) { return b == 0 ? 0 : a % b; }"),
+    helper("div_u64", &[], "HELPER uint64_t div_u64(uint64_t a, uint64_t b) { return b == 0 ? 0 : a / b; }"),
+    helper("mod_u64", &[], "HELPER uint64_t mod_u64(uint64_t a, uint64_t b) { return b == 0 ? 0 : a % b; }"),
     // ---- shifts to the right that copy the sign
     helper(
         "sar_i32",
         &[],
-        "static inline int32_t sar_i32(int32_t a, uint32_t n) {
+        "HELPER int32_t sar_i32(int32_t a, uint32_t n) {
   return a < 0 ? (int32_t)~(~(uint32_t)a >> n) : (int32_t)((uint32_t)a >> n);
 }",
     ),
     helper(
         "sar_i64",
         &[],
-        "static inline int64_t sar_i64(int64_t a, uint32_t n) {
+        "HELPER int64_t sar_i64(int64_t a, uint32_t n) {
   return a < 0 ? (int64_t)~(~(uint64_t)a >> n) : (int64_t)((uint64_t)a >> n);
 }",
     ),
     // ---- sign and magnitude
-    helper(
-        "abs_i32",
-        &[],
-        "static inline int32_t abs_i32(int32_t a) { return a < 0 ? (int32_t)(0u - (uint32_t)a) : a; }",
-    ),
-    helper(
-        "abs_i64",
-        &[],
-        "static inline int64_t abs_i64(int64_t a) { return a < 0 ? (int64_t)(0u - (uint64_t)a) : a; }",
-    ),
+    helper("abs_i32", &[], "HELPER int32_t abs_i32(int32_t a) { return a < 0 ? (int32_t)(0u - (uint32_t)a) : a; }"),
+    helper("abs_i64", &[], "HELPER int64_t abs_i64(int64_t a) { return a < 0 ? (int64_t)(0u - (uint64_t)a) : a; }"),
     helper(
         "abs_f32",
         &["f32_bits", "f32_of_bits"],
-        "static inline float abs_f32(float x) { return f32_of_bits(f32_bits(x) & 0x7fffffffu); }",
+        "HELPER float abs_f32(float x) { return f32_of_bits(f32_bits(x) & 0x7fffffffu); }",
     ),
     helper(
         "abs_f64",
         &["f64_bits", "f64_of_bits"],
-        "static inline double abs_f64(double x) { return f64_of_bits(f64_bits(x) & 0x7fffffffffffffffULL); }",
+        "HELPER double abs_f64(double x) { return f64_of_bits(f64_bits(x) & 0x7fffffffffffffffULL); }",
     ),
     helper(
         "copysign_f32",
         &["f32_bits", "f32_of_bits"],
-        "static inline float copysign_f32(float x, float sign) {
+        "HELPER float copysign_f32(float x, float sign) {
   return f32_of_bits((f32_bits(x) & 0x7fffffffu) | (f32_bits(sign) & 0x80000000u));
 }",
     ),
     helper(
         "copysign_f64",
         &["f64_bits", "f64_of_bits"],
-        "static inline double copysign_f64(double x, double sign) {
+        "HELPER double copysign_f64(double x, double sign) {
   return f64_of_bits((f64_bits(x) & 0x7fffffffffffffffULL) | (f64_bits(sign) & 0x8000000000000000ULL));
 }",
     ),
@@ -276,7 +265,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "fma_f32",
         &[],
-        "static inline float fma_f32(float a, float b, float c) {
+        "HELPER float fma_f32(float a, float b, float c) {
 #if defined(__FP_FAST_FMAF)
   return __builtin_fmaf(a, b, c);
 #else
@@ -287,7 +276,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "fma_f64",
         &[],
-        "static inline double fma_f64(double a, double b, double c) {
+        "HELPER double fma_f64(double a, double b, double c) {
 #if defined(__FP_FAST_FMA)
   return __builtin_fma(a, b, c);
 #else
@@ -299,14 +288,14 @@ const HELPERS: &[Helper] = &[
     helper(
         "trunc_f32",
         &["abs_f32", "copysign_f32"],
-        "static inline float trunc_f32(float x) {
+        "HELPER float trunc_f32(float x) {
   return abs_f32(x) < 8388608.0f ? copysign_f32((float)(int32_t)x, x) : x;
 }",
     ),
     helper(
         "floor_f32",
         &["abs_f32", "copysign_f32"],
-        "static inline float floor_f32(float x) {
+        "HELPER float floor_f32(float x) {
   if (!(abs_f32(x) < 8388608.0f)) return x;
   float t = (float)(int32_t)x;
   return copysign_f32(t > x ? t - 1.0f : t, x);
@@ -315,7 +304,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "ceil_f32",
         &["abs_f32", "copysign_f32"],
-        "static inline float ceil_f32(float x) {
+        "HELPER float ceil_f32(float x) {
   if (!(abs_f32(x) < 8388608.0f)) return x;
   float t = (float)(int32_t)x;
   return copysign_f32(t < x ? t + 1.0f : t, x);
@@ -324,7 +313,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "nearest_f32",
         &["abs_f32", "copysign_f32"],
-        "static inline float nearest_f32(float x) {
+        "HELPER float nearest_f32(float x) {
   float a = abs_f32(x);
   return a < 8388608.0f ? copysign_f32((a + 8388608.0f) - 8388608.0f, x) : x;
 }",
@@ -332,14 +321,14 @@ const HELPERS: &[Helper] = &[
     helper(
         "trunc_f64",
         &["abs_f64", "copysign_f64"],
-        "static inline double trunc_f64(double x) {
+        "HELPER double trunc_f64(double x) {
   return abs_f64(x) < 4503599627370496.0 ? copysign_f64((double)(int64_t)x, x) : x;
 }",
     ),
     helper(
         "floor_f64",
         &["abs_f64", "copysign_f64"],
-        "static inline double floor_f64(double x) {
+        "HELPER double floor_f64(double x) {
   if (!(abs_f64(x) < 4503599627370496.0)) return x;
   double t = (double)(int64_t)x;
   return copysign_f64(t > x ? t - 1.0 : t, x);
@@ -348,7 +337,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "ceil_f64",
         &["abs_f64", "copysign_f64"],
-        "static inline double ceil_f64(double x) {
+        "HELPER double ceil_f64(double x) {
   if (!(abs_f64(x) < 4503599627370496.0)) return x;
   double t = (double)(int64_t)x;
   return copysign_f64(t < x ? t + 1.0 : t, x);
@@ -357,7 +346,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "nearest_f64",
         &["abs_f64", "copysign_f64"],
-        "static inline double nearest_f64(double x) {
+        "HELPER double nearest_f64(double x) {
   double a = abs_f64(x);
   return a < 4503599627370496.0 ? copysign_f64((a + 4503599627370496.0) - 4503599627370496.0, x) : x;
 }",
@@ -366,7 +355,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "sqrt_f32",
         &["f32_bits", "f32_of_bits"],
-        "static inline float sqrt_f32(float x) {
+        "HELPER float sqrt_f32(float x) {
 #if defined(__aarch64__)
   float r;
   __asm__(\"fsqrt %s0, %s1\" : \"=w\"(r) : \"w\"(x));
@@ -410,7 +399,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "sqrt_f64",
         &["f64_bits", "f64_of_bits"],
-        "static inline double sqrt_f64(double x) {
+        "HELPER double sqrt_f64(double x) {
 #if defined(__aarch64__)
   double r;
   __asm__(\"fsqrt %d0, %d1\" : \"=w\"(r) : \"w\"(x));
@@ -455,7 +444,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f32_to_i32",
         &[],
-        "static inline int32_t f32_to_i32(float x) {
+        "HELPER int32_t f32_to_i32(float x) {
   if (x >= 2147483648.0f) return INT32_MAX;
   return x >= -2147483648.0f ? (int32_t)x : x < 0.0f ? INT32_MIN : 0;
 }",
@@ -463,7 +452,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f32_to_u32",
         &[],
-        "static inline uint32_t f32_to_u32(float x) {
+        "HELPER uint32_t f32_to_u32(float x) {
   if (x >= 4294967296.0f) return UINT32_MAX;
   return x > 0.0f ? (uint32_t)x : 0;
 }",
@@ -471,7 +460,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f32_to_i64",
         &[],
-        "static inline int64_t f32_to_i64(float x) {
+        "HELPER int64_t f32_to_i64(float x) {
   if (x >= 9223372036854775808.0f) return INT64_MAX;
   return x >= -9223372036854775808.0f ? (int64_t)x : x < 0.0f ? INT64_MIN : 0;
 }",
@@ -479,7 +468,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f32_to_u64",
         &[],
-        "static inline uint64_t f32_to_u64(float x) {
+        "HELPER uint64_t f32_to_u64(float x) {
   if (x >= 18446744073709551616.0f) return UINT64_MAX;
   return x > 0.0f ? (uint64_t)x : 0;
 }",
@@ -487,7 +476,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f64_to_i32",
         &[],
-        "static inline int32_t f64_to_i32(double x) {
+        "HELPER int32_t f64_to_i32(double x) {
   if (x >= 2147483647.0) return INT32_MAX;
   return x > -2147483648.0 ? (int32_t)x : x < 0.0 ? INT32_MIN : 0;
 }",
@@ -495,7 +484,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f64_to_u32",
         &[],
-        "static inline uint32_t f64_to_u32(double x) {
+        "HELPER uint32_t f64_to_u32(double x) {
   if (x >= 4294967295.0) return UINT32_MAX;
   return x > 0.0 ? (uint32_t)x : 0;
 }",
@@ -503,7 +492,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f64_to_i64",
         &[],
-        "static inline int64_t f64_to_i64(double x) {
+        "HELPER int64_t f64_to_i64(double x) {
   if (x >= 9223372036854775808.0) return INT64_MAX;
   return x >= -9223372036854775808.0 ? (int64_t)x : x < 0.0 ? INT64_MIN : 0;
 }",
@@ -511,7 +500,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f64_to_u64",
         &[],
-        "static inline uint64_t f64_to_u64(double x) {
+        "HELPER uint64_t f64_to_u64(double x) {
   if (x >= 18446744073709551616.0) return UINT64_MAX;
   return x > 0.0 ? (uint64_t)x : 0;
 }",
@@ -520,7 +509,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f16_to_f32",
         &["f32_bits", "f32_of_bits"],
-        "static inline float f16_to_f32(uint16_t h) {
+        "HELPER float f16_to_f32(uint16_t h) {
   uint32_t magnitude = h & 0x7fffu, shifted = magnitude << 13;
   uint32_t f = magnitude > 0x7bffu ? shifted | 0x7f800000u : f32_bits(f32_of_bits(shifted) * 0x1p112f);
   return f32_of_bits(f | (h & 0x8000u) << 16);
@@ -529,7 +518,7 @@ const HELPERS: &[Helper] = &[
     helper(
         "f32_to_f16",
         &["f32_bits", "f32_of_bits"],
-        "static inline uint16_t f32_to_f16(float x) {
+        "HELPER uint16_t f32_to_f16(float x) {
   uint32_t bits = f32_bits(x), a = bits & 0x7fffffffu, r;
   if (a > 0x7f800000u) r = (a >> 13 & 0x3ffu) | 0x7e00u;
   else if (a > 0x477fffffu) r = 0x7c00u;
@@ -541,12 +530,12 @@ const HELPERS: &[Helper] = &[
     helper(
         "bf16_to_f32",
         &["f32_of_bits"],
-        "static inline float bf16_to_f32(uint16_t h) { return f32_of_bits((uint32_t)h << 16); }",
+        "HELPER float bf16_to_f32(uint16_t h) { return f32_of_bits((uint32_t)h << 16); }",
     ),
     helper(
         "f32_to_bf16",
         &["f32_bits"],
-        "static inline uint16_t f32_to_bf16(float x) {
+        "HELPER uint16_t f32_to_bf16(float x) {
   uint32_t bits = f32_bits(x), high = bits >> 16;
   return (uint16_t)(x != x ? high | 0x40u : (bits + (high & 1u) + 0x7fffu) >> 16);
 }",
@@ -555,7 +544,7 @@ const HELPERS: &[Helper] = &[
         "f64_to_odd_f32",
         &["f32_bits", "f32_of_bits", "abs_f64"],
         "/* Rounded to odd: rounding again to 16 bits then equals rounding once. */
-static inline float f64_to_odd_f32(double x) {
+HELPER float f64_to_odd_f32(double x) {
   float f = (float)x;
   double a = abs_f64(x), b = abs_f64((double)f);
   if (a == b || x != x) return f;
@@ -566,7 +555,7 @@ static inline float f64_to_odd_f32(double x) {
     helper(
         "popcount_u64",
         &[],
-        "static inline int32_t popcount_u64(uint64_t x) {
+        "HELPER int32_t popcount_u64(uint64_t x) {
   int32_t n = 0;
   for (; x != 0; x &= x - 1) n++;
   return n;
@@ -576,7 +565,7 @@ static inline float f64_to_odd_f32(double x) {
         "clz_u64",
         &[],
         "/* Leading zeros of the lowest `width` bits. */
-static inline int32_t clz_u64(uint64_t x, int32_t width) {
+HELPER int32_t clz_u64(uint64_t x, int32_t width) {
   int32_t n = width;
   for (; x != 0; x >>= 1) n--;
   return n;

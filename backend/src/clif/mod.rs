@@ -38,11 +38,29 @@ struct Code {
     disassembly: Option<String>,
     /// Bytes of stack for spilled values and saved registers.
     spilled: u32,
+    /// Bytes of stack in all; `u32::MAX` when not known.
+    frame: u32,
+}
+
+/// What the functions of a module take.
+#[derive(Clone, Debug, Default)]
+pub struct Measures {
+    /// By the module's functions: bytes of code, bytes of stack (return address included, callees not; `u32::MAX` when
+    /// not known).
+    pub functions: Vec<(u32, u32)>,
 }
 
 impl Code {
     fn assembled(bytes: &[u8]) -> Code {
-        Code { bytes: bytes.to_vec(), align: 64, relocs: vec![], func: Function::new(), disassembly: None, spilled: 0 }
+        Code {
+            bytes: bytes.to_vec(),
+            align: 64,
+            relocs: vec![],
+            func: Function::new(),
+            disassembly: None,
+            spilled: 0,
+            frame: u32::MAX,
+        }
     }
 }
 
@@ -106,9 +124,18 @@ fn machine<'a>(target: &Target, isa: &'a OwnedTargetIsa) -> Machine<'a> {
 /// [`relax_ir::Fault::Unsupported`] for a target without native code or a type without registers; internal when the
 /// module is not proper flat form.
 pub fn compile(module: &FlatModule, target: &Target) -> Result<Vec<u8>, Diagnostic> {
+    compile_measured(module, target).map(|(object, _)| object)
+}
+
+/// As [`compile`], with the sizes of code and stack frames.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_measured(module: &FlatModule, target: &Target) -> Result<(Vec<u8>, Measures), Diagnostic> {
     let symbols = Symbols::new(module)?;
     let codes = compile_all(module, &symbols, target, false)?;
-    object::write(module, &symbols, &codes, target)
+    let functions = codes.iter().map(|c| (c.bytes.len() as u32, c.frame)).collect();
+    Ok((object::write(module, &symbols, &codes, target)?, Measures { functions }))
 }
 
 /// The Cranelift IR of every function, before optimisation.
@@ -220,6 +247,8 @@ fn generate(f: &FlatFunc, func: Function, isa: &OwnedTargetIsa, disassemble: boo
         disassembly: code.vcode.clone(),
         func: context.func,
         spilled: frame.saturating_sub(slots),
+        // The caller's frame pointer and the return address lie above.
+        frame: frame + 16,
     })
 }
 

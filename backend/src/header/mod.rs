@@ -10,10 +10,16 @@ pub use names::{comment, identifier, literal};
 use names::{macro_name, Scope};
 use relax_ir::program::{Entry, EntryKind, EntryValue, Program};
 use relax_ir::{DType, PrimExpr};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The header of a program. The generic entry is declared when the program has it (hosted builds).
 pub fn write(program: &Program) -> String {
+    write_with_stack(program, &BTreeMap::new())
+}
+
+/// As [`write`], with the bytes of stack that a call takes at most, by entry name.
+pub fn write_with_stack(program: &Program, stack: &BTreeMap<String, u64>) -> String {
     let p = &program.prefix;
     let guard = format!("{}_RELAX_AOT_H_", macro_name(p));
     let unchecked = if program.unchecked {
@@ -38,6 +44,10 @@ pub fn write(program: &Program) -> String {
     }
     for e in &program.entries {
         entry(p, e, &mut s);
+        if let Some(n) = stack.get(&e.name) {
+            s += "/** Bytes of stack that a call takes at most, your callbacks left out. */\n";
+            let _ = writeln!(s, "#define {}_STACK_MAX {n}u", macro_name(&format!("{p}_{}", e.name)));
+        }
     }
     if hosted {
         s += &types::GENERIC.replace("PREFIX", p);

@@ -13,7 +13,7 @@ use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{Callee, FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::{BinOp, PrimKind};
-use relax_ir::program::{code, Entry, EntryDim, EntryKind, EntryValue};
+use relax_ir::program::{code, BufferUse, Entry, EntryDim, EntryKind, EntryValue, MemoryUse};
 use relax_ir::relax::{Function, StructInfo};
 use relax_ir::sym::Facts;
 use relax_ir::{DType, Diagnostic, Fault, PrimExpr, Var};
@@ -84,6 +84,7 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         .help("bind the dim by a MatchCast against dims of the parameters, so that its size is known"));
     }
     let results = result_leaves(f, &plan, &mut facts);
+    cx.memory.push(memory_use(&symbol, &sig, &plan, &layout));
 
     let base = format!("{}_{}", cx.prefix, symbol);
     let abi = cx.abi;
@@ -119,6 +120,25 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         workspace_max: max,
         dynamic: None,
     })
+}
+
+/// Who uses which piece of the workspace, and when.
+fn memory_use(entry: &str, sig: &Signature, plan: &Plan, layout: &Layout) -> MemoryUse {
+    let (steps, ranges) = memory::timeline(&plan.bufs, &plan.steps);
+    let mut buffers = vec![];
+    for (i, buf) in plan.bufs.iter().enumerate() {
+        let (Some(offset), Some((first, last))) = (&layout.offsets[i], ranges[i]) else { continue };
+        let bytes = memory::align_up(buf.bytes.clone());
+        buffers.push(BufferUse {
+            first,
+            last,
+            max_offset: upper_value(offset, sig),
+            max_bytes: upper_value(&bytes, sig),
+            offset: offset.clone(),
+            bytes,
+        });
+    }
+    MemoryUse { entry: entry.to_string(), steps, buffers }
 }
 
 /// The value of a size at the dims' upper bounds, when each has one and the size only grows with them.

@@ -36,6 +36,31 @@ pub fn layout(bufs: &[Buf], steps: &[Step], facts: &mut dyn ShapeFacts) -> Layou
     }
 }
 
+/// The names of the steps, and the first and last step at which each buffer is in use.
+pub fn timeline(bufs: &[Buf], steps: &[Step]) -> (Vec<String>, Vec<Option<(usize, usize)>>) {
+    fn names(steps: &[Step], out: &mut Vec<String>) {
+        for s in steps {
+            out.push(match s {
+                Step::Kernel { kernel, .. } => kernel.clone(),
+                Step::Copy { .. } => "copy".to_string(),
+                Step::Write { .. } => "write".to_string(),
+                Step::Read { .. } => "read".to_string(),
+                Step::Check { .. } => "check".to_string(),
+                Step::If { .. } => "if".to_string(),
+            });
+            if let Step::If { then, otherwise, .. } = s {
+                names(then, out);
+                names(otherwise, out);
+            }
+        }
+    }
+    let mut ranges: Vec<Option<Range>> = vec![None; bufs.len()];
+    mark(steps, &mut 0, &mut ranges);
+    let mut list = vec![];
+    names(steps, &mut list);
+    (list, ranges)
+}
+
 /// `bytes` rounded up to [`ALIGN`].
 pub fn align_up(bytes: PrimExpr) -> PrimExpr {
     (bytes + PrimExpr::i64(ALIGN - 1)).floor_div(PrimExpr::i64(ALIGN)) * PrimExpr::i64(ALIGN)

@@ -26,7 +26,7 @@ use constants::Constants;
 use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{DataBytes, FlatData, FlatFunc, Linkage};
-use relax_ir::program::{CheckInfo, Program};
+use relax_ir::program::{CheckInfo, MemoryUse, Program};
 use relax_ir::tir::PrimFunc;
 use relax_ir::Diagnostics;
 use std::collections::HashSet;
@@ -44,6 +44,7 @@ pub struct Context {
     pub kernels: Vec<PrimFunc>,
     constants: Constants,
     dynamic: dynamic::Queue,
+    memory: Vec<MemoryUse>,
 }
 
 /// Compiles every exported Relax function. Kernels are returned by name for scheduling: those of the module that are
@@ -61,6 +62,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         kernels: vec![],
         constants: Constants::new(prefix, options.external_weights),
         dynamic: dynamic::Queue::default(),
+        memory: vec![],
     };
     let mut program = Program { prefix: prefix.to_string(), unchecked, ..Default::default() };
     let mut errors = Diagnostics::default();
@@ -106,6 +108,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     }
     cx.funcs.push(body::copy_function(&mut cx.pool, prefix, abi));
     program.checks = cx.checks;
+    program.memory = cx.memory;
     program.module.funcs = cx.funcs;
     program.weights_file = cx.constants.external.and_then(|e| e.finish(&mut cx.pool, prefix));
     program.module.data = cx.pool.data;
