@@ -130,6 +130,7 @@ fn compiles() {
         ("PACKED", code::PACKED),
         ("PACKED_FAILED", code::PACKED_FAILED),
         ("TYPE", code::TYPE),
+        ("DEVICE", code::DEVICE),
     ] {
         let define = format!("#define RELAX_E_{name} {v}");
         assert!(hosted.lines().any(|l| l.split(" /*").next().unwrap_or(l).trim() == define), "{define}");
@@ -138,6 +139,7 @@ fn compiles() {
     let mut checks = String::from("\n#define SAME(a, b) typedef char check_##b[(a) == (b) ? 1 : -1]\n");
     for (at, field) in [
         (l.tensor_data, "DLTensor, data"),
+        (l.tensor_device, "DLTensor, device"),
         (l.tensor_ndim, "DLTensor, ndim"),
         (l.tensor_dtype, "DLTensor, dtype"),
         (l.tensor_shape, "DLTensor, shape"),

@@ -1,16 +1,22 @@
 //! Throws damaged texts at the compiler for a while. Every text must be read or refused: no panic, no overflow of the
-//! stack, no hang. The text at hand lies in `--current FILE`, so that it is there even when the process dies.
+//! stack, no hang; what is read prints to a text of the same module. The text at hand lies in `--current FILE`, so that it is there even when the process dies.
 
 mod mutate;
 
 use clap::Parser;
+use relax_backend::x86::{self, Wide};
 use mutate::{mutate, Rng};
 use relax_ir::analysis;
 use relax_ir::span::FileId;
+use relax_ir::structural;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// Texts begun so far, for the watch.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
 
 /// Longest time for one text.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -55,6 +61,7 @@ fn run(args: &Args) -> Result<(), String> {
         return Ok(());
     }
     let seeds = seeds(&args.corpus)?;
+    watch(args.seed, args.current.clone());
     let mut rng = Rng::new(args.seed);
     let mut count = Count::default();
     let begin = Instant::now();
@@ -64,16 +71,13 @@ fn run(args: &Args) -> Result<(), String> {
         };
         let text = mutate(&a, &b, &mut rng);
         std::fs::write(&args.current, &text).map_err(|e| format!("{}: {e}", args.current.display()))?;
-        let start = Instant::now();
+        BEGUN.fetch_add(1, Ordering::Relaxed);
         let lower = rng.below(4) == 0;
         let result = catch_unwind(AssertUnwindSafe(|| try_text(&text, lower)));
         let here = format!("text {} with seed {}: {}", count.texts, args.seed, args.current.display());
         match result {
             Ok(stage) => count.note(stage),
             Err(_) => return Err(format!("a panic; {here}")),
-        }
-        if start.elapsed() > LIMIT {
-            return Err(format!("more than {} s; {here}", LIMIT.as_secs()));
         }
     }
     let _ = std::fs::remove_file(&args.current);
@@ -88,6 +92,19 @@ fn run(args: &Args) -> Result<(), String> {
         args.seed
     );
     Ok(())
+}
+
+/// Ends the process when one text takes longer than [`LIMIT`].
+fn watch(seed: u64, current: PathBuf) {
+    std::thread::spawn(move || loop {
+        let before = BEGUN.load(Ordering::Relaxed);
+        std::thread::sleep(LIMIT);
+        if before > 0 && BEGUN.load(Ordering::Relaxed) == before {
+            let (at, file) = (before - 1, current.display());
+            eprintln!("error: more than {} s; text {at} with seed {seed}: {file}", LIMIT.as_secs());
+            std::process::exit(1);
+        }
+    });
 }
 
 /// Where a text came to an end.
@@ -132,10 +149,17 @@ fn try_text(text: &str, lower: bool) -> Stage {
         assert!(diags.has_errors(), "refused without an error");
         return Stage::Analysis;
     };
-    relax_ir::printer::print_module(&module);
+    let printed = relax_ir::printer::print_module(&module);
+    let (again, diags) = relax_frontend::rlx::parse(FileId(0), &printed);
+    let first = diags.list.iter().find(|_| diags.has_errors());
+    assert!(first.is_none(), "what is printed is refused: {}\n{printed}", first.map_or("", |d| d.message.as_str()));
+    let same = again.map(|again| structural::compare(&module, &again).map_err(|d| d.to_string()));
+    assert_eq!(same, Some(Ok(())), "what is printed is another module:\n{printed}");
     if !lower {
         return Stage::Whole;
     }
+    // Every other text with wide vectors, decided by the text itself, so that it can be tried again.
+    let wide = text.len().is_multiple_of(2).then_some(Wide { lanes: 16, registers: 32 });
     let options = relax_lower::Options {
         prefix: "m".to_string(),
         pointer_bytes: 8,
@@ -143,9 +167,10 @@ fn try_text(text: &str, lower: bool) -> Stage {
         unchecked: false,
         external_weights: false,
         vector_bytes: 16,
-        wide_bytes: 0,
+        wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
     };
-    match relax_lower::lower(typed, &options, None) {
+    let assemble = |f: &relax_ir::flat::FlatFunc| wide.and_then(|w| x86::assemble(f, w));
+    match relax_lower::lower(typed, &options, Some(&assemble)) {
         Ok(_) => Stage::Whole,
         Err(_) => Stage::Lower,
     }

@@ -6,6 +6,8 @@
 pub struct AbiLayout {
     pub pointer: u32,
     pub tensor_data: i64,
+    /// The type of the device; its number follows.
+    pub tensor_device: i64,
     pub tensor_ndim: i64,
     pub tensor_dtype: i64,
     pub tensor_shape: i64,
@@ -45,6 +47,7 @@ impl AbiLayout {
         AbiLayout {
             pointer,
             tensor_data: 0,
+            tensor_device: p,
             tensor_ndim: p + 8,
             tensor_dtype: p + 12,
             tensor_shape: p + 16,

@@ -196,4 +196,6 @@ pub mod code {
     pub const TYPE: i64 = 14;
     /// Recursion took more stack than is granted (bytes).
     pub const STACK: i64 = 15;
+    /// The tensor is not in the CPU's memory; wanted and got are DLPack's device types.
+    pub const DEVICE: i64 = 16;
 }

@@ -37,6 +37,8 @@ pub mod code {
     pub const TYPE: i32 = 14;
     /// Recursion took more stack than is granted (bytes).
     pub const STACK: i32 = 15;
+    /// The tensor is not in the CPU's memory; wanted and got are DLPack's device types.
+    pub const DEVICE: i32 = 16;
 }
 
 /// Fills the error record and returns `code`. A null `call` is tolerated.
@@ -75,6 +77,12 @@ pub unsafe extern "C" fn relax_rt_fail(
             text.dtype(wanted);
             text.str(", got ");
             text.dtype(got);
+        }
+        code::DEVICE => {
+            text.str(": wanted device type ");
+            text.number(wanted);
+            text.str(" (CPU), got ");
+            text.number(got);
         }
         code::PACKED => text.str(": no packed function of this name is registered"),
         code::PACKED_FAILED => {

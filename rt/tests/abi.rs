@@ -12,6 +12,7 @@ fn layout() {
     let l = AbiLayout::new(size_of::<usize>() as u32);
     let tensor = [
         (l.tensor_data, offset_of!(DLTensor, data)),
+        (l.tensor_device, offset_of!(DLTensor, device)),
         (l.tensor_ndim, offset_of!(DLTensor, ndim)),
         (l.tensor_dtype, offset_of!(DLTensor, dtype)),
         (l.tensor_shape, offset_of!(DLTensor, shape)),
@@ -62,6 +63,7 @@ fn codes() {
         (ir::PACKED, code::PACKED),
         (ir::PACKED_FAILED, code::PACKED_FAILED),
         (ir::TYPE, code::TYPE),
+        (ir::DEVICE, code::DEVICE),
     ];
     for (ir, rt) in pairs {
         assert_eq!(ir, rt as i64);

@@ -71,6 +71,8 @@ int main(void) {
     CASE("a result is null", RELAX_E_NULL, e = NULL);
     CASE("data of k is null", RELAX_E_NULL, s.tk.data = NULL);
     CASE("shape of y is null", RELAX_E_NULL, s.ty.shape = NULL);
+    CASE("device of x", RELAX_E_DEVICE, s.tx.device.device_type = (DLDeviceType)2);
+    CASE("device of a result", RELAX_E_DEVICE, s.te.device.device_type = (DLDeviceType)2);
     CASE("dtype of x", RELAX_E_DTYPE, s.tx.dtype.code = kDLInt);
     CASE("bits of x", RELAX_E_DTYPE, s.tx.dtype.bits = 64);
     CASE("lanes of x", RELAX_E_DTYPE, s.tx.dtype.lanes = 4);

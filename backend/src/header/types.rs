@@ -51,6 +51,7 @@ pub const CODES: &str = r#"
 #define RELAX_E_PACKED_FAILED 13 /* a packed function returned an error */
 #define RELAX_E_TYPE 14          /* a value has another structure than expected */
 #define RELAX_E_STACK 15         /* recursion took more stack than is granted (bytes) */
+#define RELAX_E_DEVICE 16        /* not in the CPU's memory: wanted and got are device types */
 
 #define RELAX_VALUE_NULL 0
 #define RELAX_VALUE_INT 1

@@ -6,8 +6,11 @@ use relax_ir::flat::{Callee, FlatFunc, Linkage};
 use relax_ir::program::code;
 use relax_ir::{DType, PrimExpr, Var};
 
+/// DLPack's type of the CPU's memory.
+const DEVICE_CPU: i32 = 1;
+
 /// `int32_t P__check_tensor(const DLTensor *t, P_call *call, const char *what, int32_t dtype, int32_t ndim)`:
-/// null pointers, dtype (-1: any), rank (-1: any), negative dims, density (strides), alignment of the data to the
+/// null pointers, device, dtype (-1: any), rank (-1: any), negative dims, density (strides), alignment of the data to the
 /// element.
 pub fn callee(prefix: &str) -> Callee {
     let p = vec![DType::HANDLE, DType::HANDLE, DType::HANDLE, DType::I32, DType::I32];
@@ -42,6 +45,9 @@ pub fn function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
 
     let tensor = t.expr();
     fail(&mut b, is_null(&tensor), code::NULL, zero.clone(), zero.clone());
+    let got = b.load("device", &tensor, abi.tensor_device, DType::I32);
+    let elsewhere = got.clone().ne(PrimExpr::i32(DEVICE_CPU));
+    fail(&mut b, elsewhere, code::DEVICE, PrimExpr::i64(DEVICE_CPU as i64), got.cast(DType::I64));
     let got = b.load("got_dtype", &tensor, abi.tensor_dtype, DType::I32);
     let differ = got.clone().ne(dtype.expr()).and(dtype.expr().ge(PrimExpr::i32(0)));
     let element = b.bind("element", got.clone());
