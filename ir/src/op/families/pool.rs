@@ -191,26 +191,31 @@ impl Window {
 
     /// How many elements the mean at `s` divides by.
     pub fn count(&self, s: &[PrimExpr], dims: &[PrimExpr]) -> PrimExpr {
-        let mut count = PrimExpr::i64(1);
-        for (i, a) in self.axes.chars().enumerate() {
-            let size = self.data.size(dims, a);
-            let d = self.dilation[i];
-            if self.before[i] == 0 && self.after[i] == 0 && !self.ceil {
-                count = count * self.size[i];
-                continue;
-            }
-            let start = self.out.along(s, a) * self.strides[i] - self.before[i];
-            let end = start.clone() + (self.size[i] - 1) * d;
-            let in_axis = if self.count_include_pad {
-                let end = end.min(size + (self.after[i] - 1));
-                (end - start).floor_div(d) + 1
-            } else {
-                let skip = (PrimExpr::i64(d - 1) - start.clone()).floor_div(d).max(0);
-                let end = end.min(size - 1);
-                (end - (start + skip * d)).floor_div(d) + 1
-            };
-            count = count * in_axis.max(0);
+        let along = self.axes.chars().enumerate();
+        along.fold(PrimExpr::i64(1), |c, (i, a)| c * self.count_along(i, self.out.along(s, a), self.data.size(dims, a)))
+    }
+
+    /// Do all windows lie inside the input along axis `i`?
+    fn is_exact(&self, i: usize) -> bool {
+        self.before[i] == 0 && self.after[i] == 0 && !self.ceil
+    }
+
+    /// How many of those lie along axis `i` for the window at `at`, at least 1.
+    fn count_along(&self, i: usize, at: PrimExpr, size: PrimExpr) -> PrimExpr {
+        let d = self.dilation[i];
+        if self.is_exact(i) {
+            return PrimExpr::i64(self.size[i]);
         }
+        let start = at * self.strides[i] - self.before[i];
+        let end = start.clone() + (self.size[i] - 1) * d;
+        let count = if self.count_include_pad {
+            let end = end.min(size + (self.after[i] - 1));
+            (end - start).floor_div(d) + 1
+        } else {
+            let skip = (PrimExpr::i64(d - 1) - start.clone()).floor_div(d).max(0);
+            let end = end.min(size - 1);
+            (end - (start + skip * d)).floor_div(d) + 1
+        };
         count.max(1)
     }
 }
@@ -271,7 +276,23 @@ fn avg_pool(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let x = layout::pad_stage(&mut k, &x[0], &win.data, win.axes, &win.before, &win.reach_after(), zero);
     let acc = wide_dtype(out.dtype);
     let sum = k.sum("pool_sum", out.dims, acc, &win.extents(), |s, r| x.at(win.source(s, r)).cast(acc));
-    let y = k.compute("pool_avg", out.dims, acc, |s| sum.at(s) / win.count(s, data.dims).cast(acc));
+    // The counts along each axis, so that they are not worked out for every element.
+    let mut counts = vec![];
+    for (i, a) in win.axes.chars().enumerate() {
+        let extent = [win.out.size(out.dims, a)];
+        let size = win.data.size(data.dims, a);
+        counts.push(match win.is_exact(i) {
+            true => Err(PrimExpr::int(acc, win.size[i])),
+            false => Ok(k.compute(&format!("count_{a}"), &extent, acc, |o| win.count_along(i, o[0].clone(), size))),
+        });
+    }
+    let y = k.compute("pool_avg", out.dims, acc, |s| {
+        let count = win.axes.chars().zip(&counts).map(|(a, c)| match c {
+            Ok(table) => table.at([win.out.along(s, a)]),
+            Err(n) => n.clone(),
+        });
+        sum.at(s) / count.reduce(|a, b| a * b).unwrap_or(PrimExpr::one(acc))
+    });
     let y = rules::narrow(&mut k, y, out.dtype);
     Ok(k.finish(&[y]))
 }
