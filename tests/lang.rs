@@ -1,0 +1,132 @@
+//! The language in compiled code beyond what the corpus has: `tests/lang/NAME.rlx`, each with runs in its head:
+//!
+//! ```text
+//! # run
+//! # in: float32 2 : 1 2          an argument: dtype, dims, elements
+//! # out: int64 : 3               a result, or
+//! # fails: 8                     the error code
+//! # prints: x                    the format of the next `R.print`
+//! ```
+//!
+//! After each run every block of memory must have been given back.
+
+use relax_aot::cli::{Cli, CodegenArgs};
+use relax_aot::compare::compare;
+use relax_aot::driver::Session;
+use relax_aot::loader::{Counted, Library, Memory, PackedFunction, Reply};
+use relax_aot::render;
+use relax_ir::{Constant, DType};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+#[derive(Default)]
+struct Run {
+    args: Vec<Constant>,
+    results: Vec<Constant>,
+    fails: Option<i32>,
+    prints: Vec<String>,
+}
+
+fn options() -> CodegenArgs {
+    use clap::Parser;
+    Cli::parse_from(["relax-aot", "model.rlx", "-o", "libmodel.so"]).compile.options
+}
+
+/// `float32 2 : 1 2`; a scalar may leave out the colon.
+fn tensor(text: &str) -> Constant {
+    let (head, elements) = text.split_once(':').or_else(|| text.trim().split_once(' ')).unwrap_or((text, ""));
+    let mut head = head.split_whitespace();
+    let dtype: DType = head.next().and_then(|d| d.parse().ok()).expect("a dtype");
+    let shape: Vec<i64> = head.map(|d| d.parse().expect("a dim")).collect();
+    let mut bytes = vec![];
+    for x in elements.split_whitespace() {
+        match dtype {
+            DType::F32 => bytes.extend(x.parse::<f32>().expect("a number").to_le_bytes()),
+            DType::I64 => bytes.extend(x.parse::<i64>().expect("a number").to_le_bytes()),
+            _ => bytes.push(x.parse::<u8>().expect("a number")),
+        }
+    }
+    Constant::new(dtype, shape, bytes)
+}
+
+fn runs(text: &str) -> Vec<Run> {
+    let mut out: Vec<Run> = vec![];
+    for line in text.lines().filter_map(|l| l.strip_prefix("# ")) {
+        if line == "run" {
+            out.push(Run::default());
+        }
+        let Some(run) = out.last_mut() else { continue };
+        match line.split_once(": ") {
+            Some(("in", t)) => run.args.push(tensor(t)),
+            Some(("out", t)) => run.results.push(tensor(t)),
+            Some(("fails", t)) => run.fails = t.trim().parse().ok(),
+            Some(("prints", t)) => run.prints.push(t.to_string()),
+            _ => {}
+        }
+    }
+    out
+}
+
+fn check(path: &Path) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let text = std::fs::read_to_string(path).expect("the text is there");
+    let mut session = Session::default();
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let so = dir.path().join("libmodel.so");
+    let program = session.build(path, &so, None, &options());
+    let Ok(program) = program else {
+        panic!("{name}: {}", render::text(&session.diags, &session.sources, false));
+    };
+    let entry = program.entries.iter().find(|e| e.name == "main").expect("an entry main");
+    let library = Library::open(&so, "model").expect("the library loads");
+    let runs = runs(&text);
+    assert!(!runs.is_empty(), "{name}: no runs");
+    for (i, run) in runs.iter().enumerate() {
+        let printed: Arc<Mutex<Vec<String>>> = Arc::default();
+        let lines = printed.clone();
+        let packed = [
+            PackedFunction::new("test.reverse", |args| match args {
+                [x] if x.shape == [4] => Err(7),
+                [x] => {
+                    let data = x.bytes().chunks_exact(4).rev().flatten().copied().collect();
+                    Ok(Reply::Tensor(Constant::new(x.dtype, x.shape.clone(), data)))
+                }
+                _ => Err(1),
+            }),
+            PackedFunction::new("relax.run.print", move |args| {
+                let format = args.first().map(|f| String::from_utf8_lossy(f.bytes()).into_owned());
+                lines.lock().map_err(|_| 1)?.extend(format);
+                Ok(Reply::Nothing)
+            }),
+        ];
+        let counted = Counted::default();
+        let what = format!("{name}, run {i}");
+        let n = entry.results.len();
+        let got = library.run_with(Memory::Heap, "main", &run.args, n, &packed, Some(&counted));
+        let live = counted.live() + packed.iter().map(PackedFunction::live).sum::<i64>();
+        assert_eq!(live, 0, "{what}: blocks not given back");
+        match (got, run.fails) {
+            (Ok(got), None) => {
+                assert_eq!(got.len(), run.results.len(), "{what}: number of results");
+                for (g, w) in got.iter().zip(&run.results) {
+                    compare(&what, g, w, 1e-6, 1e-6).unwrap_or_else(|m| panic!("{}", m.text));
+                }
+            }
+            (Err(e), Some(code)) => assert_eq!(e.code, code, "{what}: {e:?}"),
+            (got, _) => panic!("{what}: {got:?}"),
+        }
+        assert_eq!(*printed.lock().expect("no panic"), run.prints, "{what}: what is printed");
+    }
+}
+
+#[test]
+fn every_text_runs() {
+    let dir: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lang");
+    let mut texts: Vec<PathBuf> =
+        std::fs::read_dir(dir).expect("the folder is there").flatten().map(|e| e.path()).collect();
+    texts.sort();
+    assert!(!texts.is_empty());
+    for t in texts.iter().filter(|p| p.extension().is_some_and(|e| e == "rlx")) {
+        check(t);
+    }
+}
