@@ -4,8 +4,8 @@
 mod mutate;
 
 use clap::Parser;
-use relax_backend::x86::{self, Wide};
 use mutate::{mutate, Rng};
+use relax_backend::x86::{self, Wide};
 use relax_ir::analysis;
 use relax_ir::span::FileId;
 use relax_ir::structural;
