@@ -75,6 +75,19 @@ impl<'a> Cx<'a> {
                 let all: Vec<Option<AttrValue>> = call.args.iter().map(|i| self.attr_value(i)).collect();
                 AttrValue::List(all.into_iter().collect::<Option<_>>()?)
             }
+            // Python's own, for what has no literal: `float("inf")`, `float("nan")`.
+            "float" => match call.args.as_slice() {
+                [one] => match self.attr_value(one)? {
+                    AttrValue::Float(v) => AttrValue::Float(v),
+                    AttrValue::Int(v) => AttrValue::Float(v as f64),
+                    AttrValue::Str(s) => match s.trim().parse() {
+                        Ok(v) => AttrValue::Float(v),
+                        Err(_) => return self.expected(one, "the text of a number"),
+                    },
+                    _ => return self.expected(one, "a number"),
+                },
+                _ => return self.error("argument", e.span, "float takes one argument"),
+            },
             "R.const" => AttrValue::Const(self.constant(call, e.span)?),
             "T.index_map" => AttrValue::IndexMap(self.index_map(call, e.span)?),
             "I.vdevice" => AttrValue::VDevice(self.vdevice(e)?),

@@ -84,8 +84,8 @@ impl Names {
 
 /// A Python identifier close to `hint`.
 pub fn identifier(hint: &str) -> String {
-    let mut out: String = hint.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
-    if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit()) {
+    let mut out: String = hint.chars().map(|c| if c.is_alphanumeric() || c == '_' { c } else { '_' }).collect();
+    if out.is_empty() || out.starts_with(char::is_numeric) {
         out.insert(0, 'v');
     }
     out
