@@ -16,6 +16,8 @@ pub mod interp;
 pub mod kernel;
 pub mod legalize;
 pub mod math;
+mod pack;
+pub mod relayout;
 pub mod schedule;
 
 pub use bind_params::bind_params;
@@ -75,9 +77,13 @@ pub type Assemble<'a> = &'a dyn Fn(&FlatFunc) -> Option<Vec<u8>>;
 /// From analysed Relax to a flat program, with warnings.
 pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<(Program, Diagnostics), Diagnostics> {
     let wide = wide.filter(|_| options.opt_level >= 2 && options.wide_bytes > 16);
-    let typed = passes(typed, options.opt_level, Until::Fused)?;
-    let (mut program, kernels, warnings) = host::compile(&typed, options)?;
+    let mut typed = passes(typed, options.opt_level, Until::Fused)?;
     let sched = schedule::SchedOptions { vector_bytes: options.vector_bytes };
+    if options.opt_level >= 2 {
+        let widest = wide.map_or(options.vector_bytes, |_| options.wide_bytes);
+        pack::pack(&mut typed, &schedule::SchedOptions { vector_bytes: widest });
+    }
+    let (mut program, kernels, warnings) = host::compile(&typed, options)?;
     let mut errors = Diagnostics::default();
     for k in &kernels {
         if let Some((mut f, code)) = wide.and_then(|w| assemble(k, options.wide_bytes, w)) {

@@ -13,6 +13,7 @@ use super::reduce::{rows_for, spatial, Point, Tile, Vector};
 use super::stage::{Axis, Stage};
 use super::SchedOptions;
 use relax_ir::prim::{BinOp, PrimKind};
+use relax_ir::tir::Buffer;
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
@@ -82,6 +83,9 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     let axis = |i: &PrimExpr| s.spatial.iter().find(|a| Some(&a.var) == i.as_var() && a.len() != Some(1));
     let j = out.indices.iter().rev().find_map(axis)?;
     let (a, b) = sides(x, y, &j.var)?;
+    if matches!(b.kind(), PrimKind::BufferLoad(b, _) if Panels::of(b).is_some()) {
+        return None;
+    }
     let size = |axes: Vec<&Axis>| size(&axes.into_iter().cloned().collect::<Vec<_>>());
     let rows = size(s.spatial.iter().filter(|i| a.uses(&i.var) && !b.uses(&i.var)).collect());
     let columns = size(s.spatial.iter().filter(|i| !a.uses(&i.var) && b.uses(&i.var)).collect());
@@ -132,6 +136,120 @@ fn sides(x: PrimExpr, y: PrimExpr, j: &Var) -> Option<(PrimExpr, PrimExpr)> {
     }
 }
 
+/// How a constant right side lies in memory: panels of `width` columns, each with all rows (`depth`), then a narrower
+/// panel with the columns left over.
+#[derive(Clone, Copy, Debug)]
+pub struct Panels {
+    pub depth: i64,
+    pub columns: i64,
+    pub width: i64,
+}
+
+impl Panels {
+    /// As the scope of the packed buffer.
+    pub fn scope(&self) -> String {
+        format!("panels.{}.{}.{}", self.depth, self.columns, self.width)
+    }
+
+    /// From the scope of a buffer.
+    pub fn of(b: &Buffer) -> Option<Panels> {
+        let mut parts = b.scope.strip_prefix("panels.")?.split('.').map(|p| p.parse().ok());
+        Some(Panels { depth: parts.next()??, columns: parts.next()??, width: parts.next()?? })
+    }
+
+    /// Columns in full panels.
+    fn whole(&self) -> i64 {
+        self.columns / self.width * self.width
+    }
+
+    /// Where an element is.
+    pub fn position(&self, k: PrimExpr, j: PrimExpr) -> PrimExpr {
+        let whole = self.whole();
+        let rest = (k.clone() * (self.columns - whole)) + (j.clone() - whole) + whole * self.depth;
+        if whole == 0 {
+            return rest;
+        }
+        let panel = j.clone().floor_div(self.width);
+        let full = (panel * self.depth + k) * self.width + j.clone().floor_mod(self.width);
+        if whole == self.columns {
+            return full;
+        }
+        j.lt(PrimExpr::i64(whole)).select(full, rest)
+    }
+
+    /// Registers side by side: a number that divides a panel.
+    fn registers(&self, o: &SchedOptions, lanes: i64) -> i64 {
+        let most = if o.is_wide() || self.width % (3 * lanes) == 0 { most_columns(o) as i64 } else { 2 };
+        (1..=most).rev().find(|n| self.width % (n * lanes) == 0).unwrap_or(1)
+    }
+
+    /// The first of `width` columns from `start` in row `k`; with `rest`, behind the full panels.
+    fn at(&self, e: &mut Emit, start: &Var, rest: bool, k: &Poly, width: i64) -> Poly {
+        let whole = self.whole();
+        let first = Poly::var(start);
+        if rest {
+            let first = first.add(&Poly::constant(whole * self.depth - whole));
+            return k.scale(self.columns - whole).add(&first);
+        }
+        if width == self.width {
+            return k.scale(width).add(&first.scale(self.depth));
+        }
+        let panel = PrimExpr::raw_binary(BinOp::FloorDiv, start.expr(), PrimExpr::i64(self.width));
+        let lane = PrimExpr::raw_binary(BinOp::FloorMod, start.expr(), PrimExpr::i64(self.width));
+        let (panel, lane) = (e.hoist(panel), e.hoist(lane));
+        let atom = |x: PrimExpr| x.as_int().map_or_else(|| Poly::atom(x.clone()), Poly::constant);
+        atom(panel).scale(self.depth * self.width).add(&k.scale(self.width)).add(&atom(lane))
+    }
+}
+
+/// The panels that a factor reads, and their pointer.
+fn panels(e: &Emit, b: &PrimExpr) -> Option<(Var, Panels)> {
+    let PrimKind::Load { ptr, .. } = b.kind() else { return None };
+    let ptr = ptr.as_var()?;
+    let (b, _) = e.places.iter().find(|(_, p)| p.ptr == *ptr)?;
+    Some((ptr.clone(), Panels::of(b)?))
+}
+
+/// A parameter that may be packed.
+pub struct Packable {
+    pub buffer: Buffer,
+    /// Which of its two axes runs over the columns.
+    pub column: usize,
+    pub panels: Panels,
+}
+
+/// What a stage reads as the right side of a product, when that is a matrix of known size.
+pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
+    let [acc] = s.accs.as_slice() else { return None };
+    let d = acc.var.dtype();
+    if d != DType::F32 || o.vector_bytes < 16 {
+        return None;
+    }
+    let (x, y) = factors(&acc.update, &acc.var)?;
+    let out = s.outs.first()?;
+    let axis = |i: &PrimExpr| s.spatial.iter().find(|a| Some(&a.var) == i.as_var() && a.len() != Some(1));
+    let j = out.indices.iter().rev().find_map(axis)?;
+    let (_, b) = sides(x, y, &j.var)?;
+    let mut depths = s.reduce.iter().filter(|k| k.len() != Some(1));
+    let (Some(k), None) = (depths.next(), depths.next()) else { return None };
+    let PrimKind::BufferLoad(buffer, idx) = b.kind() else { return None };
+    let [p, q] = &idx[..] else { return None };
+    let column = match (p.as_var(), q.as_var()) {
+        (Some(a), Some(b)) if *a == k.var && *b == j.var => 1,
+        (Some(a), Some(b)) if *a == j.var && *b == k.var => 0,
+        _ => return None,
+    };
+    let (depth, columns) = (k.len()?, j.len()?);
+    let lanes = o.vector_bytes as i64 / 4;
+    let plain = buffer.dtype() == d && buffer.strides.is_empty() && buffer.elem_offset.is_none();
+    let exact = buffer.shape[column].is_int(columns) && buffer.shape[1 - column].is_int(depth);
+    if !plain || !exact || columns < lanes || depth < 8 {
+        return None;
+    }
+    let width = tile_columns(o, Some(columns), lanes) as i64 * lanes;
+    Some(Packable { buffer: buffer.clone(), column, panels: Panels { depth, columns, width } })
+}
+
 /// How the columns of a sliver map to axes.
 struct Columns {
     /// First column of the sliver and column within it.
@@ -142,10 +260,20 @@ struct Columns {
     j: Axis,
     /// The axis before `j`, when they are joined.
     outer: Option<Axis>,
+    /// Behind the full slivers.
+    rest: bool,
+}
+
+/// Where the packed values of `b` are.
+enum Right<'a> {
+    /// They are packed sliver by sliver into this memory.
+    Scratch(&'a Var),
+    /// They were packed when the model was compiled.
+    Panels(Var, Panels),
 }
 
 /// Emits the nest; `false`, with nothing emitted, when it does not have the form.
-pub fn contraction(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> Res<bool> {
+pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions) -> Res<bool> {
     let [acc] = n.accs.as_slice() else { return Ok(false) };
     let ct = compute_type(acc.var.dtype());
     let lanes = o.vector_bytes as usize / ct.bytes();
@@ -156,6 +284,11 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> R
     let Some(j) = n.spatial.iter().rev().find(unit).cloned() else { return Ok(false) };
     let Some((x, y)) = factors(&acc.update, &acc.var) else { return Ok(false) };
     let Some((a, b)) = sides(x, y, &j.var) else { return Ok(false) };
+    let right = match (panels(e, &b), scratch) {
+        (Some((ptr, p)), _) => Right::Panels(ptr, p),
+        (None, Some(scratch)) => Right::Scratch(scratch),
+        (None, None) => return Ok(false),
+    };
     let (mut rows, mut outside) = (vec![], vec![]);
     for i in n.spatial.iter().filter(|i| i.var != j.var) {
         if a.uses(&i.var) && !b.uses(&i.var) {
@@ -164,7 +297,12 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> R
             outside.push(i.clone());
         }
     }
-    if rows.is_empty() {
+    let packed = match &right {
+        Right::Panels(_, p) => Some(*p),
+        Right::Scratch(_) => None,
+    };
+    let fits = |p: &Panels| n.reduce.len() == 1 && n.reduce[0].len() == Some(p.depth) && j.len() == Some(p.columns);
+    if packed.map_or(rows.is_empty(), |p| !fits(&p)) {
         return Ok(false);
     }
     // Join short or awkward rows of columns with the axis before them.
@@ -172,25 +310,34 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> R
     let unit_b = stride_is_one(e, &b, &j.var);
     let step = lanes as i64;
     let awkward = j.len().is_none_or(|w| !unit_b || w % step != 0 || w < 4 * step);
-    let outer = joined.filter(|_| awkward).map(|at| outside.remove(at));
+    let outer = joined.filter(|_| awkward && packed.is_none()).map(|at| outside.remove(at));
     let total = match &outer {
         Some(h) => Poly::of(&h.extent, &e.ranges).mul(&Poly::of(&j.extent, &e.ranges)),
         None => Poly::of(&j.extent, &e.ranges),
     };
     let (start, lane) = (Var::new("column", DType::I64), Var::new("lane", DType::I64));
-    let mut columns = Columns { start, lane, slot: None, j, outer };
-    let panel = panel(o, size(&rows), size(&n.reduce), ct.bytes() as i64);
-    let side = tile_columns(o, total.as_const(), lanes as i64) as i64;
+    let mut columns = Columns { start, lane, slot: None, j, outer, rest: false };
+    let panel = match packed {
+        Some(_) => 1,
+        None => panel(o, size(&rows), size(&n.reduce), ct.bytes() as i64),
+    };
+    let side = match packed {
+        Some(p) => p.registers(o, lanes as i64),
+        None => tile_columns(o, total.as_const(), lanes as i64) as i64,
+    };
     e.ranges.add_loop(&columns.start, Poly::default(), total.clone());
     e.contract = true;
     let (lanes, width) = (lanes as u16, lanes as i64 * side);
     let r = outside_loops(e, &outside, &mut |e| {
         let end = e.index(&total)?;
         let end = e.hoist(end);
-        let whole = e.hoist(end.clone().floor_div(width) * width);
+        let whole = match packed {
+            Some(p) => PrimExpr::i64(p.whole()),
+            None => e.hoist(end.clone().floor_div(width) * width),
+        };
         let start = columns.start.clone();
         e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
-            columns.slot = None;
+            (columns.slot, columns.rest) = (None, false);
             if panel > 1 {
                 let left = (whole.clone() - start.expr()).floor_div(width);
                 let even = whole.as_int().is_some_and(|w| w % (width * panel) == 0);
@@ -199,14 +346,15 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> R
                 e.ranges.add_loop(&var, Poly::default(), Poly::of(&extent, &e.ranges));
                 columns.slot = Some(Axis { var, extent });
             }
-            sliver(e, n, &columns, &rows, (&a, &b), scratch, width as u16, lanes, o.vector_bytes)
+            sliver(e, n, &columns, &rows, (&a, &b), &right, width as u16, lanes, o.vector_bytes)
         })?;
         columns.slot = None;
+        columns.rest = true;
         // What is left takes as many vectors at a time as it has.
         let left = whole.as_int().zip(end.as_int()).map_or(1, |(w, e)| (e - w) / lanes as i64);
         let together = if o.is_wide() { left.max(1) as u16 } else { 1 };
         strips(e, &start, whole, end, lanes, together, 4, |e, l| {
-            sliver(e, n, &columns, &rows, (&a, &b), scratch, l.lanes, lanes.min(l.lanes), o.vector_bytes)
+            sliver(e, n, &columns, &rows, (&a, &b), &right, l.lanes, lanes.min(l.lanes), o.vector_bytes)
         })
     });
     e.contract = false;
@@ -256,7 +404,7 @@ fn sliver(
     c: &Columns,
     rows: &[Axis],
     (a, b): (&PrimExpr, &PrimExpr),
-    scratch: &Var,
+    right: &Right,
     width: u16,
     lanes: u16,
     vector_bytes: u32,
@@ -275,7 +423,16 @@ fn sliver(
         at = at.add(&depth.mul(&Poly::var(&slot.var)).scale(width as i64));
         first = first + slot.var.expr() * width as i64;
     }
-    pack(e, n, c, &first, b, scratch, &at, width)?;
+    let scratch = match right {
+        Right::Scratch(scratch) => {
+            pack(e, n, c, &first, b, scratch, &at, width)?;
+            *scratch
+        }
+        Right::Panels(ptr, p) => {
+            at = p.at(e, &c.start, c.rest, &k, width as i64);
+            ptr
+        }
+    };
 
     let column = first + c.lane.expr();
     let mut map = HashMap::from([(c.j.var.clone(), column)]);
@@ -302,6 +459,7 @@ fn sliver(
         }),
         rows: tiled.map(|r| (r.var.clone(), rows_for(r, most))).into_iter().collect(),
         unroll: 4,
+        halves: true,
     };
     let mut order = rows.to_vec();
     inner.spatial.extend(c.slot.clone());

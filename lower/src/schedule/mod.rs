@@ -15,6 +15,7 @@ mod reduce;
 mod stage;
 mod stmt;
 
+pub use contract::Packable;
 pub use ranges::Ranges;
 
 use crate::kernel::kernel_dims;
@@ -147,6 +148,16 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
         }
     }
     Ok(FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body: e.finish(), span: f.span })
+}
+
+/// Parameters that are faster when they are packed before the kernel runs.
+pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
+    let plan = plan(f, o);
+    let stages = plan.items.iter().filter_map(|i| match i {
+        Item::Stage(s) => contract::packable(s, o),
+        Item::Stmt(_) => None,
+    });
+    stages.filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()
 }
 
 /// A serial loop over plain stages: a recurrence.

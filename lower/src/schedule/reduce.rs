@@ -25,6 +25,8 @@ pub struct Tile {
     pub rows: Vec<(Var, i64)>,
     /// Reduction steps per round of the innermost loop.
     pub unroll: i64,
+    /// Rows left over go by tiles of half the height, and so on, before single ones.
+    pub halves: bool,
 }
 
 #[derive(Clone)]
@@ -39,10 +41,8 @@ pub struct Vector {
 
 pub fn reduction(e: &mut Emit, s: &Stage, scratch: Option<&Var>, o: &SchedOptions) -> Res<()> {
     let mut n = Nest::new(e, s)?;
-    if let Some(scratch) = scratch {
-        if contraction(e, &n, scratch, o)? {
-            return Ok(());
-        }
+    if contraction(e, &n, scratch, o)? {
+        return Ok(());
     }
     let tile = choose(e, &mut n, o);
     e.contract = true;
@@ -101,7 +101,16 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
             let whole = end.clone().floor_div(rows) * rows;
             let whole = e.hoist(whole);
             with(e, zero, whole.clone(), rows)?;
-            with(e, whole, end, 1)
+            // Fewer and fewer rows at a time where packed columns wait.
+            let (mut at, mut left) = (whole, rows);
+            while t.halves && left > 2 {
+                left = (left + 1) / 2;
+                let whole = at.clone() + (end.clone() - at.clone()).floor_div(left) * left;
+                let whole = e.hoist(whole);
+                with(e, at, whole.clone(), left)?;
+                at = whole;
+            }
+            with(e, at, end, 1)
         }
     }
 }
@@ -324,7 +333,7 @@ pub fn rows_for(a: &Axis, most: i64) -> i64 {
 }
 
 fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
-    let scalar = Tile { vector: None, rows: vec![], unroll: 1 };
+    let scalar = Tile { vector: None, rows: vec![], unroll: 1, halves: false };
     let updates: Vec<&PrimExpr> = n.accs.iter().map(|a| &a.update).collect();
     let values = n.values();
     let acc_bytes = n.accs.iter().map(|a| compute_type(a.var.dtype()).bytes()).max().unwrap_or(4);
@@ -415,7 +424,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     let size = updates.iter().map(|u| weight(u)).sum::<usize>();
     let points = rows.iter().map(|(_, r)| *r as usize).product::<usize>() * v.count as usize;
     let unroll = if heavy || v.combine.is_some() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
-    Tile { vector: Some(v), rows, unroll }
+    Tile { vector: Some(v), rows, unroll, halves: false }
 }
 
 /// Lanes of vectors along `a`: where registers are wide, no more than it has elements.

@@ -1,0 +1,223 @@
+//! Weights in the order in which kernels read them.
+//!
+//! A matrix product with a constant right side reads it in panels: as many columns as the register tile has, all rows
+//! of them, then the next columns; what is left over stands behind as a narrower panel. The kernel's PrimFunc says so
+//! with its indices, so that it means the same however it is scheduled; [`crate::schedule`] knows the panels by the
+//! buffer's scope and reads them in order.
+
+use crate::legalize::{call_tir, Names};
+use crate::relayout;
+use crate::schedule::{packable, Packable, SchedOptions};
+use relax_ir::analysis::Typed;
+use relax_ir::prim::PrimKind;
+use relax_ir::relax::{map_bindings, Binding, BindingValue, Expr, ExprKind, RVar};
+use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt, StmtKind};
+use relax_ir::{Constant, DType, Func, PrimExpr};
+use std::collections::HashMap;
+
+/// Packs constants that one kernel alone reads. `options` are those of the widest vectors in use.
+pub fn pack(typed: &mut Typed, options: &SchedOptions) {
+    let mut pass = Pack {
+        names: Names::new(&typed.module),
+        uses: HashMap::new(),
+        prims: HashMap::new(),
+        bound: HashMap::new(),
+        new: vec![],
+        options,
+    };
+    for f in typed.module.relax_funcs() {
+        for b in f.bindings() {
+            if let ExprKind::Constant(c) = b.expr().kind() {
+                pass.bound.insert(b.var.clone(), c.clone());
+                // The binding itself is no use.
+                *pass.uses.entry(address(c)).or_insert(0) -= 1;
+            }
+        }
+    }
+    for f in &typed.module.funcs {
+        match f {
+            Func::Prim(p) if p.private => drop(pass.prims.insert(p.name.clone(), p.clone())),
+            Func::Prim(_) => {}
+            Func::Relax(f) => f.body.walk(&mut |e| pass.count(e)),
+        }
+    }
+    let mut funcs = std::mem::take(&mut typed.module.funcs);
+    for f in &mut funcs {
+        if let Func::Relax(f) = f {
+            f.body = map_bindings(&f.body, &mut |b, _| pass.binding(b));
+        }
+    }
+    funcs.extend(pass.new.into_iter().map(Func::Prim));
+    typed.module.funcs = funcs;
+    crate::dead::remove_dead(typed);
+}
+
+/// What makes two constants the same one.
+fn address(c: &Constant) -> usize {
+    c.bytes().as_ptr() as usize
+}
+
+struct Pack<'a> {
+    names: Names,
+    /// Of each constant, by address.
+    uses: HashMap<usize, i64>,
+    prims: HashMap<String, PrimFunc>,
+    bound: HashMap<RVar, Constant>,
+    new: Vec<PrimFunc>,
+    options: &'a SchedOptions,
+}
+
+impl Pack<'_> {
+    fn constant(&self, e: &Expr) -> Option<Constant> {
+        match e.kind() {
+            ExprKind::Constant(c) => Some(c.clone()),
+            ExprKind::Var(v) => self.bound.get(v).cloned(),
+            _ => None,
+        }
+    }
+
+    fn count(&mut self, e: &Expr) {
+        if let Some(c) = self.constant(e) {
+            *self.uses.entry(address(&c)).or_insert(0) += 1;
+        }
+    }
+
+    /// The kernel call over packed constants; `None` when nothing changes.
+    fn binding(&mut self, b: &Binding) -> Option<Vec<Binding>> {
+        let BindingValue::Expr(e) = &b.value else { return None };
+        let call = e.as_op_call("call_tir")?;
+        let [func, args] = call.args.as_slice() else { return None };
+        let (ExprKind::GlobalVar(name), ExprKind::Tuple(args)) = (func.kind(), args.kind()) else { return None };
+        let mut prim = self.prims.get(name)?.clone();
+        let mut args = args.clone();
+        let mut changed = false;
+        for p in packable(&prim, self.options) {
+            let at = prim.params.iter().position(|q| q.buffer() == Some(&p.buffer))?;
+            let Some(c) = args.get(at).and_then(|a| self.constant(a)) else { continue };
+            if self.uses.get(&address(&c)) != Some(&1) || c.dtype != p.buffer.dtype() {
+                continue;
+            }
+            args[at] = Expr::new(ExprKind::Constant(reorder(&c, &p)), args[at].span());
+            prim = rewritten(&prim, at, &p);
+            changed = true;
+        }
+        if !changed {
+            return None;
+        }
+        prim.name = self.names.fresh(&prim.name);
+        let value = call_tir(&prim.name, args, call.sinfo_args.clone(), e).ok()?;
+        self.new.push(prim);
+        Some(vec![Binding { value: BindingValue::Expr(value), ..b.clone() }])
+    }
+}
+
+/// Elements in panels.
+fn reorder(c: &Constant, p: &Packable) -> Constant {
+    let (depth, columns, width) = (p.panels.depth as usize, p.panels.columns as usize, p.panels.width as usize);
+    let source = |k: usize, j: usize| if p.column == 1 { k * columns + j } else { j * depth + k };
+    let panels = (0..columns).step_by(width).map(|first| first..(first + width).min(columns));
+    let order = panels.flat_map(|panel| (0..depth).flat_map(move |k| panel.clone().map(move |j| (k, j))));
+    relayout::gather(c, vec![p.panels.depth * p.panels.columns], order.map(|(k, j)| source(k, j)))
+}
+
+/// The PrimFunc over the packed buffer.
+fn rewritten(f: &PrimFunc, at: usize, p: &Packable) -> PrimFunc {
+    let scope = p.panels.scope();
+    let size = vec![PrimExpr::i64(p.panels.depth * p.panels.columns)];
+    let new = Buffer::from_parts(&p.buffer.name, size, p.buffer.dtype(), vec![], None, &scope, p.buffer.span);
+    let mut f = f.clone();
+    f.params[at] = PrimParam::Buffer { buffer: new.clone(), handle: None };
+    fn swap(e: &PrimExpr, p: &Packable, new: &Buffer) -> PrimExpr {
+        let e = e.map_children(&mut |c| swap(c, p, new));
+        match e.kind() {
+            PrimKind::BufferLoad(b, idx) if *b == p.buffer => {
+                let (j, k) = (idx[p.column].clone().cast(DType::I64), idx[1 - p.column].clone().cast(DType::I64));
+                PrimExpr::load(new, vec![p.panels.position(k, j)])
+            }
+            _ => e,
+        }
+    }
+    f.body = f.body.rewrite(&mut |e| swap(e, p, &new), &mut |s| match s.kind() {
+        StmtKind::Block(b) => {
+            // What a block reads is derived again.
+            let mut b = b.clone();
+            b.reads = None;
+            Stmt::at(StmtKind::Block(b), s.span())
+        }
+        _ => s,
+    });
+    f
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::{run, Arg, Tensor};
+    use crate::schedule::machine;
+    use relax_ir::tir::KernelBuilder;
+    use relax_ir::Var;
+
+    /// `x @ w + bias`, with `w` as it is or transposed.
+    fn product(rows: PrimExpr, depth: i64, columns: i64, transposed: bool) -> PrimFunc {
+        let c = PrimExpr::i64;
+        let mut k = KernelBuilder::new("product");
+        let x = k.input("x", &[rows.clone(), c(depth)], DType::F32);
+        let shape = if transposed { [c(columns), c(depth)] } else { [c(depth), c(columns)] };
+        let w = k.input("w", &shape, DType::F32);
+        let bias = k.input("bias", &[c(columns)], DType::F32);
+        let shape = [rows, c(columns)];
+        let y = k.sum("y", &shape, DType::F32, &[c(depth)], |i, r| {
+            let w = if transposed { w.at([i[1].clone(), r[0].clone()]) } else { w.at([r[0].clone(), i[1].clone()]) };
+            x.at([i[0].clone(), r[0].clone()]) * w
+        });
+        let z = k.compute("z", &shape, DType::F32, |i| y.at(i) + bias.at([i[1].clone()]));
+        k.finish(&[z])
+    }
+
+    fn tensor(shape: &[i64]) -> Tensor {
+        let n = shape.iter().product::<i64>();
+        let values: Vec<f64> = (0..n).map(|i| ((i * 37 + 11) % 101) as f64 / 50.0 - 1.0).collect();
+        Tensor::from_f64(DType::F32, shape, &values)
+    }
+
+    #[test]
+    fn packed_products_mean_the_same() {
+        for (depth, columns) in [(8, 64), (9, 16), (13, 150), (20, 100), (8, 23)] {
+            for (rows, symbolic, transposed) in
+                [(1, false, true), (7, true, false), (1, true, true), (11, false, false)]
+            {
+                let dim = if symbolic { Var::dim("n").expr() } else { PrimExpr::i64(rows) };
+                let f = product(dim, depth, columns, transposed);
+                let w = tensor(&if transposed { [columns, depth] } else { [depth, columns] });
+                let args = |w: Tensor| {
+                    let out = Tensor::zeros(DType::F32, &[rows, columns]);
+                    [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
+                };
+                let mut wanted = args(w.clone());
+                run(&f, &mut wanted).unwrap();
+                for (packed_for, bytes) in [(16, 16), (32, 32), (64, 64), (64, 16)] {
+                    let all = packable(&f, &SchedOptions { vector_bytes: packed_for });
+                    let [p] = all.as_slice() else {
+                        assert!(columns < packed_for as i64 / 4, "{depth}x{columns} is not packed for {packed_for}");
+                        continue;
+                    };
+                    let packed = rewritten(&f, 1, p);
+                    let w = Tensor::from_constant(&reorder(&w.clone().into_constant(), p));
+                    let mut reference = args(w.clone());
+                    run(&packed, &mut reference).unwrap();
+                    let mut got = args(w);
+                    machine::run(&packed, &mut got, &SchedOptions { vector_bytes: bytes }).unwrap();
+                    for got in [&reference, &got] {
+                        let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[3], &got[3]) else { panic!() };
+                        for (a, b) in a.to_f64().iter().zip(b.to_f64()) {
+                            assert!(
+                                (a - b).abs() < 1e-4,
+                                "{rows}x{depth}x{columns} for {packed_for} by {bytes}: {a} {b}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
