@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The ONNX backend suite through compiled libraries; fails when a case that passed before does not.
+# The ONNX backend suite through compiled libraries: fails when a case outside of expected_failures.toml does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suite=$PWD/target/onnx-suite

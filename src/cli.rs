@@ -186,7 +186,8 @@ pub struct CodegenArgs {
     #[arg(long)]
     pub no_checks: bool,
     /// The structure of an ONNX input that is a sequence or an optional: `x=3` (elements), `x=3:2` (of two dims each,
-    /// where the model does not say), `x=none`. Repeatable.
+    /// where the model does not say), `x=none`; or the values of an input of integers or bools that decides structure:
+    /// `x=[5]`. Repeatable.
     #[arg(long, value_name = "NAME=STRUCTURE")]
     pub structure: Vec<String>,
     /// Optimisation: 0 none, 1 fold, 2 and fuse and vectorise, 3 and unroll.

@@ -5,21 +5,25 @@
 //!     RELAX_AOT_ONNX_SUITE=target/onnx-suite cargo test --test onnx_suite -- [FILTER]
 //!
 //! Every case is imported, compiled to a shared object, loaded, called through `P_run` and compared. A table by kind
-//! and the reasons of failures by number of cases are printed. The test fails when a case listed in `passed.txt` does
-//! not pass any more: the list only grows (`RELAX_AOT_UPDATE=1` adds what passes now). `RELAX_AOT_ONNX_REPORT=FILE`
-//! writes every outcome as JSON, `RELAX_AOT_ONNX_JOBS` sets the number of processes. Without the folder there are no
-//! cases and the test passes.
+//! and the reasons of failures by number of cases are printed. The test fails when a case fails that is not in
+//! `expected_failures.toml` or one in it passes. `RELAX_AOT_ONNX_REPORT=FILE` writes every outcome as JSON,
+//! `RELAX_AOT_ONNX_JOBS` sets the number of processes. With `RELAX_AOT_ONNX_COLUMNS=FOLDER`, which `columns.py` wrote, it
+//! runs the cases at other shapes instead and holds the numbers that pass to those of `columns.toml`. Without the folder there are no cases and the test passes.
 
 mod case;
+mod columns;
 mod value;
 mod worker;
 
 use case::{Class, Outcome};
 use libtest_mimic::Arguments;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
+
+/// Rows that `expected_failures.toml` may have.
+const MOST_EXPECTED: usize = 20;
 
 fn main() -> ExitCode {
     if std::env::var_os(worker::MARK).is_some() {
@@ -31,7 +35,11 @@ fn main() -> ExitCode {
         println!("0 cases: RELAX_AOT_ONNX_SUITE names no folder (written by tests/onnx/suite.py)");
         return ExitCode::SUCCESS;
     };
-    let cases = match find(&suite) {
+    let whole = args.filter.is_none() && args.skip.is_empty();
+    if let Some(folder) = std::env::var_os("RELAX_AOT_ONNX_COLUMNS").map(PathBuf::from) {
+        return columns::main(&folder, &suite, |c| selected(c, &args), whole);
+    }
+    let cases = match find(&suite, "model.onnx") {
         Ok(cases) => cases,
         Err(e) => {
             eprintln!("cannot read {}: {e}", suite.display());
@@ -44,20 +52,23 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let outcomes = run_all(&suite, &cases);
+    report(&outcomes);
     print!("{}", table(&outcomes));
     print!("{}", reasons(&outcomes));
-    if let Some(file) = std::env::var_os("RELAX_AOT_ONNX_REPORT") {
-        let written = serde_json::to_string_pretty(&outcomes).map(|text| std::fs::write(&file, text));
-        if !matches!(written, Ok(Ok(()))) {
-            eprintln!("cannot write {}", Path::new(&file).display());
-            return ExitCode::FAILURE;
-        }
-    }
-    check(&outcomes)
+    check(&outcomes, whole)
 }
 
-/// Every case as `kind/name`, in order.
-fn find(suite: &Path) -> std::io::Result<Vec<String>> {
+/// Writes outcomes as JSON where `RELAX_AOT_ONNX_REPORT` says.
+fn report(outcomes: &impl serde::Serialize) {
+    let Some(file) = std::env::var_os("RELAX_AOT_ONNX_REPORT") else { return };
+    let written = serde_json::to_string_pretty(outcomes).map(|text| std::fs::write(&file, text));
+    if !matches!(written, Ok(Ok(()))) {
+        eprintln!("cannot write {}", Path::new(&file).display());
+    }
+}
+
+/// Every case that has this file, as `kind/name`, in order.
+fn find(suite: &Path, file: &str) -> std::io::Result<Vec<String>> {
     let mut out = vec![];
     for kind in std::fs::read_dir(suite)? {
         let kind = kind?;
@@ -66,7 +77,7 @@ fn find(suite: &Path) -> std::io::Result<Vec<String>> {
         }
         for case in std::fs::read_dir(kind.path())? {
             let case = case?;
-            if case.path().join("model.onnx").is_file() {
+            if case.path().join(file).is_file() {
                 out.push(format!("{}/{}", kind.file_name().to_string_lossy(), case.file_name().to_string_lossy()));
             }
         }
@@ -81,24 +92,31 @@ fn selected(case: &str, args: &Arguments) -> bool {
 }
 
 fn run_all(suite: &Path, cases: &[String]) -> BTreeMap<String, Outcome> {
+    let outcomes = Mutex::new(BTreeMap::new());
+    parallel(cases, |worker, case| {
+        let outcome = worker.run(&suite.join(case));
+        if let Ok(mut all) = outcomes.lock() {
+            all.insert(case.to_string(), outcome);
+        }
+    });
+    outcomes.into_inner().unwrap_or_default()
+}
+
+/// Hands the cases out to workers.
+fn parallel(cases: &[String], run: impl Fn(&mut worker::Worker, &str) + Sync) {
     let jobs = std::env::var("RELAX_AOT_ONNX_JOBS").ok().and_then(|j| j.parse().ok());
     let jobs = jobs.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(2usize);
     let next = Mutex::new(cases.iter());
-    let outcomes = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
                 let mut worker = worker::Worker::default();
                 while let Some(case) = next.lock().ok().and_then(|mut n| n.next()) {
-                    let outcome = worker.run(&suite.join(case));
-                    if let Ok(mut all) = outcomes.lock() {
-                        all.insert(case.clone(), outcome);
-                    }
+                    run(&mut worker, case);
                 }
             });
         }
     });
-    outcomes.into_inner().unwrap_or_default()
 }
 
 /// Numbers by kind.
@@ -155,32 +173,55 @@ fn without_numbers(text: &str) -> String {
     out
 }
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx/passed.txt")
+/// The cases that are expected to fail, with the reason.
+fn expected() -> Result<BTreeMap<String, String>, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx/expected_failures.toml");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut rows = BTreeMap::new();
+    for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#') && !l.starts_with('[')) {
+        let parts: Vec<&str> = line.split('"').collect();
+        match parts.as_slice() {
+            ["", case, eq, reason, ""] if eq.trim() == "=" => rows.insert(case.to_string(), reason.to_string()),
+            _ => return Err(format!("{}: `{line}` is not \"CASE\" = \"REASON\"", path.display())),
+        };
+    }
+    Ok(rows)
 }
 
-/// Compares with the list of cases that pass.
-fn check(outcomes: &BTreeMap<String, Outcome>) -> ExitCode {
-    let text = std::fs::read_to_string(golden()).unwrap_or_default();
-    let listed: BTreeSet<&str> = text.lines().filter(|l| !l.is_empty()).collect();
-    let passed: BTreeSet<&str> =
-        outcomes.iter().filter(|(_, o)| o.class == Class::Pass).map(|(c, _)| c.as_str()).collect();
+/// Compares with the cases that are expected to fail.
+fn check(outcomes: &BTreeMap<String, Outcome>, whole: bool) -> ExitCode {
+    let expected = match expected() {
+        Ok(rows) => rows,
+        Err(e) => {
+            eprintln!("{e}");
+            return ExitCode::FAILURE;
+        }
+    };
     let mut failed = false;
-    for (case, o) in outcomes.iter().filter(|(c, o)| listed.contains(c.as_str()) && o.class != Class::Pass) {
-        println!("FAILED {case}: {}: {}", o.class.name(), o.reason);
+    for (case, o) in outcomes {
+        match (o.class, expected.get(case)) {
+            (Class::Pass, Some(_)) => {
+                println!("PASSED {case}: take it out of expected_failures.toml");
+                failed = true;
+            }
+            (Class::Pass, None) => {}
+            (_, Some(why)) if o.class == Class::Unsupported => println!("expected {case}: {why}"),
+            (class, _) => {
+                println!("FAILED {case}: {}: {}", class.name(), o.reason);
+                failed = true;
+            }
+        }
+    }
+    if whole && expected.keys().any(|c| !outcomes.contains_key(c)) {
+        println!("expected_failures.toml names a case that the suite does not have");
         failed = true;
     }
-    let new = passed.difference(&listed).count();
-    if std::env::var_os("RELAX_AOT_UPDATE").is_some() {
-        let all: Vec<&str> = listed.union(&passed).copied().collect();
-        if let Err(e) = std::fs::write(golden(), all.join("\n") + "\n") {
-            eprintln!("cannot write {}: {e}", golden().display());
-            failed = true;
-        }
-    } else if new > 0 {
-        println!("{new} cases pass that are not in passed.txt: add them with RELAX_AOT_UPDATE=1");
+    if expected.len() > MOST_EXPECTED {
+        println!("expected_failures.toml has {} rows, more than {MOST_EXPECTED}", expected.len());
+        failed = true;
     }
-    println!("{} of {} cases pass", passed.len(), outcomes.len());
+    let passed = outcomes.values().filter(|o| o.class == Class::Pass).count();
+    println!("{passed} of {} cases pass", outcomes.len());
     if failed {
         ExitCode::FAILURE
     } else {

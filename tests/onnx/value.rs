@@ -26,6 +26,8 @@ pub enum Kind {
     Tensor,
     Sequence,
     Optional,
+    /// An optional sequence.
+    OptionalSequence,
 }
 
 /// A named value of a graph.
@@ -186,6 +188,13 @@ pub fn read(data: &[u8], kind: Kind) -> Option<Value> {
         Kind::Tensor => tensor(data).map(Value::Tensor),
         Kind::Sequence => sequence(data),
         Kind::Optional => optional(data),
+        // The suite writes a list that an optional holds as a bare sequence.
+        Kind::OptionalSequence => match optional(data) {
+            Some(Value::Optional(Some(v))) if matches!(*v, Value::Tensor(_)) => {
+                Some(Value::Optional(Some(Box::new(sequence(data)?))))
+            }
+            v => v.or_else(|| sequence(data)),
+        },
     }
 }
 
@@ -195,10 +204,15 @@ fn info(data: &[u8]) -> Option<Info> {
         match number {
             1 => out.name = String::from_utf8_lossy(f.bytes()).into_owned(),
             2 => {
-                for (kind, _) in fields(f.bytes())? {
+                for (kind, inner) in fields(f.bytes())? {
                     match kind {
                         4 => out.kind = Kind::Sequence,
-                        9 => out.kind = Kind::Optional,
+                        9 => {
+                            let held = fields(inner.bytes())?.into_iter().find(|(n, _)| *n == 1);
+                            let held = held.map(|(_, f)| fields(f.bytes())).unwrap_or_default().unwrap_or_default();
+                            let list = held.iter().any(|(n, _)| *n == 4);
+                            out.kind = if list { Kind::OptionalSequence } else { Kind::Optional };
+                        }
                         _ => {}
                     }
                 }

@@ -134,6 +134,15 @@ impl Builder {
         var
     }
 
+    /// Binds `value` to a variable that it may mention: a local function.
+    pub fn define(&mut self, var: RVar, value: Expr, info: StructInfo) {
+        self.sinfo.insert(var.clone(), info);
+        if let Some(b) = self.blocks.last_mut() {
+            let value = BindingValue::Expr(value);
+            b.bindings.push(Binding { var, annotation: None, value, span: Span::NONE });
+        }
+    }
+
     /// Binds an expression whose struct info is known.
     pub fn bind_typed(&mut self, name: &str, value: Expr, info: StructInfo) -> Expr {
         self.bind(name, BindingValue::Expr(value), info).expr()
@@ -285,6 +294,12 @@ impl Builder {
         self.facts.simplify(dim)
     }
 
+    /// An int64 vector of known length as a shape.
+    pub fn shape_of_values(&mut self, x: &Tensor) -> Res<Expr> {
+        let value = self.call_expr("tensor_to_shape", &[Arg::from(x)], &[])?;
+        Ok(self.emit("shape", value)?.0)
+    }
+
     /// The elements of an integer vector as scalars of the function: known ones, or read at run time, where each
     /// becomes a shape variable. Those must not be negative: wrap what may be, before.
     pub fn read(&mut self, t: &Tensor) -> Res<Vec<PrimExpr>> {
@@ -309,8 +324,7 @@ impl Builder {
         if x.rank() != 1 {
             x = self.call("reshape", &[Arg::from(&x), Arg::shape(&[PrimExpr::i64(n as i64)])], &[])?;
         }
-        let value = self.call_expr("tensor_to_shape", &[Arg::from(&x)], &[])?;
-        let (e, _) = self.emit("shape", value)?;
+        let e = self.shape_of_values(&x)?;
         let vars: Vec<Var> = (0..n).map(|i| Var::dim(format!("s{i}"))).collect();
         let dims: Vec<PrimExpr> = vars.iter().map(Var::expr).collect();
         self.match_cast("dims", e, StructInfo::shape(dims.clone()));

@@ -1,6 +1,6 @@
 //! Graphs, nodes and functions of a model.
 
-use super::builder::Builder;
+use super::builder::{Arg, Builder};
 use super::kind::{knows, moves, storage, Kind};
 use super::node::NodeCx;
 use super::ops;
@@ -13,7 +13,7 @@ use super::value::{Tensor, Value};
 use super::{Options, Res, Structure};
 use relax_ir::prim::Var;
 use relax_ir::relax::{Expr, ExprKind, Function, Param, RVar, StructInfo};
-use relax_ir::{Attrs, Diagnostic, Diagnostics, Func, IRModule, PrimExpr, Span};
+use relax_ir::{AttrValue, Attrs, DType, Diagnostic, Diagnostics, Func, IRModule, PrimExpr, Span};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -55,6 +55,8 @@ struct Scope {
     values: HashMap<String, Value>,
     /// Names that a later node of the graph gives: to tell an unsorted graph from a broken one.
     later: HashSet<String>,
+    /// The nodes of the graph, where one of them differentiates others.
+    nodes: Arc<[NodeProto]>,
     function: bool,
 }
 
@@ -155,7 +157,7 @@ impl<'m> Importer<'m> {
                 id.push('_');
             }
             let at = |d: Diagnostic| Diagnostic { message: format!("input `{name}`: {}", d.message), ..d };
-            let structure = options.structures.iter().find(|(n, _)| *n == name).map(|(_, s)| *s);
+            let structure = options.structures.iter().find(|(n, _)| *n == name).map(|(_, s)| s.clone());
             let value = input.type_info().and_then(|t| self.input(t, &id, structure, &mut params));
             let value = value.unwrap_or_else(|d| {
                 self.diags.push(at(d));
@@ -210,6 +212,14 @@ impl<'m> Importer<'m> {
             }
             Value::Optional(Some(v)) => self.result(v),
             Value::Optional(None) => Ok(Expr::new(ExprKind::Tuple(vec![]), Span::NONE)),
+            Value::Choice(..) => Err(Diagnostic::unsupported(
+                "onnx-type",
+                Span::NONE,
+                "the structure of the result is only known at run time",
+            )
+            .help(
+                "state the value of the input that decides it with --structure NAME=[VALUE]: code is compiled for it",
+            )),
             // What made it was reported.
             Value::Poison => Ok(Expr::new(ExprKind::Tuple(vec![]), Span::NONE)),
         }
@@ -246,7 +256,14 @@ impl<'m> Importer<'m> {
             let t = e.elem_type.as_deref().cloned();
             t.ok_or_else(|| Diagnostic::error("onnx-type", Span::NONE, "a type of no elements"))
         };
-        match (&t.value, structure) {
+        let length = match &structure {
+            Some(Structure::Values(_)) if !matches!(t.value, Some(TypeValue::Tensor(_))) => {
+                return Err(Diagnostic::error("structure", Span::NONE, "only a tensor has values"));
+            }
+            Some(Structure::Values(v)) => return self.fixed_input(t, id, &v.clone(), params),
+            _ => structure.clone(),
+        };
+        match (&t.value, length) {
             (Some(TypeValue::Optional(_)), Some(Structure::Empty)) => Ok(Value::Optional(None)),
             (Some(TypeValue::Optional(e)), _) => {
                 Ok(Value::Optional(Some(Box::new(self.input(&inner(e)?, id, structure, params)?))))
@@ -283,6 +300,36 @@ impl<'m> Importer<'m> {
                 Ok(value)
             }
         }
+    }
+
+    /// An input of integers or bools whose values the code is compiled for; others are an error at run time.
+    fn fixed_input(&mut self, t: &TypeProto, id: &str, values: &[i64], params: &mut Vec<Param>) -> Res<Value> {
+        let Value::Tensor(x) = self.input(t, id, None, params)? else { return Ok(Value::Poison) };
+        let wrong = |what: String| Diagnostic::error("structure", Span::NONE, what);
+        if x.dtype.is_float() || x.kind != Kind::Plain {
+            return Err(wrong("only the values of integers and bools can be stated".into()));
+        }
+        let dims: Option<Vec<usize>> = match (x.literal_dims(), x.rank()) {
+            (None, 1) => Some(vec![values.len()]),
+            (d, _) => d,
+        };
+        let Some(dims) = dims.filter(|d| d.iter().product::<usize>() == values.len()) else {
+            return Err(wrong(format!("{} values are stated, the input has {} dims", values.len(), x.rank())));
+        };
+        let n = PrimExpr::i64(values.len() as i64);
+        let mut y = self.b.call("astype", &[(&x).into()], &[("dtype", AttrValue::DType(DType::I64))])?;
+        y = self.b.call("reshape", &[(&y).into(), Arg::shape(&[n])], &[])?;
+        let wanted = Tensor::ints(values);
+        y = self.b.call("not_equal", &[(&y).into(), (&wanted).into()], &[])?;
+        y = self.b.call("astype", &[(&y).into()], &[("dtype", AttrValue::DType(DType::I64))])?;
+        let shape = self.b.shape_of_values(&y)?;
+        let same = vec![PrimExpr::i64(0); values.len()];
+        self.b.match_cast(&format!("{id}_as_stated"), shape, StructInfo::shape(same));
+        let element = |v: &i64| match x.dtype.is_bool() {
+            true => PrimExpr::bool(*v != 0),
+            false => PrimExpr::int(x.dtype, *v),
+        };
+        Ok(Tensor::known(&dims, x.dtype, values.iter().map(element).collect()).into())
     }
 
     /// Struct info of a graph input.
@@ -349,6 +396,11 @@ impl<'m> Importer<'m> {
         None
     }
 
+    /// The nodes of the graph under translation, for a node that differentiates them.
+    pub fn nodes_here(&self) -> Arc<[NodeProto]> {
+        self.scopes.last().map(|s| s.nodes.clone()).unwrap_or_default()
+    }
+
     fn define(&mut self, name: &str, value: Value) {
         if let Some(s) = self.scopes.last_mut() {
             s.later.remove(name);
@@ -359,6 +411,9 @@ impl<'m> Importer<'m> {
     /// Translates nodes in the order written.
     fn body(&mut self, nodes: &[NodeProto]) {
         if let Some(s) = self.scopes.last_mut() {
+            if nodes.iter().any(|n| n.op_type.as_deref() == Some("Gradient")) {
+                s.nodes = nodes.to_vec().into();
+            }
             s.later = nodes.iter().flat_map(|n| n.output.iter()).filter(|o| !o.is_empty()).cloned().collect();
         }
         for n in nodes {
@@ -444,6 +499,36 @@ impl<'m> Importer<'m> {
         }
         while inputs.last().is_some_and(Option::is_none) {
             inputs.pop();
+        }
+        self.translate(n, inputs, poisoned)
+    }
+
+    /// The values of a node's outputs over these inputs.
+    fn translate(
+        &mut self,
+        n: &NodeProto,
+        inputs: Vec<Option<Value>>,
+        poisoned: bool,
+    ) -> Result<Vec<Value>, Option<Diagnostic>> {
+        let chosen = inputs.iter().flatten().find_map(|v| match v {
+            Value::Choice(c, _) => Some(c.clone()),
+            _ => None,
+        });
+        if let Some(cond) = chosen {
+            let pick = |first: bool| {
+                let of = |v: &Option<Value>| match v {
+                    Some(Value::Choice(c, both)) if same_leaf(c, &cond) => {
+                        Some(if first { both.0.clone() } else { both.1.clone() })
+                    }
+                    v => v.clone(),
+                };
+                inputs.iter().map(of).collect::<Vec<_>>()
+            };
+            let a = self.translate(n, pick(true), poisoned)?;
+            let b = self.translate(n, pick(false), poisoned)?;
+            let mut cx = NodeCx { im: self, node: n, version: 1, inputs: vec![] };
+            let joined = a.into_iter().zip(b).map(|(a, b)| ops::join(&mut cx, &cond, a, b)).collect::<Res<_>>();
+            return joined.map_err(Some);
         }
         let domain = domain(n.domain.as_deref());
         let op = text(&n.op_type);
@@ -581,6 +666,14 @@ impl<'m> Importer<'m> {
         self.path.pop();
         self.depth -= 1;
         Ok(out)
+    }
+}
+
+/// Are both the same value of the function?
+fn same_leaf(a: &Tensor, b: &Tensor) -> bool {
+    match (a.leaf().map(Expr::kind), b.leaf().map(Expr::kind)) {
+        (Some(ExprKind::Var(a)), Some(ExprKind::Var(b))) => a == b,
+        _ => false,
     }
 }
 

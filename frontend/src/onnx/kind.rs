@@ -294,6 +294,7 @@ pub fn knows(op: &str, kind: Kind) -> bool {
             "Equal"
                 | "Identity"
                 | "LabelEncoder"
+                | "RegexFullMatch"
                 | "Shape"
                 | "Size"
                 | "StringConcat"

@@ -31,29 +31,37 @@ pub type Res<T> = Result<T, Diagnostic>;
 pub struct Options {
     /// The name of the entry; `main` unless stated.
     pub entry: Option<String>,
-    /// The structure of inputs that are sequences or optionals, by name: code is compiled for it.
+    /// The structure of inputs that are sequences or optionals, or the values of inputs that decide structure, by
+    /// name: code is compiled for it.
     pub structures: Vec<(String, Structure)>,
 }
 
-/// The structure that a sequence or an optional has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The structure that a sequence or an optional has, or the values of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Structure {
     /// An optional that holds nothing.
     Empty,
     /// A sequence of so many elements; the rank of the elements is for models that do not state it.
     Sequence { length: usize, rank: Option<usize> },
+    /// A tensor of these integers or bools: other values are an error at run time.
+    Values(Vec<i64>),
 }
 
 impl Structure {
-    /// Reads `NAME=none`, `NAME=3` or `NAME=3:2` (three elements of two dims each).
+    /// Reads `NAME=none`, `NAME=3`, `NAME=3:2` (three elements of two dims each) or `NAME=[5]` (values).
     pub fn parse(text: &str) -> Res<(String, Structure)> {
         let wrong = || {
             Diagnostic::error("structure", Span::NONE, format!("`{text}` is no structure of an input"))
-                .help("write NAME=none, NAME=LENGTH or NAME=LENGTH:RANK")
+                .help("write NAME=none, NAME=LENGTH, NAME=LENGTH:RANK or NAME=[VALUE,..]")
         };
         let (name, value) = text.rsplit_once('=').ok_or_else(wrong)?;
         if value == "none" {
             return Ok((name.to_string(), Structure::Empty));
+        }
+        if let Some(list) = value.strip_prefix('[').and_then(|v| v.strip_suffix(']')) {
+            let values = list.split(',').map(str::trim).filter(|v| !v.is_empty());
+            let values = values.map(|v| v.parse().map_err(|_| wrong())).collect::<Res<_>>()?;
+            return Ok((name.to_string(), Structure::Values(values)));
         }
         let (length, rank) = match value.split_once(':') {
             Some((l, r)) => (l, Some(r.parse().map_err(|_| wrong())?)),

@@ -15,6 +15,8 @@ pub enum Value {
     Sequence(Vec<Value>),
     /// `None` is the empty optional.
     Optional(Option<Box<Value>>),
+    /// One of two values of different structure: the first where the scalar holds.
+    Choice(Tensor, Box<(Value, Value)>),
     /// What a node that failed left behind: its users are skipped, so that each mistake is reported once.
     Poison,
 }

@@ -672,6 +672,12 @@ impl<'a> Planner<'a> {
     fn place_results(&mut self, result: HostValue) -> Res<HostValue> {
         let result = self.scalars_to_tensors(result)?;
         let leaves = result.leaves();
+        // What decides the dims of open results runs before these are there, so it writes into none of them.
+        let tensors = leaves.iter().filter_map(|l| if let HostValue::Tensor(t) = l { Some(t) } else { None });
+        let open: HashSet<Var> = tensors.flat_map(|t| t.dims.iter().flat_map(PrimExpr::vars)).collect();
+        let open = open.into_iter().filter(|v| self.unbounded.contains(v)).collect();
+        let deciding = super::slice::for_vars(self.steps.last().map_or(&[][..], |s| s), open);
+        let before: HashSet<BufId> = deciding.iter().flat_map(super::slice::touched).collect();
         let mut placed: Vec<TensorValue> = vec![];
         for (i, leaf) in leaves.iter().enumerate() {
             // An unranked parameter that is passed on is copied by the entry itself.
@@ -679,7 +685,7 @@ impl<'a> Planner<'a> {
             let size = self.bound(&byte_size(&t.dims, t.dtype));
             let size = self.facts.simplify(&size);
             let whole = self.bufs[t.buf.0].bytes == size;
-            if matches!(self.bufs[t.buf.0].place, Place::Workspace) && whole {
+            if matches!(self.bufs[t.buf.0].place, Place::Workspace) && whole && !before.contains(&t.buf) {
                 self.bufs[t.buf.0].place = Place::Result(i);
                 placed.push(t.clone());
             } else {

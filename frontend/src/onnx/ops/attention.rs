@@ -1,6 +1,7 @@
 //! Attention in its variants, and rotary embeddings.
 
 use super::movement::slice_axes;
+use super::nn::softmax_f16;
 use super::reduce::reduce_axes;
 use super::select::positions;
 use super::{one, op, op_of, OnnxOp};
@@ -145,7 +146,10 @@ fn attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
     };
     let precision = cx.dtype_opt("softmax_precision")?.unwrap_or(dtype);
     let wide = cx.cast(&biased, precision)?;
-    let mut weights = cx.call("nn.softmax", &[(&wide).into()], &[("axis", AttrValue::Int(-1))])?;
+    let mut weights = match precision {
+        DType::F16 => softmax_f16(cx, &wide, wide.rank() - 1)?,
+        _ => cx.call("nn.softmax", &[(&wide).into()], &[("axis", AttrValue::Int(-1))])?,
+    };
     if let Some(m) = &mask {
         // A row that may attend to nothing gives 0.
         let last = m.rank() - 1;

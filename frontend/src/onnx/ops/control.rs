@@ -4,7 +4,7 @@
 //! and condition are known is unrolled, as is a scan over a known number of steps.
 
 use super::movement::{select_at, stack};
-use super::{op, OnnxOp};
+use super::{op, rolled, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::node::NodeCx;
 use crate::onnx::proto::GraphProto;
@@ -40,27 +40,28 @@ fn literal(t: &Tensor) -> Option<i64> {
 }
 
 /// The tensors inside a value, in order.
-fn flatten(v: &Value, out: &mut Vec<Tensor>) {
+pub(super) fn flatten(v: &Value, out: &mut Vec<Tensor>) {
     match v {
         Value::Tensor(t) => out.push(t.clone()),
         Value::Sequence(items) => items.iter().for_each(|i| flatten(i, out)),
         Value::Optional(Some(v)) => flatten(v, out),
-        Value::Optional(None) | Value::Poison => {}
+        Value::Optional(None) | Value::Choice(..) | Value::Poison => {}
     }
 }
 
 /// A value of the same structure with other tensors.
-fn rebuild(v: &Value, tensors: &mut dyn Iterator<Item = Tensor>) -> Value {
+pub(super) fn rebuild(v: &Value, tensors: &mut dyn Iterator<Item = Tensor>) -> Value {
     match v {
         Value::Tensor(_) => tensors.next().map_or(Value::Poison, Value::Tensor),
         Value::Sequence(items) => Value::Sequence(items.iter().map(|i| rebuild(i, tensors)).collect()),
         Value::Optional(Some(v)) => Value::Optional(Some(Box::new(rebuild(v, tensors)))),
         Value::Optional(None) => Value::Optional(None),
+        Value::Choice(..) => v.clone(),
         Value::Poison => Value::Poison,
     }
 }
 
-fn same_structure(a: &Value, b: &Value) -> bool {
+pub(super) fn same_structure(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Tensor(_), Value::Tensor(_)) | (Value::Optional(None), Value::Optional(None)) => true,
         (Value::Sequence(a), Value::Sequence(b)) => {
@@ -73,26 +74,31 @@ fn same_structure(a: &Value, b: &Value) -> bool {
 
 fn if_(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let cond = cx.input(0)?;
-    let (then, otherwise) = (graph(cx, "then_branch")?, graph(cx, "else_branch")?);
+    let graphs = (graph(cx, "then_branch")?, graph(cx, "else_branch")?);
+    let (then, otherwise) = (&graphs.0, &graphs.1);
     let name = node_name(cx);
     if let Some(c) = literal(&cond) {
-        let g = if c != 0 { &then } else { &otherwise };
+        let g = if c != 0 { then } else { otherwise };
         return cx.im.subgraph(&name, g, vec![]);
     }
-    let cond = cx.reshape(&cond, &[])?;
-    let cond = cx.im.b.expr(&cond)?;
+    let cond_tensor = cx.reshape(&cond, &[])?;
+    let cond = cx.im.b.expr(&cond_tensor)?;
     let mark = fresh_id();
-    let (a, then) = branch(cx, &name, &then)?;
-    let (b, otherwise) = branch(cx, &name, &otherwise)?;
+    let (a, then) = branch(cx, &name, then)?;
+    let (b, otherwise) = branch(cx, &name, otherwise)?;
     if a.iter().chain(&b).any(|v| matches!(v, Value::Poison)) {
         return Ok(vec![Value::Poison; a.len()]);
     }
-    if a.len() != b.len() || !a.iter().zip(&b).all(|(a, b)| same_structure(a, b)) {
-        return Err(cx.unsupported("branches whose results have different structures"));
+    if a.len() != b.len() {
+        return Err(cx.error("the branches have different numbers of results"));
     }
     let (mut left, mut right) = (vec![], vec![]);
     a.iter().for_each(|v| flatten(v, &mut left));
     b.iter().for_each(|v| flatten(v, &mut right));
+    let alike = a.iter().zip(&b).all(|(a, b)| same_structure(a, b));
+    if !alike || left.iter().zip(&right).any(|(a, b)| a.dtype != b.dtype || a.rank() != b.rank()) {
+        return both(cx, &name, &graphs, &cond_tensor);
+    }
     let mut infos = vec![];
     for (x, y) in left.iter().zip(&right) {
         infos.push(joined(cx, x, y, mark)?);
@@ -105,6 +111,47 @@ fn if_(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let e = cx.im.b.bind_typed("branch", Expr::new(e, Span::NONE), info.clone());
     let mut tensors = cx.im.b.tensors("branch", e, info)?.into_iter();
     Ok(a.iter().map(|v| rebuild(v, &mut tensors)).collect())
+}
+
+/// Branches whose results differ in structure: both are computed, and what uses them is translated for each, until
+/// results are alike again.
+fn both(cx: &mut NodeCx, name: &str, graphs: &(GraphProto, GraphProto), cond: &Tensor) -> Res<Vec<Value>> {
+    let a = cx.im.subgraph(name, &graphs.0, vec![])?;
+    let b = cx.im.subgraph(name, &graphs.1, vec![])?;
+    a.into_iter().zip(b).map(|(a, b)| join(cx, cond, a, b)).collect()
+}
+
+/// The one of two values that `cond` picks.
+pub fn join(cx: &mut NodeCx, cond: &Tensor, a: Value, b: Value) -> Res<Value> {
+    let (mut left, mut right) = (vec![], vec![]);
+    flatten(&a, &mut left);
+    flatten(&b, &mut right);
+    let alike = |(a, b): (&Tensor, &Tensor)| a.dtype == b.dtype && a.rank() == b.rank();
+    if !same_structure(&a, &b) || !left.iter().zip(&right).all(alike) {
+        return Ok(Value::Choice(cond.clone(), Box::new((a, b))));
+    }
+    let mut chosen = vec![];
+    for (x, y) in left.iter().zip(&right) {
+        chosen.push(choose(cx, cond, x, y)?);
+    }
+    Ok(rebuild(&a, &mut chosen.into_iter()))
+}
+
+/// One of two tensors of as many dims.
+pub fn choose(cx: &mut NodeCx, cond: &Tensor, a: &Tensor, b: &Tensor) -> Res<Tensor> {
+    let same = a.dims == b.dims;
+    let info = match (a.dtype == b.dtype, a.rank() == b.rank()) {
+        (true, true) if same => StructInfo::tensor(a.dims.clone(), a.dtype),
+        (true, true) => StructInfo::tensor_ndim(Some(a.rank()), Some(a.dtype)),
+        _ => return Err(cx.unsupported("a choice between tensors of different ranks or dtypes")),
+    };
+    let (left, right) = (cx.im.b.expr(a)?, cx.im.b.expr(b)?);
+    let cond = cx.reshape(cond, &[])?;
+    let cond = cx.im.b.expr(&cond)?;
+    let branch = |body| Arc::new(SeqExpr { blocks: vec![], body });
+    let e = ExprKind::If { cond, then: branch(left), otherwise: branch(right) };
+    let e = cx.im.b.bind_typed("choice", Expr::new(e, Span::NONE), info.clone());
+    Ok(cx.im.b.tensor("choice", e, info)?.of_kind(a.kind))
 }
 
 /// Translates a branch: its values, and its code.
@@ -201,7 +248,45 @@ fn loop_(cx: &mut NodeCx) -> Res<Vec<Value>> {
             }
         }
     }
-    Err(cx.unsupported("a loop whose number of steps is only known at run time"))
+    let mut step = |cx: &mut NodeCx, i: &Tensor, states: Vec<Value>| {
+        let n = states.len();
+        let mut inputs: Vec<Value> = vec![i.clone().into(), Tensor::scalar_int(DType::BOOL, 1).into()];
+        inputs.extend(states);
+        let out = cx.im.subgraph(&name, &body, inputs)?;
+        rolled_step(cx, out, true, n)
+    };
+    match rolled::run(cx, trip.as_ref(), cond.as_ref(), &states, &mut step)? {
+        Some((mut out, scans)) => {
+            out.extend(scans.into_iter().map(Value::from));
+            Ok(out)
+        }
+        None => Ok(vec![Value::Poison; body.output.len().saturating_sub(1)]),
+    }
+}
+
+/// What the outputs of a body are to a loop of any number of steps: the condition (of `Loop` alone), `n` states, and
+/// scan outputs. `None`: something failed, and was reported.
+fn rolled_step(cx: &NodeCx, out: Vec<Value>, conditional: bool, n: usize) -> Res<Option<rolled::Step>> {
+    if out.iter().any(|v| matches!(v, Value::Poison)) {
+        return Ok(None);
+    }
+    let mut out = out.into_iter();
+    let go = match conditional {
+        true => match out.next() {
+            Some(Value::Tensor(c)) => c,
+            _ => return Err(cx.error("the condition must be a tensor")),
+        },
+        false => Tensor::scalar_int(DType::BOOL, 1),
+    };
+    let states: Vec<Value> = out.by_ref().take(n).collect();
+    let mut scans = vec![];
+    for v in out {
+        match v {
+            Value::Tensor(t) => scans.push(t),
+            _ => return Err(cx.error("scan outputs must be tensors")),
+        }
+    }
+    Ok(Some(rolled::Step { go, states, scans }))
 }
 
 /// Unrolls as long as the condition is known; `None` when it is not, or when there are too many steps.
@@ -324,10 +409,8 @@ fn scan_steps(cx: &mut NodeCx, s: &Scan, states: Vec<Tensor>, inputs: &[Tensor])
         Some(t) => t.dims[axes[0]].as_int().filter(|d| *d <= MAX_STEPS),
         None => return Err(cx.error("there is nothing to scan")),
     };
-    let Some(length) = length else {
-        return Err(cx.unsupported("a scan whose number of steps is only known at run time"));
-    };
     let name = node_name(cx);
+    let Some(length) = length else { return scan_rolled(cx, &name, s, states, inputs, &axes) };
     let mut states: Vec<Value> = states.into_iter().map(Value::from).collect();
     let mut scans: Vec<Vec<Tensor>> = vec![vec![]; s.body.output.len() - n];
     for i in 0..length {
@@ -357,6 +440,48 @@ fn scan_steps(cx: &mut NodeCx, s: &Scan, states: Vec<Tensor>, inputs: &[Tensor])
             list.reverse();
         }
         out.push(stack(cx, &list, axis)?.into());
+    }
+    Ok(out)
+}
+
+/// A scan over a number of steps that varies.
+fn scan_rolled(
+    cx: &mut NodeCx,
+    name: &str,
+    s: &Scan,
+    states: Vec<Tensor>,
+    inputs: &[Tensor],
+    axes: &[usize],
+) -> Res<Vec<Value>> {
+    let n = states.len();
+    let length = Tensor::known(&[], DType::I64, vec![inputs[0].dims[axes[0]].clone()]);
+    let states: Vec<Value> = states.into_iter().map(Value::from).collect();
+    let mut step = |cx: &mut NodeCx, i: &Tensor, states: Vec<Value>| {
+        let mut args = states;
+        for (k, t) in inputs.iter().enumerate() {
+            let at = match s.input_directions.get(k) {
+                Some(1) => {
+                    let last = Tensor::known(&[], DType::I64, vec![t.dims[axes[k]].clone() - 1]);
+                    cx.op("subtract", &[&last, i])?
+                }
+                _ => i.clone(),
+            };
+            args.push(cx.call("take", &[t.into(), (&at).into()], &[("axis", AttrValue::Int(axes[k] as i64))])?.into());
+        }
+        let out = cx.im.subgraph(name, &s.body, args)?;
+        rolled_step(cx, out, false, n)
+    };
+    let Some((mut out, scans)) = rolled::run(cx, Some(&length), None, &states, &mut step)? else {
+        return Ok(vec![Value::Poison; s.body.output.len()]);
+    };
+    for (k, mut t) in scans.into_iter().enumerate() {
+        if s.output_directions.get(k) == Some(&1) {
+            t = cx.call("flip", &[(&t).into()], &[("axis", AttrValue::Int(0))])?;
+        }
+        let axis = cx.axis(s.output_axes.get(k).copied().unwrap_or(0), t.rank())?;
+        let mut perm: Vec<usize> = (1..t.rank()).collect();
+        perm.insert(axis, 0);
+        out.push(cx.transpose(&t, &perm)?.into());
     }
     Ok(out)
 }

@@ -10,6 +10,7 @@ mod constant;
 mod control;
 mod elementwise;
 mod features;
+mod gradient;
 mod image;
 mod loss;
 mod matmul;
@@ -21,6 +22,8 @@ mod pool;
 mod quant;
 mod recurrent;
 mod reduce;
+mod regex;
+mod rolled;
 mod select;
 mod sequence;
 mod shape;
@@ -29,6 +32,8 @@ mod text;
 mod training;
 mod trees;
 mod windows;
+
+pub use control::join;
 
 use super::node::NodeCx;
 use super::value::Value;
@@ -66,6 +71,7 @@ static FAMILIES: &[&[OnnxOp]] = &[
     control::OPS,
     elementwise::OPS,
     features::OPS,
+    gradient::OPS,
     image::OPS,
     loss::OPS,
     matmul::OPS,
@@ -77,6 +83,7 @@ static FAMILIES: &[&[OnnxOp]] = &[
     quant::OPS,
     recurrent::OPS,
     reduce::OPS,
+    regex::OPS,
     select::OPS,
     sequence::OPS,
     shape::OPS,

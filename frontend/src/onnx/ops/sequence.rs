@@ -1,5 +1,6 @@
 //! Sequences and optionals. Their structure is static: they exist during import, only their tensors reach the code.
 
+use super::control::choose;
 use super::movement::{select_at, slice_axes, stack};
 use super::{one, op, OnnxOp};
 use crate::onnx::node::NodeCx;
@@ -53,12 +54,38 @@ fn insert(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let mut s = sequence(cx, 0)?;
     let v = cx.value(1)?;
     let p = match cx.optional(2)? {
-        Some(t) => position(cx, &t, s.len())?
-            .ok_or_else(|| cx.unsupported("a position in a sequence that is only known at run time"))?,
+        Some(t) => match position(cx, &t, s.len())? {
+            Some(p) => p,
+            None => return insert_computed(cx, &s, &v, &t),
+        },
         None => s.len(),
     };
     s.insert(p, v);
     one(Value::Sequence(s))
+}
+
+/// Each element of the result is one of three.
+fn insert_computed(cx: &mut NodeCx, s: &[Value], v: &Value, at: &Tensor) -> Res<Vec<Value>> {
+    let old = tensors(cx, s)?;
+    let Value::Tensor(new) = v else { return Err(cx.error("the elements of the sequence must be tensors")) };
+    let at = cx.cast(at, DType::I64)?;
+    let at = cx.reshape(&at, &[])?;
+    let at = cx.wrap(&at, &Tensor::scalar_int(DType::I64, old.len() as i64))?;
+    let mut out = vec![];
+    for i in 0..=old.len() {
+        let here = Tensor::scalar_int(DType::I64, i as i64);
+        let mut t = new.clone();
+        if let Some(x) = old.get(i) {
+            let before = cx.op("less", &[&here, &at])?;
+            t = choose(cx, &before, x, &t)?;
+        }
+        if let Some(x) = i.checked_sub(1).and_then(|i| old.get(i)) {
+            let behind = cx.op("greater", &[&here, &at])?;
+            t = choose(cx, &behind, x, &t)?;
+        }
+        out.push(t.into());
+    }
+    one(Value::Sequence(out))
 }
 
 fn erase(cx: &mut NodeCx) -> Res<Vec<Value>> {
@@ -113,11 +140,13 @@ fn length(cx: &mut NodeCx) -> Res<Vec<Value>> {
 fn split(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
     let axis = cx.axis(cx.int("axis", 0), x.rank())?;
-    let Some(total) = x.dims[axis].as_int() else {
-        return Err(cx.unsupported("a sequence of a length that is only known at run time"));
+    let total = |cx: &NodeCx| {
+        let open = || cx.unsupported("a sequence of a length that is only known at run time");
+        x.dims[axis].as_int().ok_or_else(open)
     };
     let sizes: Vec<PrimExpr> = match cx.optional(1)? {
         None => {
+            let total = total(cx)?;
             let keep = cx.flag("keepdims", true);
             let mut out = vec![];
             for i in 0..total {
@@ -128,8 +157,10 @@ fn split(cx: &mut NodeCx) -> Res<Vec<Value>> {
         }
         Some(t) if t.rank() == 0 => {
             let Some(size) = t.as_ints().and_then(|v| v.first().copied()).filter(|s| *s > 0) else {
-                return Err(cx.unsupported("a part size that is only known at run time"));
+                let d = cx.unsupported("a part size that is only known at run time");
+                return Err(d.help("state its value with --structure NAME=[VALUE]: code is compiled for it"));
             };
+            let total = total(cx)?;
             let n = (total + size - 1) / size;
             (0..n).map(|i| PrimExpr::i64(size.min(total - i * size))).collect()
         }

@@ -1,5 +1,6 @@
 //! Transforms, windows and random numbers.
 
+use super::movement::{iota, slice_axes};
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::node::NodeCx;
@@ -15,6 +16,7 @@ pub const OPS: &[OnnxOp] = &[
     op("Einsum", &[(12, einsum)]),
     op("HammingWindow", &[(17, |cx| window(cx, &[25.0 / 46.0, 25.0 / 46.0 - 1.0]))]),
     op("HannWindow", &[(17, |cx| window(cx, &[0.5, -0.5]))]),
+    op("MelWeightMatrix", &[(17, mel_weights)]),
     op("RandomNormal", &[(1, |cx| random(cx, false, true))]),
     op("RandomNormalLike", &[(1, |cx| random(cx, true, true))]),
     op("RandomUniform", &[(1, |cx| random(cx, false, false))]),
@@ -175,6 +177,77 @@ fn window(cx: &mut NodeCx, terms: &[f64]) -> Res<Vec<Value>> {
         ("dtype", AttrValue::DType(dtype)),
     ];
     one(cx.call("onnx.window", &[Arg::prim(size)], &attrs)?)
+}
+
+/// Weights that map the bins of a spectrum to those of the mel scale: triangles between neighbours. As ONNX's reference
+/// has it, in float64.
+fn mel_weights(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let (bands, length) = (cx.input(0)?, cx.input(1)?);
+    let (bands, length) = (scalar(cx, &bands)?, scalar(cx, &length)?);
+    let dtype = cx.dtype_opt("output_datatype")?.unwrap_or(DType::F32);
+    let wide = |cx: &mut NodeCx, i: usize| -> Res<Tensor> {
+        let t = cx.input(i)?;
+        let t = cx.reshape(&t, &[])?;
+        cx.cast(&t, DType::F64)
+    };
+    let (rate, low, high) = (wide(cx, 2)?, wide(cx, 3)?, wide(cx, 4)?);
+    let number = |v: f64| Tensor::scalar(DType::F64, v);
+    let mel = |cx: &mut NodeCx, hertz: &Tensor| -> Res<Tensor> {
+        let x = cx.op("divide", &[hertz, &number(700.0)])?;
+        let x = cx.op("add", &[&x, &number(1.0)])?;
+        let x = cx.op("log", &[&x])?;
+        cx.op("multiply", &[&x, &number(2595.0 / std::f64::consts::LN_10)])
+    };
+    let (low, high) = (mel(cx, &low)?, mel(cx, &high)?);
+    // The edges of the triangles, in bins of the spectrum.
+    let edges = cx.simplify(bands.clone() + 2);
+    let count = Tensor::known(&[], DType::I64, vec![edges.clone()]);
+    let count = cx.cast(&count, DType::F64)?;
+    let step = cx.op("subtract", &[&high, &low])?;
+    let step = cx.op("divide", &[&step, &count])?;
+    let at = iota(cx, &edges)?;
+    let at = cx.cast(&at, DType::F64)?;
+    let at = cx.op("multiply", &[&at, &step])?;
+    let at = cx.op("add", &[&at, &low])?;
+    let at = cx.op("multiply", &[&at, &number(std::f64::consts::LN_10 / 2595.0)])?;
+    let at = cx.op("exp", &[&at])?;
+    let at = cx.op("subtract", &[&at, &number(1.0)])?;
+    let at = cx.op("multiply", &[&at, &number(700.0)])?;
+    let points = Tensor::known(&[], DType::I64, vec![length.clone() + 1]);
+    let points = cx.cast(&points, DType::F64)?;
+    let at = cx.op("multiply", &[&at, &points])?;
+    let at = cx.op("divide", &[&at, &rate])?;
+    let at = cx.op("floor", &[&at])?;
+    let at = cx.cast(&at, DType::I64)?;
+    let mut edge = vec![];
+    for i in 0..3 {
+        let end = cx.simplify(bands.clone() + i);
+        edge.push(slice_axes(cx, &at, &[0], &[PrimExpr::i64(i)], &[end], &[1])?);
+    }
+    let bins = cx.simplify(length.floor_div(2) + 1);
+    let j = iota(cx, &bins)?;
+    let j = cx.reshape(&j, &[bins.clone(), PrimExpr::i64(1)])?;
+    let [lower, center, higher] = &edge[..] else { return Err(cx.error("no edges")) };
+    let ratio = |cx: &mut NodeCx, a: &Tensor, b: &Tensor| -> Res<Tensor> {
+        let (a, b) = (cx.cast(a, DType::F64)?, cx.cast(b, DType::F64)?);
+        cx.op("divide", &[&a, &b])
+    };
+    let zero = Tensor::scalar_int(DType::I64, 0);
+    let rise = cx.op("subtract", &[center, lower])?;
+    let up = cx.op("subtract", &[&j, lower])?;
+    let up = ratio(cx, &up, &rise)?;
+    let flat = cx.op("equal", &[&rise, &zero])?;
+    let up = cx.op("where", &[&flat, &number(1.0), &up])?;
+    let (above, below) = (cx.op("greater_equal", &[&j, lower])?, cx.op("less_equal", &[&j, center])?);
+    let rising = cx.op("logical_and", &[&above, &below])?;
+    let y = cx.op("where", &[&rising, &up, &number(0.0)])?;
+    let fall = cx.op("subtract", &[higher, center])?;
+    let down = cx.op("subtract", &[higher, &j])?;
+    let down = ratio(cx, &down, &fall)?;
+    let (above, below) = (cx.op("greater_equal", &[&j, center])?, cx.op("less", &[&j, higher])?);
+    let falling = cx.op("logical_and", &[&above, &below])?;
+    let y = cx.op("where", &[&falling, &down, &y])?;
+    one(cx.cast(&y, dtype)?)
 }
 
 /// Numbers of [0, 1) for a shape.

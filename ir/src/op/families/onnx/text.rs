@@ -32,6 +32,19 @@ pub static OPS: &[OpDecl] = &[
         Compute::Kernel(case),
     ),
     OpDecl::pure(
+        "onnx.text_automaton",
+        "Does a deterministic automaton accept the strings? `classes` gives the column of each byte, `table` the next \
+         state by state and column, `accepts` the states in which a text may end. Source: ONNX `RegexFullMatch`.",
+        &[operand("x"), operand("classes"), operand("table"), operand("accepts"), attr("start", Default::Int(0))],
+        |cx| {
+            let x = rules::tensor(cx, 0)?;
+            let dims = x.known_dims().and_then(|d| d.split_last()).map(|(_, d)| d.to_vec());
+            let dims = dims.ok_or_else(|| cx.error("the dims must be known"))?;
+            Ok(rules::known(dims, Some(DType::BOOL)))
+        },
+        Compute::Kernel(automaton),
+    ),
+    OpDecl::pure(
         "onnx.text_split_count",
         "How many parts each string has between delimiters (of a constant vector of bytes; empty: runs of spaces), \
          after at most `limit` cuts (-1: any). Source: ONNX `StringSplit`.",
@@ -161,6 +174,31 @@ fn case(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let lead = i[last].clone().gt(0).if_then_else(x.at(before), c(0)).eq(c(0xc3));
         let moved = (b.clone().cast(DType::I32) + PrimExpr::i32(shift)).cast(DType::U8);
         ascii.or(latin.and(lead)).select(moved, b)
+    });
+    Ok(k.finish(&[y]))
+}
+
+/// Runs the automaton over each string.
+fn automaton(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    let (mut k, inputs) = cx.kernel()?;
+    let (x, classes, table, accepts) = (&inputs[0], &inputs[1], &inputs[2], &inputs[3]);
+    let n = x.ndim() - 1;
+    let (dims, length) = (x.shape[..n].to_vec(), x.shape[n].clone());
+    let start = PrimExpr::int(DType::I32, cx.attrs.int("start").unwrap_or(0));
+    let y = k.buffer("y", &dims, DType::BOOL);
+    let state = k.buffer("state", &dims, DType::I32);
+    k.rows("run", &dims, |row| {
+        let now = state.at(row.to_vec()).cast(DType::I64);
+        let walk = each(&length, "p", |p| {
+            let mut at = row.to_vec();
+            at.push(p.clone());
+            let byte = x.at(at);
+            let class = classes.at([byte.clone().cast(DType::I64)]).cast(DType::I64);
+            let next = Stmt::store(&state, row.to_vec(), table.at([now.clone(), class]));
+            Stmt::if_then(byte.ne(PrimExpr::zero(DType::U8)), next)
+        });
+        let end = Stmt::store(&y, row.to_vec(), accepts.at([now.clone()]));
+        Stmt::seq(vec![Stmt::store(&state, row.to_vec(), start.clone()), walk, end])
     });
     Ok(k.finish(&[y]))
 }
