@@ -54,6 +54,7 @@ impl<'a> Cx<'a> {
                 }
             }
             ExprKind::Unary(..) | ExprKind::Binary(..) => AttrValue::Prim(self.prim(e)?),
+            ExprKind::Lambda(..) => AttrValue::IndexMap(self.index_map(Some(e), e.span)?),
             _ => return self.expected(e, "a constant"),
         })
     }
@@ -89,7 +90,7 @@ impl<'a> Cx<'a> {
                 _ => return self.error("argument", e.span, "float takes one argument"),
             },
             "R.const" => AttrValue::Const(self.constant(call, e.span)?),
-            "T.index_map" => AttrValue::IndexMap(self.index_map(call, e.span)?),
+            "T.index_map" => AttrValue::IndexMap(self.index_map(call.args.first(), e.span)?),
             "I.vdevice" => AttrValue::VDevice(self.vdevice(e)?),
             n if n.starts_with("T.") => AttrValue::Prim(self.prim(e)?),
             n if n.starts_with("R.") || n.starts_with("I.") => AttrValue::StructInfo(Box::new(self.struct_info(e)?)),
@@ -124,8 +125,8 @@ impl<'a> Cx<'a> {
     }
 
     /// `T.index_map(lambda i, j: (i // 4, j, i % 4))`; its scalars are int64.
-    fn index_map(&mut self, call: &CallExpr<'a>, span: Span) -> Option<IndexMap> {
-        let Some(ExprKind::Lambda(params, body)) = call.args.first().map(|a| &a.kind) else {
+    fn index_map(&mut self, lambda: Option<&Expr<'a>>, span: Span) -> Option<IndexMap> {
+        let Some(ExprKind::Lambda(params, body)) = lambda.map(|a| &a.kind) else {
             return self.error("argument", span, "an index map is written `T.index_map(lambda i, j: (..))`");
         };
         self.names.push();

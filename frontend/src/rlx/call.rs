@@ -20,7 +20,14 @@ fn today(keyword: &str) -> &str {
 impl<'a> Cx<'a> {
     /// `name` is without `R.`.
     pub fn op_call(&mut self, name: &str, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
-        let Some(decl) = op::lookup(name) else { return self.unknown_operator(name, call) };
+        let name = if name == "stop_lift_params" { "builtin.stop_lift_params" } else { name };
+        let Some(decl) = op::lookup(name) else {
+            return match name {
+                "linear" => self.linear(call, span),
+                "nn.relu6" => self.relu6(call, span),
+                _ => self.unknown_operator(name, call),
+            };
+        };
         let given = self.bind(decl, call, span)?;
         let mut args: Vec<RExpr> = vec![];
         let mut attrs = Attrs::default();
@@ -76,6 +83,32 @@ impl<'a> Cx<'a> {
         }
         let call = Call { callee: Callee::Op(decl), args, attrs, sinfo_args };
         Some(RExpr::new(RKind::Call(call), span))
+    }
+
+    /// `R.linear(data, weight, bias=None, out_dtype=None)`, which TVM reads as a product with the transposed weight.
+    fn linear(&mut self, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
+        let operand = |i: usize, name: &str| call.arg(i, name).filter(|e| !matches!(e.kind, ExprKind::None));
+        let (Some(data), Some(weight)) = (operand(0, "data"), operand(1, "weight")) else {
+            return self.error("argument", span, "R.linear takes data and weight");
+        };
+        let out = operand(3, "out_dtype").map(|e| self.attr_value(e));
+        let (data, weight) = (self.relax(data), self.relax(weight));
+        let turned = operator("permute_dims", vec![weight?], vec![("axes", AttrValue::None)], span)?;
+        let out = out.unwrap_or(Some(AttrValue::None))?;
+        let product = operator("matmul", vec![data?, turned], vec![("out_dtype", out)], span)?;
+        match operand(2, "bias") {
+            Some(bias) => operator("add", vec![product, self.relax(bias)?], vec![], span),
+            None => Some(product),
+        }
+    }
+
+    /// `R.nn.relu6(data)`: clipped to 0 and 6.
+    fn relu6(&mut self, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
+        let Some(data) = call.arg(0, "data") else {
+            return self.error("argument", span, "R.nn.relu6 takes data");
+        };
+        let bound = |v: i64| RExpr::new(RKind::Prim(PrimExpr::i64(v)), span);
+        operator("clip", vec![self.relax(data)?, bound(0), bound(6)], vec![], span)
     }
 
     fn unknown_operator<T>(&mut self, name: &str, call: &CallExpr<'a>) -> Option<T> {
@@ -187,6 +220,12 @@ impl<'a> Cx<'a> {
             None => Some(vec![self.struct_info(e)?]),
         }
     }
+}
+
+fn operator(name: &str, args: Vec<RExpr>, attrs: Vec<(&str, AttrValue)>, span: Span) -> Option<RExpr> {
+    let attrs = Attrs(attrs.into_iter().map(|(k, v)| (k.to_string(), v)).collect());
+    let call = Call { callee: Callee::Op(op::lookup(name)?), args, attrs, sinfo_args: vec![] };
+    Some(RExpr::new(RKind::Call(call), span))
 }
 
 /// `out_ty=R.Tuple(a, b)` states two outputs, as `[a, b]` does.

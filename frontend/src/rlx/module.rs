@@ -196,10 +196,7 @@ fn lowered_stmt(s: &Stmt) -> Option<Span> {
 fn lowered_expr(e: &Expr) -> Option<Span> {
     let call = e.as_call()?;
     let name = call.func.dotted()?;
-    if matches!(
-        name.as_str(),
-        "R.vm.alloc_storage" | "R.vm.alloc_tensor" | "R.vm.kill_object" | "R.call_builtin_with_ctx"
-    ) {
+    if matches!(name.as_str(), "R.call_builtin_with_ctx") {
         return Some(call.func.span);
     }
     let first = call.args.first()?;

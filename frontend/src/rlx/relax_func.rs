@@ -190,10 +190,11 @@ impl<'a> Cx<'a> {
                     let d = Diagnostic::error("syntax", s.span, "a return belongs at the end of the function");
                     return self.report(d.help("both branches of an `if` bind the same name, which is returned later"));
                 }
-                body.result = Some(match value {
-                    Some(v) => self.relax(v)?,
-                    None => RExpr::new(RKind::Tuple(vec![]), s.span),
-                });
+                let Some(value) = value else {
+                    let d = Diagnostic::error("syntax", s.span, "a Relax function returns a value");
+                    return self.report(d.help("the empty tuple is written `return R.tuple()`"));
+                };
+                body.result = Some(self.relax(value)?);
                 Some(())
             }
             StmtKind::For { .. } | StmtKind::While { .. } => {
@@ -223,6 +224,9 @@ impl<'a> Cx<'a> {
         let Some(dtypes) = values.iter().map(declared_var).collect::<Option<Vec<DType>>>() else { return Some(false) };
         for ((t, v), dtype) in targets.iter().zip(values).zip(dtypes) {
             let Some(name) = t.as_name() else { return self.expected(t, "a name") };
+            if dtype != DType::I64 && self.names.dims.get(name).is_some_and(|v| v.dtype() != dtype) {
+                return self.error("type", v.span, format!("`{name}` is a dim of the signature: int64, not {dtype}"));
+            }
             if !dtype.is_int() {
                 return self.error("type", v.span, format!("a shape variable is an integer, not {dtype}"));
             }

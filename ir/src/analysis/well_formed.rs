@@ -39,6 +39,16 @@ pub fn module(m: &IRModule, diags: &mut Diagnostics) {
                 .help("both names must be the same"),
             );
         }
+        if let Some(symbol) = f.attrs.str("global_symbol").filter(|_| f.private) {
+            diags.push(
+                Diagnostic::error(
+                    "global-symbol",
+                    f.signature_span,
+                    format!("function `{}` is private and has the global_symbol \"{symbol}\"", f.name),
+                )
+                .help("drop one of them: a private function has no symbol (well-formedness 12)"),
+            );
+        }
         let mut w = Scopes { diags, bound: HashSet::new(), scope: HashMap::new(), block: 0, blocks: 0 };
         w.function(f, None);
     }

@@ -187,6 +187,19 @@ impl InferCx<'_> {
         Ok(if known.len() == operands.len() { known.first().map(|k| k.1) } else { None })
     }
 
+    /// The dtype of arithmetic on two operands: their common one, or that of the first when one of them is bool, which
+    /// then counts as 0 and 1.
+    pub fn arithmetic_dtype(
+        &self,
+        a: (&str, Option<DType>),
+        b: (&str, Option<DType>),
+    ) -> Result<Option<DType>, Diagnostic> {
+        match (a.1, b.1) {
+            (Some(x), Some(y)) if x.is_bool() || y.is_bool() => Ok(Some(x)),
+            _ => self.same_dtype(&[a, b]),
+        }
+    }
+
     /// The dims of a broadcast of `a` with `b`: aligned at the right, equal or 1. Dims that may or may not be equal are
     /// required to be equal at run time.
     pub fn broadcast_dims(&mut self, a: &[PrimExpr], b: &[PrimExpr]) -> Result<Vec<PrimExpr>, Diagnostic> {

@@ -1,7 +1,7 @@
 //! Operators that need no kernel of their own: views, shapes as values, checks, and kernels whose result size the data
 //! decides.
 
-use super::plan::{Planner, Scope};
+use super::plan::{byte_size, Planner, Scope};
 use super::value::*;
 use relax_ir::op::{Compute, ComputeCx, OpDecl};
 use relax_ir::program::code;
@@ -76,6 +76,17 @@ pub fn call(
         },
         "inspect.tensor_byte_offset" | "inspect.tensor_elem_offset" => Ok(HostValue::Prim(PrimExpr::i64(0))),
         "assert_op" => assert_op(p, c, span, scope),
+        // Storage is nobody's business but the memory plan's: each tensor gets its own.
+        "memory.alloc_storage"
+        | "vm.alloc_storage"
+        | "memory.kill_storage"
+        | "memory.kill_tensor"
+        | "vm.kill_object" => Ok(HostValue::unit()),
+        "builtin.alloc_tensor" | "memory.alloc_tensor" | "vm.alloc_tensor" => {
+            let (dims, dtype) = p.result_dims(info, scope, span)?;
+            Ok(HostValue::Tensor(p.tensor_of(dims, dtype)))
+        }
+        "memory.view" => memory_view(p, c, op, span, info, scope),
         _ => match op.compute {
             Compute::Kernel(f) => kernel(p, c, op, span, info, scope, f, false),
             Compute::DataDependent(f) => kernel(p, c, op, span, info, scope, f, true),
@@ -89,6 +100,32 @@ pub fn call(
             )),
         },
     }
+}
+
+/// The same bytes under another shape and dtype.
+fn memory_view(
+    p: &mut Planner,
+    c: &Call,
+    op: &OpDecl,
+    span: Span,
+    info: Option<&StructInfo>,
+    scope: &mut Scope,
+) -> Res<HostValue> {
+    let HostValue::Tensor(t) = operand(p, c, 0, span, scope)? else { return Err(wrong(span, op, "a tensor")) };
+    if let Some(e) = c.args.get(3) {
+        match p.value(e, scope)? {
+            HostValue::Absent => {}
+            HostValue::Prim(e) if e.is_int(0) => {}
+            _ => {
+                let d = Diagnostic::unsupported("operator", span, "R.memory.view with a byte offset is not supported");
+                return Err(d.help("a view begins where its tensor begins; use R.strided_slice"));
+            }
+        }
+    }
+    let (dims, dtype) = p.result_dims(info, scope, span)?;
+    let fits = byte_size(&dims, dtype).le(byte_size(&t.dims, t.dtype));
+    p.require(fits, code::CHECK, format!("bytes of R.{}", op.name), span)?;
+    Ok(HostValue::Tensor(TensorValue { buf: t.buf, dims, dtype }))
 }
 
 fn wrong(span: Span, op: &OpDecl, expected: &str) -> Diagnostic {
@@ -117,7 +154,9 @@ fn inspect_dtype(
 
 fn view(p: &mut Planner, c: &Call, span: Span, info: Option<&StructInfo>, scope: &mut Scope) -> Res<HostValue> {
     let HostValue::Tensor(t) = operand(p, c, 0, span, scope)? else {
-        return Err(Diagnostic::internal(span, "a view of a value that is no tensor"));
+        let d =
+            Diagnostic::unsupported("dynamic-structure", span, "a view of a tensor whose rank or dtype is not known");
+        return Err(d.help("state its rank and dtype with R.match_cast"));
     };
     let (dims, dtype) = p.result_dims(info, scope, span)?;
     Ok(HostValue::Tensor(TensorValue { buf: t.buf, dims, dtype }))

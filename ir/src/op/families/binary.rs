@@ -12,7 +12,18 @@ const XY: &[ParamDecl] = &[operand("x1"), operand("x2")];
 
 macro_rules! binary {
     ($name:literal, $doc:literal, $f:expr) => {
-        OpDecl::pure($name, $doc, XY, arith, Compute::Kernel(|cx| cx.elementwise(|x| $f(x[0].clone(), x[1].clone()))))
+        OpDecl::pure(
+            $name,
+            $doc,
+            XY,
+            arith,
+            Compute::Kernel(|cx| {
+                cx.elementwise(|x| {
+                    let (a, b) = alike(&x[0], &x[1]);
+                    $f(a, b)
+                })
+            }),
+        )
     };
 }
 
@@ -118,7 +129,7 @@ pub static OPS: &[OpDecl] = &[
 
 fn arith(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (a, b) = (cx.elements(0)?, cx.elements(1)?);
-    let dtype = cx.same_dtype(&[("x1", a.dtype), ("x2", b.dtype)])?;
+    let dtype = cx.arithmetic_dtype(("x1", a.dtype), ("x2", b.dtype))?;
     Ok(StructInfo::Tensor(cx.broadcast(&[a, b])?.with_dtype(dtype)))
 }
 
@@ -131,7 +142,21 @@ fn float_arith(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 fn arith3(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (a, b, c) = (cx.elements(0)?, cx.elements(1)?, cx.elements(2)?);
     let dtype = cx.same_dtype(&[("x1", a.dtype), ("x2", b.dtype), ("x3", c.dtype)])?;
+    if let (Some(x), Some(y), Some(z)) = (a.ndim, b.ndim, c.ndim) {
+        if x != y || y != z {
+            return Err(cx.error(format!("the operands have {x}, {y} and {z} dims; they must have as many")));
+        }
+    }
     Ok(StructInfo::Tensor(cx.broadcast(&[a, b, c])?.with_dtype(dtype)))
+}
+
+/// A bool beside a number becomes a number of its dtype.
+fn alike(a: &PrimExpr, b: &PrimExpr) -> (PrimExpr, PrimExpr) {
+    match (a.dtype(), b.dtype()) {
+        (x, y) if x == y => (a.clone(), b.clone()),
+        (x, _) if x.is_bool() => (elem::convert(a.clone(), b.dtype()), b.clone()),
+        (x, _) => (a.clone(), elem::convert(b.clone(), x)),
+    }
 }
 
 /// Bools count as 0 and 1 in arithmetic.

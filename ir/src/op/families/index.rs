@@ -182,7 +182,9 @@ fn tuple_len(dims: &[PrimExpr]) -> Option<usize> {
 
 fn infer_gather_nd(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (x, i) = (cx.tensor(0)?.clone(), cx.tensor(1)?.clone());
-    cx.require_int(1, i.dtype)?;
+    if let Some(d) = i.dtype.filter(|d| *d != DType::I64) {
+        return Err(cx.error(format!("indices must be int64, they are {d}")).help("convert them with R.astype"));
+    }
     let batch = cx.int("batch_dims")?;
     if i.ndim == Some(0) {
         return Err(cx.error("indices must have at least one dim"));
@@ -429,6 +431,9 @@ fn infer_index_put(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (count, index) = indices(cx)?;
     let (x, v) = (cx.tensor(0)?.clone(), cx.tensor(2)?.clone());
     cx.same_dtype(&[("data", x.dtype), ("values", v.dtype)])?;
+    if let Some(n) = x.ndim.filter(|n| *n != count) {
+        return Err(cx.error(format!("one index tensor per dim is needed: data has {n} dims, {count} are given")));
+    }
     if let (Some(d), Some(i), Some(v)) = (x.known_dims(), index.known_dims(), v.known_dims()) {
         let wanted = [i, &d[count..]].concat();
         let text = || format!("values of shape {} do not broadcast to {}", dims_text(v), dims_text(&wanted));

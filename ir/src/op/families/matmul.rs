@@ -85,7 +85,8 @@ fn compute_matmul(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 
 fn infer_outer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (a, b) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
-    let dtype = cx.same_dtype(&[("lhs", a.dtype), ("rhs", b.dtype)])?;
+    // TVM: the result has the dtype of the left vector, whatever the right one has.
+    let dtype = a.dtype;
     rules::require_ndim(cx, 0, 1)?;
     rules::require_ndim(cx, 1, 1)?;
     Ok(match (a.known_dims(), b.known_dims()) {
@@ -98,7 +99,8 @@ fn compute_outer(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let out = cx.result()?;
     let (mut k, x) = cx.kernel()?;
     let y = k.compute("outer", out.dims, out.dtype, |i| {
-        PrimExpr::load(&x[0], [i[0].clone()]) * PrimExpr::load(&x[1], [i[1].clone()])
+        let (a, b) = (PrimExpr::load(&x[0], [i[0].clone()]), PrimExpr::load(&x[1], [i[1].clone()]));
+        elem::convert(a, out.dtype) * elem::convert(b, out.dtype)
     });
     Ok(k.finish(&[y]))
 }

@@ -17,7 +17,7 @@ pub fn tensor(cx: &InferCx, i: usize) -> Result<TensorInfo, Diagnostic> {
 pub fn product_dtype(cx: &InferCx, a: &TensorInfo, b: &TensorInfo) -> Result<Option<DType>, Diagnostic> {
     match cx.dtype("out_dtype")? {
         Some(d) => Ok(Some(d)),
-        None => cx.same_dtype(&[(cx.operand(0), a.dtype), (cx.operand(1), b.dtype)]),
+        None => cx.arithmetic_dtype((cx.operand(0), a.dtype), (cx.operand(1), b.dtype)),
     }
 }
 

@@ -87,7 +87,17 @@ fn cut(
             i.min(high.clone())
         }
     };
-    let (b, e) = if inbound { (begin.cast(DType::I64), end.cast(DType::I64)) } else { (clip(begin), clip(end)) };
+    // What is assumed costs nothing to see to where the dim is known.
+    let inbound = inbound && n.as_int().is_none();
+    let wrap = |i: PrimExpr| {
+        let i = i.cast(DType::I64);
+        if i.as_int().is_some_and(|v| v < 0) {
+            i + n.clone()
+        } else {
+            i
+        }
+    };
+    let (b, e) = if inbound { (wrap(begin), wrap(end)) } else { (clip(begin), clip(end)) };
     let span = if up { rule::length(&b, &e) } else { b.clone() - e };
     let by = step.abs();
     let len = (span.clone() + (by - 1)).floor_div(PrimExpr::i64(by));
@@ -117,6 +127,9 @@ fn cuts(
         };
         if step == 0 {
             return Err("a stride is 0".to_string());
+        }
+        if out[axis].is_some() {
+            return Err(format!("axis {axis} is given twice"));
         }
         out[axis] = Some(cut(begin[p].clone(), end[p].clone(), step, &dims[axis], inbound, known));
     }
@@ -171,7 +184,12 @@ fn infer_dynamic(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let t = cx.tensor(0)?.clone();
     for i in 1..4 {
         let b = cx.tensor(i)?.clone();
-        cx.require_int(i, b.dtype)?;
+        if let Some(d) = b.dtype.filter(|d| *d != DType::I64) {
+            return Err(cx.error(format!("operand {} must be int64, it is {d}", cx.operand(i))));
+        }
+        if b.known_dims().is_none() && b.ndim.is_none() {
+            return Err(cx.error(format!("the shape of operand {} must be known", cx.operand(i))));
+        }
         if b.ndim.is_some_and(|n| n != 1) {
             return Err(cx.error(format!("operand {} must have one dim", cx.operand(i))));
         }

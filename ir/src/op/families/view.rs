@@ -133,8 +133,8 @@ pub fn infer_flatten(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 
 pub fn infer_batch_flatten(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let t = cx.tensor(0)?.clone();
-    if t.ndim == Some(0) {
-        return Err(cx.error("data must have at least one dim"));
+    if t.ndim.is_some_and(|n| n < 2) {
+        return Err(cx.error("data must have at least two dims"));
     }
     let dims = t.known_dims().map(<[PrimExpr]>::to_vec);
     let dims = dims.map(|d| vec![d[0].clone(), cx.simplify(PrimExpr::product(&d[1..]))]);

@@ -78,6 +78,20 @@ impl Gen<'_, '_> {
                 }
                 _ => wrong("an int64 tensor of known length"),
             },
+            "memory.alloc_storage"
+            | "vm.alloc_storage"
+            | "memory.kill_storage"
+            | "memory.kill_tensor"
+            | "vm.kill_object" => Ok(Dyn::Tuple(vec![])),
+            "builtin.alloc_tensor" | "memory.alloc_tensor" | "vm.alloc_tensor" => {
+                match info.and_then(StructInfo::as_tensor).and_then(|t| Some((t.known_dims()?, t.dtype?))) {
+                    Some((dims, dtype)) => {
+                        let dims = self.dims(dims, scope, span)?;
+                        Ok(Dyn::Tensor(self.tensor(dims, dtype)))
+                    }
+                    None => wrong("a shape and a dtype that are known"),
+                }
+            }
             "null_value" => Ok(Dyn::Tuple(vec![])),
             "print" => self.print(c, span, scope),
             "assert_op" => {

@@ -1,0 +1,129 @@
+"""Are our verdicts on modules TVM's, and our results?
+
+Usage: compare.py RELAX_AOT FAMILY [--seed S] [--count N] [--no-run] [--keep DIR]
+
+FAMILY: operators, programs, or a folder of .rlx texts. TVM's verdict is that of its parser, of well_formed and of relax.build; ours
+that of compiling. Where both accept, TVM's VM and our library run on the same random inputs. Prints every difference
+and exits with 1 when there is one that KNOWN does not explain.
+"""
+
+import argparse
+import collections
+import importlib
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import oracle
+
+
+def leaves(value):
+    return [a for v in value for a in leaves(v)] if isinstance(value, list) else [value]
+
+
+def ours(program, path, answer, folder):
+    """(exit code, message, results)."""
+    args = answer.get("args")
+    if args is not None and "outs" in answer:
+        np.savez(folder / "in.npz", **{f"a{i}": a for i, a in enumerate(leaves(args))})
+        out = folder / "out.npz"
+        out.unlink(missing_ok=True)
+        done = subprocess.run([program, "run", str(path), "--inputs", str(folder / "in.npz"), "--outputs", str(out)], capture_output=True, text=True)
+        if done.returncode == 0:
+            with np.load(out, allow_pickle=True) as z:
+                return 0, "", [z[k] for k in z.files]
+        return done.returncode, done.stderr, None
+    done = subprocess.run([program, str(path), "-o", str(folder / "out.so")], capture_output=True, text=True)
+    return done.returncode, done.stderr, None
+
+
+def differ(theirs, mine):
+    if len(theirs) != len(mine):
+        return f"{len(theirs)} results, ours has {len(mine)}"
+    for i, (a, b) in enumerate(zip(theirs, mine)):
+        if a.shape != b.shape or (a.dtype != b.dtype and a.ndim):
+            return f"result {i}: {a.dtype}{a.shape}, ours {b.dtype}{b.shape}"
+        if a.dtype.kind == "f":
+            tol = 2e-2 if a.dtype == np.float16 else 2e-4
+            a, b = a.astype("float64"), b.astype("float64")
+            if not np.allclose(a, b, rtol=tol, atol=tol, equal_nan=True):
+                return f"result {i}: {a.ravel()[:6]}, ours {b.ravel()[:6]}"
+        elif not np.array_equal(a, b):
+            return f"result {i}: {a.ravel()[:6]}, ours {b.ravel()[:6]}"
+    return None
+
+
+# Differences that the specification or a limit of TVM explains: (what, pattern of TVM's reason, pattern of our message).
+KNOWN = [
+    ("the stated result is wrong (typing 11.4)", None, r"error\[result\]"),
+    ("TVM has no lowering for it", r"CodeGenVM cannot emit|has no attribute|with unknown shape|Expect value to be constant", None),
+    ("TVM crashes", r"^TVM died", None),
+]
+
+
+def known(theirs, code, message):
+    for what, reason, ours in KNOWN:
+        if theirs["stage"] is None and ours and code == 1 and re.search(ours, message):
+            return what
+        if theirs["stage"] in ("build", "crash") and reason and code == 0 and re.search(reason, theirs["why"]):
+            return what
+    return None
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("program")
+    p.add_argument("family")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--count", type=int, default=100)
+    p.add_argument("--no-run", action="store_true")
+    p.add_argument("--keep")
+    o = p.parse_args()
+    seen = collections.Counter()
+    folder = pathlib.Path(tempfile.mkdtemp())
+    if pathlib.Path(o.family).is_dir():
+        texts = [(f.name, f.read_text()) for f in sorted(pathlib.Path(o.family).glob("*.rlx"))]
+    else:
+        make = importlib.import_module(o.family).module
+        texts = [(f"{o.family}-{o.seed}-{i}", make(random.Random(f"{o.seed} {i}"))) for i in range(o.count)]
+    for name, text in texts:
+        path = folder / "module.rlx"
+        path.write_text(text)
+        theirs = oracle.ask(text, seed=o.seed, run=not o.no_run)
+        code, message, results = ours(o.program, path, theirs, folder)
+        accepted = theirs["stage"] is None
+        kind = why = None
+        if code not in (0, 1, 3):
+            kind, why = "our fault", f"exit code {code}: {message}"
+        elif accepted and "run_error" in theirs:
+            kind, why = (None, None) if code == 0 else ("TVM accepts, we refuse", message)
+        elif accepted and code == 1 and " failed with code " in message:
+            seen["a check at run time fails"] += 1  # TVM computes something of arrays that do not fit
+            continue
+        elif (reason := known(theirs, code, message)):
+            seen[reason] += 1
+            continue
+        elif accepted and code:
+            kind, why = "TVM accepts, we refuse", message
+        elif not accepted and code == 0:
+            kind, why = f"TVM refuses ({theirs['stage']}), we accept", theirs["why"]
+        elif results is not None and (why := differ(theirs["outs"], results)):
+            kind = "results differ"
+        seen[("accepted" if accepted else "refused") if kind is None else kind] += 1
+        if "outs" in theirs and kind is None:
+            seen["ran alike"] += 1
+        if kind:
+            print(f"--- {name}: {kind}\n{text}>> {why.strip()}\n", flush=True)
+            if o.keep:
+                pathlib.Path(o.keep, f"{name}.rlx").write_text(text)
+    print(dict(seen))
+    bad = {"our fault", "TVM accepts, we refuse", "results differ"}
+    sys.exit(1 if bad & set(seen) else 0)
+
+
+if __name__ == "__main__":
+    main()
