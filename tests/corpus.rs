@@ -14,11 +14,18 @@ use relax_ir::{Constant, DType, Fault};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Families that not every construct of can be compiled: a text passes, or is refused as unsupported; never wrong.
-const PARTIAL: &[&str] = &[];
+/// Cases over values whose structure is born at run time: the C back end, which has no runtime, must refuse them.
+const NEEDS_RUNTIME: &[&str] = &[
+    "local_recursion",
+    "deep_recursion",
+    "grow_recursion",
+    "mutual_recursion",
+    "recursion_power",
+    "assert_op_ok_fail",
+    "print_pure_false",
+];
 
 /// Results that these texts compute from elements outside of their buffers (`x[v_ax0, v_ax1 - 3]` with `v_ax1` from
 /// 0: a fault of TVM's legalisation in these versions): they mean nothing.
@@ -40,8 +47,9 @@ fn main() {
     let args = Arguments::from_args();
     let manifest = std::fs::read_to_string(corpus().join("MANIFEST.json")).expect("the corpus has a manifest");
     let manifest: Value = serde_json::from_str(&manifest).expect("the manifest is JSON");
+    let through_c = through_c();
     let mut trials = vec![];
-    let (mut texts, mut partial) = (0, 0);
+    let mut refused = 0;
     for case in manifest["cases"].as_array().into_iter().flatten() {
         let case = Arc::new(case.clone());
         for text in case["texts"].as_array().into_iter().flatten() {
@@ -49,43 +57,31 @@ fn main() {
             if text["stage"] == "lowered" {
                 continue;
             }
+            // Older dialects read to the same modules: the C back end sees nothing new in them.
+            if through_c && text["dialect"] != "v27" {
+                continue;
+            }
             let file = text["file"].as_str().unwrap_or_default().to_string();
             let name = format!("{}::{file}", case["family"].as_str().unwrap_or_default());
+            let refuse = through_c && NEEDS_RUNTIME.iter().any(|c| case["name"] == *c);
+            refused += refuse as u64;
             let case = case.clone();
-            texts += 1;
-            let family = case["family"].as_str().unwrap_or_default();
-            let may_refuse = PARTIAL.contains(&family);
-            partial += may_refuse as usize;
-            trials.push(Trial::test(name, move || match run_text(&case, &file) {
-                Err(Miss::Refused(_)) if may_refuse => {
-                    REFUSED.fetch_add(1, Ordering::Relaxed);
-                    Ok(())
-                }
-                Err(Miss::Refused(text) | Miss::Failed(text)) => Err(Failed::from(text)),
-                Ok(()) => Ok(()),
+            trials.push(Trial::test(name, move || match refuse {
+                true => refused_in_c(&file),
+                false => run_text(&case, &file).map_err(Failed::from),
             }));
         }
     }
-    println!("{texts} texts of the corpus, {partial} of them in families that are supported in part");
+    println!("{} texts of the corpus, {refused} of them to be refused", trials.len());
     let conclusion = libtest_mimic::run(&args, trials);
-    let refused = REFUSED.load(Ordering::Relaxed);
-    println!("{} texts give the recorded results, {refused} are refused", conclusion.num_passed - refused);
+    let given = conclusion.num_passed - refused.min(conclusion.num_passed);
+    println!("{given} texts give the recorded results, {refused} are refused");
     conclusion.exit();
 }
 
-static REFUSED: AtomicU64 = AtomicU64::new(0);
-
-/// Why a text does not give its results.
-enum Miss {
-    /// As unsupported, with this message.
-    Refused(String),
-    Failed(String),
-}
-
-impl From<String> for Miss {
-    fn from(text: String) -> Miss {
-        Miss::Failed(text)
-    }
+/// Do the texts go through the C back end (`RELAX_AOT_TEST_EMIT=c`)?
+fn through_c() -> bool {
+    std::env::var("RELAX_AOT_TEST_EMIT").is_ok_and(|e| e == "c")
 }
 
 fn options() -> CodegenArgs {
@@ -131,23 +127,28 @@ fn build_through_c(session: &mut Session, model: &Path, so: &Path) -> Result<Res
     Ok(Ok(compiled.program))
 }
 
+/// `--emit c` refuses this text as unsupported.
+fn refused_in_c(file: &str) -> Result<(), Failed> {
+    let mut session = Session::default();
+    let text = session.c_source(&corpus().join(file), "model", "model.h", &options(), false);
+    match (text, session.diags.worst()) {
+        (Err(_), Some(Fault::Unsupported)) => Ok(()),
+        (Ok(_), _) => Err(Failed::from("compiled, though it stands in NEEDS_RUNTIME")),
+        _ => Err(Failed::from(render::text(&session.diags, &session.sources, false))),
+    }
+}
+
 /// Compiles one text and makes every run of its case.
-fn run_text(case: &Value, file: &str) -> Result<(), Miss> {
+fn run_text(case: &Value, file: &str) -> Result<(), String> {
     let mut session = Session::default();
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let so = dir.path().join("libmodel.so");
-    let through_c = std::env::var("RELAX_AOT_TEST_EMIT").is_ok_and(|e| e == "c");
+    let through_c = through_c();
     let program = match through_c {
         true => build_through_c(&mut session, &corpus().join(file), &so)?,
         false => session.build(&corpus().join(file), &so, None, &options()),
     };
-    let program = program.map_err(|_| {
-        let text = render::text(&session.diags, &session.sources, false);
-        match session.diags.worst() {
-            Some(Fault::Unsupported) => Miss::Refused(text),
-            _ => Miss::Failed(text),
-        }
-    })?;
+    let program = program.map_err(|_| render::text(&session.diags, &session.sources, false))?;
     let entry_name = case["entry"].as_str().unwrap_or("main");
     let entry =
         program.entries.iter().find(|e| e.name == entry_name).ok_or_else(|| format!("no entry {entry_name}"))?;
@@ -179,25 +180,25 @@ fn run_text(case: &Value, file: &str) -> Result<(), Miss> {
         for memory in [Memory::GuardedEnd, Memory::GuardedStart].into_iter().filter(|_| in_bounds) {
             let again = library.run_with(memory, entry_name, &args, n_results, &packed, None);
             if again.is_err() != run["err"].is_string() {
-                return Err(format!("{what}: {memory:?}: {again:?}").into());
+                return Err(format!("{what}: {memory:?}: {again:?}"));
             }
         }
         let counted = Counted::default();
         let result = library.run_with(Memory::Heap, entry_name, &args, n_results, &packed, Some(&counted));
         let live = counted.live() + packed.iter().map(PackedFunction::live).sum::<i64>();
         if live != 0 {
-            return Err(format!("{what}: {live} blocks of memory were not given back").into());
+            return Err(format!("{what}: {live} blocks of memory were not given back"));
         }
         match (run["err"].as_str(), result) {
             (Some(err), Err(e)) => matches_record(&corpus().join(err), &e).map_err(|m| format!("{what}: {m}"))?,
-            (Some(_), Ok(_)) => return Err(format!("{what}: this run must be refused").into()),
-            (None, Err(e)) => return Err(format!("{what}: failed with {e:?}").into()),
+            (Some(_), Ok(_)) => return Err(format!("{what}: this run must be refused")),
+            (None, Err(e)) => return Err(format!("{what}: failed with {e:?}")),
             (None, Ok(results)) => {
                 let outputs = archive(&corpus().join(run["out"].as_str().unwrap_or_default()))?;
                 let mut wanted = vec![];
                 argument(&run["result"], &outputs, &params, &mut wanted)?;
                 if wanted.len() != results.len() {
-                    return Err(format!("{what}: {} results, expected {}", results.len(), wanted.len()).into());
+                    return Err(format!("{what}: {} results, expected {}", results.len(), wanted.len()));
                 }
                 for (i, (got, want)) in results.iter().zip(&wanted).enumerate() {
                     if OUT_OF_BOUNDS.contains(&(file, i)) {

@@ -7,7 +7,10 @@ roundtrip). Every text that TVM 0.27 reads in its original form (`reparsed_and_a
 in our form too, and be the same module; its normal form (PRINTED_DIR/normal) must be read. Texts that TVM refuses in its own print are counted apart: ours may do better.
 """
 
+import collections
+import functools
 import json
+import multiprocessing
 import os
 import re
 import sys
@@ -69,54 +72,54 @@ def difference(a, b):
     return None if len(a) == len(b) else f"{len(a)} lines, {len(b)} lines"
 
 
+def verdict(printed, corpus, text):
+    """`None` for what was rightly not printed, or ("same" | "better" | "other" | "failure", a message)."""
+    name = text["file"]
+    agrees = text["reparsed_and_agrees"] is True
+    path = os.path.join(printed, name)
+    if not os.path.exists(path):
+        if agrees and name != "median_bucketize.legalized.rlx":
+            return "failure", f"{name}: not printed"
+        return None
+    with open(path) as f:
+        ours = f.read()
+    try:
+        module = parse(ours)
+    except BaseException as error:  # TVM raises DiagnosticError, TypeError, SystemExit...
+        return ("failure", f"{name}: {last_lines(error)}") if agrees else ("other", "")
+    if not agrees:
+        return "better", ""
+    normal_form = os.path.join(printed, "normal", name)
+    if os.path.exists(normal_form):
+        with open(normal_form) as f:
+            try:
+                parse(f.read())
+            except BaseException as error:
+                return "failure", f"normal form of {name}: {last_lines(error)}"
+    with open(os.path.join(corpus, name)) as f:
+        original = parse(f.read())
+    differs = difference(module, original)
+    return ("same", "") if differs is None else ("failure", f"{name}: another module:\n    {differs}")
+
+
 def main():
     printed = sys.argv[1]
     here = os.path.dirname(os.path.abspath(__file__))
     corpus = sys.argv[2] if len(sys.argv) > 2 else os.path.join(here, "..", "corpus")
     with open(os.path.join(corpus, "MANIFEST.json")) as f:
         manifest = json.load(f)
-    same = better = other = 0
-    failures = []
-    for case in manifest["cases"]:
-        for text in case["texts"]:
-            name = text["file"]
-            path = os.path.join(printed, name)
-            if not os.path.exists(path):
-                if text["reparsed_and_agrees"] is True and name != "median_bucketize.legalized.rlx":
-                    failures.append(f"{name}: not printed")
-                continue
-            with open(path) as f:
-                ours = f.read()
-            try:
-                module = parse(ours)
-            except BaseException as error:  # TVM raises DiagnosticError, TypeError, SystemExit...
-                if text["reparsed_and_agrees"] is True:
-                    failures.append(f"{name}: {last_lines(error)}")
-                else:
-                    other += 1
-                continue
-            if text["reparsed_and_agrees"] is not True:
-                better += 1
-                continue
-            normal_form = os.path.join(printed, "normal", name)
-            if os.path.exists(normal_form):
-                with open(normal_form) as f:
-                    try:
-                        parse(f.read())
-                    except BaseException as error:
-                        failures.append(f"normal form of {name}: {last_lines(error)}")
-            with open(os.path.join(corpus, name)) as f:
-                original = parse(f.read())
-            differs = difference(module, original)
-            if differs is None:
-                same += 1
-            else:
-                failures.append(f"{name}: another module:\n    {differs}")
-    print(f"{same} printed texts are the same module to TVM")
-    print(f"{better} more are read by TVM (older dialects, and texts that TVM refuses in its own print), {other} are not")
-    for failure in failures:
-        print("FAIL", failure)
-    sys.exit(1 if failures or same == 0 else 0)
+    texts = [text for case in manifest["cases"] for text in case["texts"]]
+    with multiprocessing.Pool() as pool:
+        verdicts = pool.map(functools.partial(verdict, printed, corpus), texts, chunksize=8)
+    count = collections.Counter(v[0] for v in verdicts if v)
+    print(f"{count['same']} printed texts are the same module to TVM")
+    print(f"{count['better']} more are read by TVM (older dialects, and texts that TVM refuses in its own print), "
+          f"{count['other']} are not")
+    for kind, message in filter(None, verdicts):
+        if kind == "failure":
+            print("FAIL", message)
+    sys.exit(1 if count["failure"] or not count["same"] else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
