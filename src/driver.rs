@@ -202,6 +202,7 @@ impl Session {
             pointer_bytes,
             opt_level: o.opt_level,
             wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
+            dot4: wide.is_some_and(|w| w.dot4),
             unchecked: o.no_checks,
             external_weights: o.weights == Weights::External,
             vector_bytes,

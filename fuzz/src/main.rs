@@ -159,7 +159,7 @@ fn try_text(text: &str, lower: bool) -> Stage {
         return Stage::Whole;
     }
     // Every other text with wide vectors, decided by the text itself, so that it can be tried again.
-    let wide = text.len().is_multiple_of(2).then_some(Wide { lanes: 16, registers: 32 });
+    let wide = text.len().is_multiple_of(2).then_some(Wide { lanes: 16, registers: 32, dot4: true });
     let options = relax_lower::Options {
         prefix: "m".to_string(),
         pointer_bytes: 8,
@@ -168,6 +168,7 @@ fn try_text(text: &str, lower: bool) -> Stage {
         external_weights: false,
         vector_bytes: 16,
         wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
+        dot4: wide.is_some_and(|w| w.dot4),
     };
     let assemble = |f: &relax_ir::flat::FlatFunc| wide.and_then(|w| x86::assemble(f, w));
     match relax_lower::lower(typed, &options, Some(&assemble)) {

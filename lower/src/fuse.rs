@@ -20,6 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::legalize::{call_tir, Names};
+use crate::schedule::int8;
 
 /// What a kernel's body does to its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -173,6 +174,9 @@ impl Fuse<'_> {
         let out = c.sinfo_args[0].clone();
         out.as_tensor()?.known_dims()?;
         let prim = self.prims.get(name)?;
+        if prim.attrs.get(int8::ATTR).is_some() {
+            return None;
+        }
         let pattern = classify(prim);
         if pattern == Pattern::Opaque {
             return None;

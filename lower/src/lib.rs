@@ -17,6 +17,7 @@ pub mod kernel;
 pub mod legalize;
 pub mod math;
 mod pack;
+mod quant;
 pub mod relayout;
 pub mod schedule;
 
@@ -40,6 +41,9 @@ pub struct Options {
     pub opt_level: u8,
     /// Bytes of a vector register of kernels that [`Assemble`] takes; 0 without.
     pub wide_bytes: u32,
+    /// Those vectors multiply four pairs of bytes at a time ([`relax_ir::prim::Intrin::Dot4`]): quantised networks are
+    /// computed in integers.
+    pub dot4: bool,
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     pub unchecked: bool,
     /// Put large weights into a file that each call brings.
@@ -60,6 +64,7 @@ pub fn passes(mut typed: Typed, opt_level: u8, until: Until) -> Result<Typed, Di
     analysis::materialise(&mut typed)?;
     legalize::legalize(&mut typed)?;
     if opt_level >= 1 {
+        dead::remove_dead(&mut typed);
         fold::fold_constants(&mut typed);
         dead::remove_dead(&mut typed);
     }
@@ -77,6 +82,10 @@ pub type Assemble<'a> = &'a dyn Fn(&FlatFunc) -> Option<Vec<u8>>;
 /// From analysed Relax to a flat program, with warnings.
 pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<(Program, Diagnostics), Diagnostics> {
     let wide = wide.filter(|_| options.opt_level >= 2 && options.wide_bytes > 16);
+    let mut typed = typed;
+    if wide.is_some() && options.dot4 {
+        quant::quantised(&mut typed, options.wide_bytes);
+    }
     let mut typed = passes(typed, options.opt_level, Until::Fused)?;
     let sched = schedule::SchedOptions { vector_bytes: options.vector_bytes };
     if options.opt_level >= 2 {

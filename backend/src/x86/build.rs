@@ -80,6 +80,12 @@ fn is_lanes(d: DType) -> bool {
     e == DType::F32 || e == DType::I32 || e == DType::U32 || e.is_bool()
 }
 
+/// What is held in vector registers as int32 while it is only read or written.
+fn is_bytes(d: DType) -> bool {
+    let e = d.element();
+    e == DType::U8 || e == DType::I8
+}
+
 /// A condition on integers, which is tested by branching.
 fn is_integer_test(e: &PrimExpr) -> bool {
     match e.kind() {
@@ -250,6 +256,9 @@ impl Builder {
                     self.push(Inst::WriteGeneral { s, m });
                     return Some(());
                 }
+                if is_bytes(d) {
+                    return self.store_bytes(ptr, offset, value);
+                }
                 if !is_lanes(d) || d.is_bool() {
                     return None;
                 }
@@ -346,7 +355,19 @@ impl Builder {
             }
             Val::Lanes { regs, .. } => {
                 let widths = self.widths(var.dtype().lanes)?;
-                // The accumulating form.
+                // The accumulating forms.
+                if let PrimKind::Call(Intrin::Dot4, args) = value.kind() {
+                    let [c, a, b] = &args[..] else { return None };
+                    if !self.evex || c.as_var() != Some(var) || var.dtype().element() != DType::I32 {
+                        return None;
+                    }
+                    let (a, b) = (self.value(a)?, self.value(b)?);
+                    for (k, (&d, &w)) in regs.iter().zip(&widths).enumerate() {
+                        let (a, b) = (piece(&a, k)?, piece(&b, k)?);
+                        self.push(Inst::Dot { w, d, a, b });
+                    }
+                    return Some(());
+                }
                 if let PrimKind::Call(Intrin::Fma, args) = value.kind() {
                     if let [a, b, c] = &args[..] {
                         if c.as_var() == Some(var) && var.dtype().element() == DType::F32 {
@@ -379,6 +400,45 @@ impl Builder {
             _ => return None,
         }
         Some(())
+    }
+
+    /// The low bytes of int32, cut off by a cast.
+    fn store_bytes(&mut self, ptr: &PrimExpr, offset: &PrimExpr, value: &PrimExpr) -> Option<()> {
+        let PrimKind::Cast(wide) = value.kind() else { return None };
+        if !self.evex || wide.dtype().element() != DType::I32 {
+            return None;
+        }
+        let Val::Lanes { regs, uniform } = self.value(wide)? else { return None };
+        let mut m = self.address(ptr, offset, 1)?;
+        if value.dtype().lanes == 1 {
+            self.push(Inst::StoreBytes { w: 1, s: regs[0], m });
+            return Some(());
+        }
+        for (k, w) in self.widths(value.dtype().lanes)?.into_iter().enumerate() {
+            let s = if uniform { regs[0] } else { *regs.get(k)? };
+            self.push(Inst::StoreBytes { w, s, m });
+            m.disp += w as i32;
+        }
+        Some(())
+    }
+
+    /// Bytes from memory, as int32.
+    fn load_bytes(&mut self, ptr: &PrimExpr, offset: &PrimExpr, d: DType) -> Option<Val> {
+        let signed = d.is_signed();
+        let mut m = self.address(ptr, offset, 1)?;
+        if d.lanes == 1 {
+            let r = self.lanes_reg();
+            self.push(Inst::SpreadByte { d: r, m, signed });
+            return Some(Val::Lanes { regs: vec![r], uniform: true });
+        }
+        let mut regs = vec![];
+        for w in self.widths(d.lanes)? {
+            let r = self.lanes_reg();
+            self.push(Inst::LoadBytes { w, d: r, m, signed });
+            m.disp += w as i32;
+            regs.push(r);
+        }
+        Some(Val::Lanes { regs, uniform: false })
     }
 
     // ---- integers -------------------------------------------------------------------------------------------------
@@ -584,7 +644,10 @@ impl Builder {
         } else if is_lanes(d) {
             self.lanes(e)?
         } else {
-            return None;
+            match e.kind() {
+                PrimKind::Load { ptr, offset } if is_bytes(d) => self.load_bytes(ptr, offset, d)?,
+                _ => return None,
+            }
         };
         if let Some(m) = self.memo.last_mut() {
             m.insert(key, v.clone());
@@ -704,8 +767,20 @@ impl Builder {
                     self.push(Inst::FromGeneral { d: r, a, float: to == DType::F32 });
                     return Some(Val::Lanes { regs: vec![r], uniform: true });
                 }
+                if is_bytes(from) {
+                    let v = self.value(a)?;
+                    return match to {
+                        DType::I32 => Some(v),
+                        DType::F32 => self.one(Op1::ToFloat, n, &v),
+                        _ => None,
+                    };
+                }
                 if !is_lanes(from) {
                     return None;
+                }
+                if let (PrimKind::Call(Intrin::Round | Intrin::NearbyInt, x), true) = (a.kind(), to == DType::I32) {
+                    let x = self.value(x.first()?)?;
+                    return self.one(Op1::RoundToInt, n, &x);
                 }
                 let v = self.value(a)?;
                 match (from.code, to.code) {

@@ -296,6 +296,44 @@ impl Emitter<'_> {
                 wide!(self.a, w, vfmadd231ps, n, a, b)?;
                 self.keep_lanes(d, 2)?;
             }
+            Inst::Dot { w, d, a, b } => {
+                let (a, b) = (self.lanes(a, 0)?, self.lanes(b, 1)?);
+                let n = self.lanes(d, 2)?;
+                wide!(self.a, w, vpdpbusd, n, a, b)?;
+                self.keep_lanes(d, 2)?;
+            }
+            Inst::LoadBytes { w, d, m, signed } => {
+                let (n, m) = (self.target(d, 0), self.mem(&m)?);
+                match (w, signed) {
+                    (16, false) => self.a.vpmovzxbd(z(n), xmmword_ptr(m))?,
+                    (16, true) => self.a.vpmovsxbd(z(n), xmmword_ptr(m))?,
+                    (8, false) => self.a.vpmovzxbd(y(n), qword_ptr(m))?,
+                    (8, true) => self.a.vpmovsxbd(y(n), qword_ptr(m))?,
+                    (_, false) => self.a.vpmovzxbd(x(n), dword_ptr(m))?,
+                    (_, true) => self.a.vpmovsxbd(x(n), dword_ptr(m))?,
+                }
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::SpreadByte { d, m, signed } => {
+                let (n, m) = (self.target(d, 0), self.mem(&m)?);
+                if signed {
+                    self.a.movsx(edx, byte_ptr(m))?;
+                } else {
+                    self.a.movzx(edx, byte_ptr(m))?;
+                }
+                self.a.vmovd(x(n), edx)?;
+                self.spread(n)?;
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::StoreBytes { w, s, m } => {
+                let (n, m) = (self.lanes(s, 0)?, self.mem(&m)?);
+                match w {
+                    16 => self.a.vpmovdb(xmmword_ptr(m), z(n))?,
+                    8 => self.a.vpmovdb(qword_ptr(m), y(n))?,
+                    4 => self.a.vpmovdb(dword_ptr(m), x(n))?,
+                    _ => self.a.vpextrb(byte_ptr(m), x(n), 0)?,
+                }
+            }
             Inst::One { op, w, d, a } => {
                 let a = self.lanes(a, 0)?;
                 let n = self.target(d, 0);
@@ -303,6 +341,7 @@ impl Emitter<'_> {
                     Op1::Sqrt => wide!(self.a, w, vsqrtps, n, a)?,
                     Op1::ToFloat => wide!(self.a, w, vcvtdq2ps, n, a)?,
                     Op1::ToInt => wide!(self.a, w, vcvttps2dq, n, a)?,
+                    Op1::RoundToInt => wide!(self.a, w, vcvtps2dq, n, a)?,
                     Op1::Round(how) if self.wide.evex() => wide!(self.a, w, vrndscaleps, n, a; how)?,
                     Op1::Round(how) if w == 8 => self.a.vroundps(y(n), y(a), how)?,
                     Op1::Round(how) => self.a.vroundps(x(n), x(a), how)?,

@@ -63,6 +63,8 @@ pub enum Op1 {
     ToFloat,
     /// Truncates.
     ToInt,
+    /// Rounds half to even.
+    RoundToInt,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,6 +150,32 @@ pub enum Inst {
         d: Reg,
         a: Reg,
         b: Reg,
+    },
+    /// `d += ` the dot products of four uint8 in each lane of `a` with four int8 in `b`.
+    Dot {
+        w: u16,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    /// Bytes as int32.
+    LoadBytes {
+        w: u16,
+        d: Reg,
+        m: Mem,
+        signed: bool,
+    },
+    /// One byte as int32 in every lane.
+    SpreadByte {
+        d: Reg,
+        m: Mem,
+        signed: bool,
+    },
+    /// The low bytes of int32; with `w` 1 that of the first lane.
+    StoreBytes {
+        w: u16,
+        s: Reg,
+        m: Mem,
     },
     One {
         op: Op1,
@@ -269,11 +297,19 @@ impl Inst {
             }
         };
         match self {
-            Inst::Load { d, m, .. } | Inst::Spread { d, m } | Inst::Address { d, m } | Inst::ReadGeneral { d, m } => {
+            Inst::Load { d, m, .. }
+            | Inst::LoadBytes { d, m, .. }
+            | Inst::SpreadByte { d, m, .. }
+            | Inst::Spread { d, m }
+            | Inst::Address { d, m }
+            | Inst::ReadGeneral { d, m } => {
                 mem(m, f);
                 f(*d, Def);
             }
-            Inst::Store { s, m, .. } | Inst::StoreOne { s, m } | Inst::WriteGeneral { s, m } => {
+            Inst::Store { s, m, .. }
+            | Inst::StoreBytes { s, m, .. }
+            | Inst::StoreOne { s, m }
+            | Inst::WriteGeneral { s, m } => {
                 mem(m, f);
                 f(*s, Use);
             }
@@ -282,7 +318,7 @@ impl Inst {
                 f(*b, Use);
                 f(*d, Def);
             }
-            Inst::Fma { d, a, b, .. } => {
+            Inst::Fma { d, a, b, .. } | Inst::Dot { d, a, b, .. } => {
                 f(*a, Use);
                 f(*b, Use);
                 f(*d, Use);

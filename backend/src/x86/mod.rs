@@ -21,6 +21,8 @@ pub struct Wide {
     pub lanes: u16,
     /// Vector registers.
     pub registers: u8,
+    /// Multiplies four pairs of bytes at a time.
+    pub dot4: bool,
 }
 
 impl Wide {
@@ -34,7 +36,8 @@ impl Wide {
             return None;
         }
         let full = has(&["avx512f", "avx512vl", "avx512dq"]);
-        Some(if full { Wide { lanes: 16, registers: 32 } } else { Wide { lanes: 8, registers: 16 } })
+        let dot4 = full && target.has("avx512vnni");
+        Some(if full { Wide { lanes: 16, registers: 32, dot4 } } else { Wide { lanes: 8, registers: 16, dot4 } })
     }
 
     pub fn vector_bytes(&self) -> u32 {

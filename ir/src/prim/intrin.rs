@@ -42,6 +42,9 @@ intrins! {
     BitNot = "bitwise_not",
     /// `fma(a, b, c) = a * b + c`; rounded once where the target has it, twice where not.
     Fma = "fma",
+    /// Flat form: `dot4(a, x, w)` adds to each int32 lane of `a` the products of the four uint8 in the same lane of `x`
+    /// with the four int8 in that of `w`.
+    Dot4 = "dot4",
     /// A hint, returns its argument.
     Likely = "likely",
     /// Flat form: sum of the lanes of a vector.

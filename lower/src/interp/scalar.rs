@@ -283,6 +283,11 @@ pub fn int_intrin(f: Intrin, d: DType, args: &[i64]) -> Option<i64> {
         Intrin::Floor | Intrin::Ceil | Intrin::Trunc | Intrin::Round | Intrin::NearbyInt | Intrin::Likely => a,
         Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin | Intrin::ExtractLane => a,
         Intrin::Fma => a.wrapping_mul(*args.get(1)?).wrapping_add(*args.get(2)?),
+        Intrin::Dot4 => {
+            let (x, w) = (*args.get(1)? as u32, *args.get(2)? as u32);
+            let product = |i: u32| (x >> (8 * i)) as u8 as i64 * ((w >> (8 * i)) as u8 as i8) as i64;
+            (0..4).fold(a, |a, i| a.wrapping_add(product(i)))
+        }
         Intrin::Pow => int_pow(a, *args.get(1)?),
         Intrin::Fmod => a.checked_rem(*args.get(1)?)?,
         _ => return None,

@@ -6,6 +6,7 @@
 mod contract;
 mod emit;
 mod fuse;
+pub mod int8;
 pub mod machine;
 mod map;
 mod nest;
@@ -84,6 +85,9 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
 
 /// Schedules `f`. Errors: a construct that has no scalar form (packed int4, explicit vectors, strings).
 pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
+    if let Some(conv) = int8::Conv::of(f).filter(|_| options.is_wide()) {
+        return Ok(int8::kernel(f, &conv));
+    }
     let plan = plan(f, options);
     let mut e = Emit::new(f.span);
     e.wide = options.is_wide();

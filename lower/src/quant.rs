@@ -1,0 +1,663 @@
+//! Quantised networks in integers: chains `dequantize -> convolution or matrix product -> quantize` become kernels on
+//! bytes ([`crate::schedule::int8`]).
+//!
+//! A tensor that `quantize` makes and only `dequantize` reads is *held* as uint8 (int8 values moved by 128) in NHWC,
+//! channels filled up to a multiple of 4, with the border that the convolutions behind it need. What else reads it gets
+//! its floats back. Sums of products are exact in int32; where the float form rounds each product and sum, the integer
+//! form rounds once, when it scales the total to the output.
+
+use crate::legalize::{call_tir, Names};
+use crate::schedule::int8::Conv;
+use relax_ir::analysis::Typed;
+use relax_ir::prim::Intrin;
+use relax_ir::relax::{
+    map_bindings, Binding, BindingValue, Call, Expr, ExprKind, Function, RVar, StructInfo, StructInfoMap,
+};
+use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc, Reducer};
+use relax_ir::{Constant, DType, Func, PrimExpr};
+use std::collections::HashMap;
+
+/// Rewrites every Relax function, before operators become kernels. `vector_bytes` are those of the registers in which
+/// four bytes at a time can be multiplied.
+pub fn quantised(typed: &mut Typed, vector_bytes: u32) {
+    let mut names = Names::new(&typed.module);
+    let mut funcs = std::mem::take(&mut typed.module.funcs);
+    let mut new = vec![];
+    for f in &mut funcs {
+        if let Func::Relax(f) = f {
+            let mut pass = Pass { values: values(f, &typed.sinfo), names: &mut names, new: vec![], vector_bytes };
+            if pass.values.is_empty() {
+                continue;
+            }
+            let mut made = vec![];
+            f.body = map_bindings(&f.body, &mut |b, dataflow| pass.binding(b, dataflow, &mut made));
+            typed.sinfo.extend(made);
+            new.append(&mut pass.new);
+        }
+    }
+    funcs.extend(new.into_iter().map(Func::Prim));
+    typed.module.funcs = funcs;
+}
+
+/// How a tensor was quantised; `zero` counts from the least value of the dtype.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Scale {
+    scale: f32,
+    zero: i64,
+    dtype: DType,
+}
+
+/// Weights of a convolution or product.
+#[derive(Clone)]
+struct Weights {
+    data: Constant,
+    /// One, or one per output channel.
+    scales: Vec<f32>,
+    bias: Option<Bias>,
+    /// A matrix whose rows are the inputs.
+    transposed: bool,
+}
+
+#[derive(Clone)]
+struct Bias {
+    values: Vec<f64>,
+    /// Unscaled, with their scales.
+    ints: Option<(Vec<i64>, Vec<f32>)>,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Conv { input: RVar, weights: Weights, strides: [i64; 2], pads: [i64; 4], depthwise: bool },
+    Product { input: RVar, weights: Weights },
+    Add(RVar, RVar),
+    Max { input: RVar, window: [i64; 2], strides: [i64; 2], pads: [i64; 4] },
+    Float(Expr),
+}
+
+/// A tensor held in bytes.
+#[derive(Clone)]
+struct Value {
+    kind: Kind,
+    scale: Scale,
+    /// Of the result: batch, channels, height, width; a matrix has its rows as the width.
+    dims: [i64; 4],
+    rank: usize,
+    /// Top, left, bottom, right.
+    pads: [i64; 4],
+    held: Option<RVar>,
+}
+
+impl Value {
+    fn channels(&self) -> i64 {
+        (self.dims[1] + 3) / 4 * 4
+    }
+
+    /// NHWC with the border.
+    fn shape(&self) -> [i64; 4] {
+        let [n, _, h, w] = self.dims;
+        let [top, left, bottom, right] = self.pads;
+        [n, h + top + bottom, w + left + right, self.channels()]
+    }
+}
+
+/// What the bindings of a function say.
+struct Defs<'a> {
+    calls: HashMap<RVar, &'a Call>,
+    constants: HashMap<RVar, &'a Constant>,
+    uses: HashMap<RVar, usize>,
+    sinfo: &'a StructInfoMap,
+}
+
+impl<'a> Defs<'a> {
+    fn call(&self, e: &Expr, op: &str) -> Option<&'a Call> {
+        self.calls.get(e.as_var()?).copied().filter(|c| c.is_op(op))
+    }
+
+    fn once(&self, e: &Expr) -> bool {
+        e.as_var().is_some_and(|v| self.uses.get(v) == Some(&1))
+    }
+
+    fn constant<'b>(&'b self, e: &'b Expr) -> Option<&'b Constant> {
+        match e.kind() {
+            ExprKind::Constant(c) => Some(c),
+            ExprKind::Var(v) => self.constants.get(v).copied(),
+            _ => None,
+        }
+    }
+
+    fn dims(&self, v: &RVar) -> Option<Vec<i64>> {
+        self.sinfo.get(v)?.as_tensor()?.known_dims()?.iter().map(|d| d.as_int()).collect()
+    }
+
+    /// Scale and zero point of a whole tensor, from a call of `quantize` or `dequantize`.
+    fn scale(&self, c: &Call, dtype: DType) -> Option<Scale> {
+        let (scale, zero) = (self.constant(&c.args[1])?, self.constant(&c.args[2])?);
+        if scale.elements() != 1 || zero.elements() != 1 || scale.dtype != DType::F32 {
+            return None;
+        }
+        let least = match dtype {
+            DType::I8 => -128,
+            DType::U8 => 0,
+            _ => return None,
+        };
+        let scale = scale.get_f64(0) as f32;
+        (scale > 0.0 && scale.is_finite()).then(|| Scale { scale, zero: zero.get_i64(0) - least, dtype })
+    }
+
+    /// The quantised tensor behind a float one.
+    fn dequantized(&self, e: &Expr) -> Option<(RVar, Scale)> {
+        let c = self.call(e, "dequantize")?;
+        let v = c.args[0].as_var()?.clone();
+        let q = self.calls.get(&v)?;
+        let to = self.sinfo.get(e.as_var()?)?.as_tensor()?.dtype?;
+        let dtype = self.sinfo.get(&v)?.as_tensor()?.dtype?;
+        (q.is_op("quantize") && to == DType::F32).then_some(())?;
+        Some((v, self.scale(c, dtype)?))
+    }
+
+    /// int8 weights with scales along `axis`.
+    fn weights(&self, e: &Expr, axis: i64) -> Option<(Constant, Vec<f32>)> {
+        let c = self.call(e, "dequantize")?;
+        let (data, scale, zero) = (self.constant(&c.args[0])?, self.constant(&c.args[1])?, self.constant(&c.args[2])?);
+        let rank = data.shape.len() as i64;
+        let at = c.attrs.int("axis").unwrap_or(-1);
+        let at = if at < 0 { at + rank } else { at };
+        let symmetric = (0..zero.elements()).all(|i| zero.get_f64(i) == 0.0);
+        let fits =
+            scale.elements() == 1 || (at == axis && scale.elements() as i64 == *data.shape.get(axis as usize)?);
+        if data.dtype != DType::I8 || scale.dtype != DType::F32 || !symmetric || !fits {
+            return None;
+        }
+        Some((data.clone(), (0..scale.elements()).map(|i| scale.get_f64(i) as f32).collect()))
+    }
+
+    /// A constant of one value per channel, whatever its shape.
+    fn bias(&self, e: &Expr, channels: i64) -> Option<Bias> {
+        if let Some(c) = self.call(e, "reshape") {
+            return self.bias(&c.args[0], channels);
+        }
+        if let Some(c) = self.constant(e) {
+            let fits = c.dtype == DType::F32 && c.elements() as i64 == channels;
+            return fits.then(|| Bias { values: (0..c.elements()).map(|i| c.get_f64(i)).collect(), ints: None });
+        }
+        let c = self.call(e, "dequantize")?;
+        let (data, scale, zero) = (self.constant(&c.args[0])?, self.constant(&c.args[1])?, self.constant(&c.args[2])?);
+        if data.elements() as i64 != channels || data.dtype != DType::I32 || data.shape.len() != 1 {
+            return None;
+        }
+        let n = data.elements();
+        let entry = |c: &Constant, i: usize| c.get_f64(if c.elements() == 1 { 0 } else { i });
+        if (scale.elements() != 1 && scale.elements() != n) || (zero.elements() != 1 && zero.elements() != n) {
+            return None;
+        }
+        let ints: Vec<i64> = (0..n).map(|i| data.get_i64(i) - entry(zero, i) as i64).collect();
+        let scales: Vec<f32> = (0..n).map(|i| entry(scale, i) as f32).collect();
+        let values = ints.iter().zip(&scales).map(|(i, s)| *i as f64 * *s as f64).collect();
+        Some(Bias { values, ints: Some((ints, scales)) })
+    }
+
+    /// The bias's shape must run along the channels.
+    fn along_channels(&self, e: &Expr, channels: i64, rank: usize, axis: usize) -> bool {
+        let shape = match e.kind() {
+            ExprKind::Var(v) => self.dims(v),
+            _ => self.constant(e).map(|c| c.shape.clone()),
+        };
+        shape.is_some_and(|s| {
+            let at = (axis + s.len()).checked_sub(rank);
+            s.len() <= rank
+                && at.is_some_and(|at| s.iter().enumerate().all(|(i, d)| *d == if i == at { channels } else { 1 }))
+        })
+    }
+
+    /// What a call of `quantize` makes.
+    fn value(&self, v: &RVar, c: &Call) -> Option<Value> {
+        let dtype = self.sinfo.get(v)?.as_tensor()?.dtype?;
+        let scale = self.scale(c, dtype)?;
+        let dims = self.dims(v)?;
+        let rank = dims.len();
+        let dims = match dims[..] {
+            [n, c, h, w] => [n, c, h, w],
+            [m, k] => [1, k, 1, m],
+            _ => return None,
+        };
+        if dims.iter().any(|d| *d < 1) {
+            return None;
+        }
+        let source = &c.args[0];
+        let float = self.sinfo.get(source.as_var()?)?.as_tensor()?.dtype? == DType::F32;
+        if !float {
+            return None;
+        }
+        let kind = self
+            .conv(source, &dims, rank)
+            .or_else(|| self.sum(source, v))
+            .or_else(|| self.max(source))
+            .unwrap_or(Kind::Float(source.clone()));
+        Some(Value { kind, scale, dims, rank, pads: [0; 4], held: None })
+    }
+
+    fn conv(&self, source: &Expr, dims: &[i64; 4], rank: usize) -> Option<Kind> {
+        if !self.once(source) {
+            return None;
+        }
+        let channels = dims[1];
+        let axis = if rank == 4 { 1 } else { rank - 1 };
+        let name = if rank == 4 { "nn.conv2d" } else { "matmul" };
+        let (c, bias) = match self.call(source, "add") {
+            Some(add) => {
+                let (a, b) = (&add.args[0], &add.args[1]);
+                let (product, bias) = if self.call(a, name).is_some() { (a, b) } else { (b, a) };
+                if !self.once(product) || !self.along_channels(bias, channels, rank, axis) {
+                    return None;
+                }
+                (self.call(product, name)?, Some(self.bias(bias, channels)?))
+            }
+            None => (self.call(source, name)?, None),
+        };
+        let (input, _) = self.dequantized(&c.args[0])?;
+        if rank == 2 {
+            let (e, transposed) = match self.call(&c.args[1], "permute_dims") {
+                Some(p) => (&p.args[0], false),
+                None => (&c.args[1], true),
+            };
+            let (data, scales) = self.weights(e, transposed as i64)?;
+            let weights = Weights { data, scales, bias, transposed };
+            return (weights.data.shape.len() == 2).then_some(Kind::Product { input, weights });
+        }
+        let a = &c.attrs;
+        let plain = |k: &str, v: &str| a.str(k).is_none_or(|x| x == v || x.is_empty());
+        if !plain("data_layout", "NCHW") || !plain("kernel_layout", "OIHW") || !plain("out_layout", "NCHW") {
+            return None;
+        }
+        let (strides, pads) = (a.ints("strides")?, a.ints("padding")?);
+        if a.ints("dilation")?.iter().any(|d| *d != 1) || strides.len() != 2 || pads.len() != 4 {
+            return None;
+        }
+        let (data, scales) = self.weights(&c.args[1], 0)?;
+        let groups = a.int("groups").unwrap_or(1);
+        let depthwise = groups > 1;
+        let inputs = self.dims(&input)?[1];
+        if depthwise && (groups != inputs || groups != channels || data.shape.get(1) != Some(&1))
+            || data.shape.len() != 4
+        {
+            return None;
+        }
+        let weights = Weights { data, scales, bias, transposed: false };
+        let (strides, pads) = ([strides[0], strides[1]], [pads[0], pads[1], pads[2], pads[3]]);
+        Some(Kind::Conv { input, weights, strides, pads, depthwise })
+    }
+
+    /// The maximum over windows, which is the same for bytes where no border is larger than they.
+    fn max(&self, source: &Expr) -> Option<Kind> {
+        let c = self.call(source, "nn.max_pool2d").filter(|_| self.once(source))?;
+        let (input, scale) = self.dequantized(&c.args[0])?;
+        let a = &c.attrs;
+        let pair = |name: &str| <[i64; 2]>::try_from(a.ints(name)?).ok();
+        let pads = <[i64; 4]>::try_from(a.ints("padding")?).ok()?;
+        let plain = a.str("layout").is_none_or(|l| l == "NCHW") && a.ints("dilation").is_none_or(|d| d == [1, 1]);
+        let inside = scale.zero == 0 || pads == [0; 4];
+        if !plain || !inside || a.bool("ceil_mode") == Some(true) {
+            return None;
+        }
+        Some(Kind::Max { input, window: pair("pool_size")?, strides: pair("strides")?, pads })
+    }
+
+    /// The sum of two tensors of the same shape.
+    fn sum(&self, source: &Expr, v: &RVar) -> Option<Kind> {
+        let add = self.call(source, "add").filter(|_| self.once(source))?;
+        let (a, b) = (self.dequantized(&add.args[0])?.0, self.dequantized(&add.args[1])?.0);
+        let same = self.dims(&a)? == self.dims(v)? && self.dims(&b)? == self.dims(v)?;
+        same.then_some(Kind::Add(a, b))
+    }
+}
+
+/// The tensors to hold in bytes, with their borders.
+fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
+    let mut defs = Defs { calls: HashMap::new(), constants: HashMap::new(), uses: HashMap::new(), sinfo };
+    let mut order = vec![];
+    for b in f.bindings() {
+        match b.expr().kind() {
+            ExprKind::Call(c) => drop(defs.calls.insert(b.var.clone(), c)),
+            ExprKind::Constant(c) => drop(defs.constants.insert(b.var.clone(), c)),
+            _ => {}
+        }
+        order.push(b.var.clone());
+    }
+    f.body.walk(&mut |e| {
+        if let ExprKind::Var(v) = e.kind() {
+            *defs.uses.entry(v.clone()).or_default() += 1;
+        }
+    });
+    let mut found: HashMap<RVar, Value> = HashMap::new();
+    for v in &order {
+        let Some(c) = defs.calls.get(v).filter(|c| c.is_op("quantize") && c.args.len() == 3) else { continue };
+        found.extend(defs.value(v, c).map(|x| (v.clone(), x)));
+    }
+    // Every reader gives the floats back with the scale that made the bytes.
+    let mut readers: HashMap<RVar, usize> = HashMap::new();
+    for v in &order {
+        if let Some((q, scale)) = defs.dequantized(&v.expr()) {
+            if found.get(&q).is_some_and(|x| x.scale == scale) {
+                *readers.entry(q).or_default() += 1;
+            }
+        }
+    }
+    found.retain(|v, _| readers.get(v) == defs.uses.get(v));
+    loop {
+        let all = found.clone();
+        let mut wanted: HashMap<&RVar, bool> = HashMap::new();
+        for x in all.values() {
+            match &x.kind {
+                Kind::Conv { input, .. } | Kind::Product { input, .. } | Kind::Max { input, .. } => {
+                    drop(wanted.insert(input, true))
+                }
+                Kind::Add(a, b) => {
+                    wanted.insert(a, true);
+                    wanted.insert(b, true);
+                }
+                Kind::Float(_) => {}
+            }
+        }
+        found.retain(|v, x| match &x.kind {
+            Kind::Conv { input, .. } | Kind::Max { input, .. } => all.get(input).is_some_and(|i| i.rank == 4),
+            Kind::Product { input, .. } => all.get(input).is_some_and(|i| i.rank == 2),
+            Kind::Add(a, b) => all.contains_key(a) && all.contains_key(b),
+            Kind::Float(_) => wanted.contains_key(v),
+        });
+        if found.len() == all.len() {
+            break;
+        }
+    }
+    borders(&mut found);
+    found
+}
+
+/// Sums have the border of their terms; each convolution finds its border in its input.
+fn borders(values: &mut HashMap<RVar, Value>) {
+    loop {
+        let mut grown: Vec<(RVar, [i64; 4])> = vec![];
+        for (v, x) in values.iter() {
+            match &x.kind {
+                Kind::Conv { input, pads, .. } | Kind::Max { input, pads, .. } => grown.push((input.clone(), *pads)),
+                Kind::Add(a, b) => {
+                    for (one, other) in [(a, v), (b, v), (v, a), (v, b)] {
+                        if let Some(y) = values.get(other) {
+                            grown.push((one.clone(), y.pads));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut changed = false;
+        for (v, pads) in grown {
+            if let Some(x) = values.get_mut(&v) {
+                let most: [i64; 4] = std::array::from_fn(|i| x.pads[i].max(pads[i]));
+                changed |= most != x.pads;
+                x.pads = most;
+            }
+        }
+        if !changed {
+            return;
+        }
+    }
+}
+
+struct Pass<'a> {
+    values: HashMap<RVar, Value>,
+    names: &'a mut Names,
+    new: Vec<PrimFunc>,
+    vector_bytes: u32,
+}
+
+impl Pass<'_> {
+    fn binding(&mut self, b: &Binding, dataflow: bool, made: &mut Vec<(RVar, StructInfo)>) -> Option<Vec<Binding>> {
+        let BindingValue::Expr(e) = &b.value else { return None };
+        let call = e.as_call()?;
+        if call.is_op("dequantize") {
+            let value = self.values.get(call.args[0].as_var()?)?.clone();
+            let held = value.held.clone()?;
+            let dims: Vec<i64> = if value.rank == 4 { value.dims.to_vec() } else { vec![value.dims[3], value.dims[1]] };
+            let out = StructInfo::tensor(dims.into_iter().map(PrimExpr::i64).collect(), DType::F32);
+            let new = self.call(floats(&value), vec![held.expr()], out, e)?;
+            return Some(vec![Binding { value: BindingValue::Expr(new), ..b.clone() }]);
+        }
+        let value = self.values.get(&b.var)?.clone();
+        let (prim, args) = self.kernel(&value)?;
+        let info = StructInfo::tensor(value.shape().map(PrimExpr::i64).to_vec(), DType::U8);
+        let new = self.call(prim, args, info.clone(), e)?;
+        let var = RVar::new("held", dataflow, b.span);
+        made.push((var.clone(), info));
+        self.values.get_mut(&b.var)?.held = Some(var.clone());
+        Some(vec![
+            Binding { var, annotation: None, value: BindingValue::Expr(new), span: b.span },
+            // Nothing needs it any more.
+            b.clone(),
+        ])
+    }
+
+    fn call(&mut self, mut prim: PrimFunc, args: Vec<Expr>, out: StructInfo, at: &Expr) -> Option<Expr> {
+        prim.name = self.names.fresh(&prim.name);
+        prim.span = at.span();
+        let e = call_tir(&prim.name, args, vec![out], at).ok()?;
+        self.new.push(prim);
+        Some(e)
+    }
+
+    fn kernel(&self, value: &Value) -> Option<(PrimFunc, Vec<Expr>)> {
+        let held = |v: &RVar| self.values.get(v).and_then(|x| Some((x.clone(), x.held.clone()?)));
+        match &value.kind {
+            Kind::Float(source) => Some((bytes(value), vec![source.clone()])),
+            Kind::Add(a, b) => {
+                let ((a, x), (b, y)) = (held(a)?, held(b)?);
+                Some((sum(value, &a, &b), vec![x.expr(), y.expr()]))
+            }
+            Kind::Max { input, window, strides, pads } => {
+                let (x, var) = held(input)?;
+                let off = [x.pads[0] - pads[0], x.pads[1] - pads[1]];
+                Some((maximum(value, &x, *window, *strides, off), vec![var.expr()]))
+            }
+            Kind::Conv { input, weights, strides, pads, depthwise } => {
+                let (x, var) = held(input)?;
+                let [_, _, k_h, k_w] = weights.data.shape[..] else { return None };
+                let off = [x.pads[0] - pads[0], x.pads[1] - pads[1]];
+                let conv = self.conv(value, &x, [k_h, k_w], *strides, off, *depthwise);
+                let inputs = weights.data.shape[1];
+                let index = |y: i64, z: i64, i: i64, j: i64| ((j * inputs + i) * k_h + y) * k_w + z;
+                Some(product("qconv2d", value, &x, &var, weights, conv, inputs, &index))
+            }
+            Kind::Product { input, weights } => {
+                let (x, var) = held(input)?;
+                let conv = self.conv(value, &x, [1, 1], [1, 1], [0, 0], false);
+                let (inputs, outputs) = (x.dims[1], value.dims[1]);
+                let index = |_: i64, _: i64, i: i64, j: i64| match weights.transposed {
+                    true => i * outputs + j,
+                    false => j * inputs + i,
+                };
+                Some(product("qmatmul", value, &x, &var, weights, conv, inputs, &index))
+            }
+        }
+    }
+
+    fn conv(&self, y: &Value, x: &Value, k: [i64; 2], strides: [i64; 2], off: [i64; 2], depthwise: bool) -> Conv {
+        let ([batch, in_h, in_w, in_c], [_, out_h, out_w, channels]) = (x.shape(), y.shape());
+        Conv {
+            batch,
+            in_h,
+            in_w,
+            in_c,
+            k_h: k[0],
+            k_w: k[1],
+            stride_h: strides[0],
+            stride_w: strides[1],
+            off_h: off[0],
+            off_w: off[1],
+            rows: y.dims[2],
+            columns: y.dims[3],
+            channels,
+            out_h,
+            out_w,
+            top: y.pads[0],
+            left: y.pads[1],
+            depthwise,
+            zero: y.scale.zero,
+            vector_bytes: self.vector_bytes as i64,
+        }
+    }
+}
+
+/// The kernel of a convolution or product and its arguments; `index` says where a weight is.
+#[allow(clippy::too_many_arguments)]
+fn product(
+    name: &str,
+    y: &Value,
+    x: &Value,
+    var: &RVar,
+    w: &Weights,
+    conv: Conv,
+    inputs: i64,
+    index: &dyn Fn(i64, i64, i64, i64) -> i64,
+) -> (PrimFunc, Vec<Expr>) {
+    let data = w.data.bytes();
+    let outputs = y.dims[1];
+    let weight = |ky: i64, kx: i64, i: i64, j: i64| match i < inputs && j < outputs {
+        true => data[index(ky, kx, i, j) as usize] as i8,
+        false => 0,
+    };
+    let (mut sums, mut scales, mut biases) = (vec![], vec![], vec![]);
+    for j in 0..conv.channels {
+        let mut sum = 0i64;
+        for ky in 0..conv.k_h {
+            for kx in 0..conv.k_w {
+                sum += (0..inputs).map(|i| weight(ky, kx, i, j) as i64).sum::<i64>();
+            }
+        }
+        let mut total = -x.scale.zero * sum;
+        let (mut scale, mut bias) = (0.0, 0.0);
+        if j < outputs {
+            let s = w.scales[if w.scales.len() == 1 { 0 } else { j as usize }] as f64 * x.scale.scale as f64;
+            scale = s / y.scale.scale as f64;
+            if let Some(b) = &w.bias {
+                let exact = b.ints.as_ref().filter(|(_, t)| (t[j as usize] as f64 / s - 1.0).abs() < 1e-6);
+                match exact {
+                    Some((ints, _)) => total += ints[j as usize],
+                    None => bias = b.values[j as usize] / y.scale.scale as f64,
+                }
+            }
+        }
+        sums.extend((total as i32).to_le_bytes());
+        scales.extend((scale as f32).to_le_bytes());
+        biases.extend((bias as f32).to_le_bytes());
+    }
+    let constant =
+        |d: DType, n: i64, bytes: Vec<u8>| Expr::new(ExprKind::Constant(Constant::new(d, vec![n], bytes)), var.span());
+    let args = vec![
+        var.expr(),
+        constant(conv.weight_dtype(), conv.weights(), conv.pack(weight)),
+        constant(DType::I32, conv.channels, sums),
+        constant(DType::F32, conv.channels, scales),
+        constant(DType::F32, conv.channels, biases),
+    ];
+    (conv.prim_func(name), args)
+}
+
+fn literals(dims: &[i64]) -> Vec<PrimExpr> {
+    dims.iter().map(|d| PrimExpr::i64(*d)).collect()
+}
+
+/// `clip(round(v))` as the bytes of `to`.
+fn rounded(v: PrimExpr, to: &Scale) -> PrimExpr {
+    let v = v.max(PrimExpr::f32(-to.zero as f32)).min(PrimExpr::f32((255 - to.zero) as f32));
+    (v.call1(Intrin::NearbyInt).cast(DType::I32) + PrimExpr::i32(to.zero as i32)).cast(DType::U8)
+}
+
+/// The real value of a byte.
+fn real(v: PrimExpr, from: &Scale) -> PrimExpr {
+    (v.cast(DType::I32) - PrimExpr::i32(from.zero as i32)).cast(DType::F32) * PrimExpr::f32(from.scale)
+}
+
+/// The position of an element in the tensor as the model has it, and whether it is one.
+fn outside(value: &Value, i: &[PrimExpr]) -> (Vec<PrimExpr>, PrimExpr) {
+    let [_, c, h, w] = value.dims;
+    let (y, x) = (i[1].clone() - value.pads[0], i[2].clone() - value.pads[1]);
+    let mut inside = PrimExpr::bool(true);
+    let zero = PrimExpr::i64(0);
+    if value.shape()[1] > h {
+        inside = inside.and(y.clone().ge(zero.clone())).and(y.clone().lt(PrimExpr::i64(h)));
+    }
+    if value.shape()[2] > w {
+        inside = inside.and(x.clone().ge(zero)).and(x.clone().lt(PrimExpr::i64(w)));
+    }
+    if value.channels() > c {
+        inside = inside.and(i[3].clone().lt(PrimExpr::i64(c)));
+    }
+    let at = if value.rank == 4 { vec![i[0].clone(), i[3].clone(), y, x] } else { vec![x, i[3].clone()] };
+    (at, inside)
+}
+
+/// From floats.
+fn bytes(value: &Value) -> PrimFunc {
+    let mut k = KernelBuilder::new("quantize");
+    let dims = if value.rank == 4 { value.dims.to_vec() } else { vec![value.dims[3], value.dims[1]] };
+    let x = k.input("x", &literals(&dims), DType::F32);
+    let y = k.compute("y", &literals(&value.shape()), DType::U8, |i| {
+        let (at, inside) = outside(value, i);
+        let v = rounded(x.at(at) / PrimExpr::f32(value.scale.scale), &value.scale);
+        inside.if_then_else(v, PrimExpr::int(DType::U8, value.scale.zero))
+    });
+    k.finish(&[y])
+}
+
+/// To floats.
+fn floats(value: &Value) -> PrimFunc {
+    let mut k = KernelBuilder::new("dequantize");
+    let x = k.input("x", &literals(&value.shape()), DType::U8);
+    let at = |x: &Buffer, i: &[PrimExpr]| match i {
+        [n, c, h, w] => x.at([n.clone(), h.clone() + value.pads[0], w.clone() + value.pads[1], c.clone()]),
+        _ => x.at([PrimExpr::i64(0), PrimExpr::i64(0), i[0].clone(), i[1].clone()]),
+    };
+    let dims = if value.rank == 4 { value.dims.to_vec() } else { vec![value.dims[3], value.dims[1]] };
+    let y = k.compute("y", &literals(&dims), DType::F32, |i| real(at(&x, i), &value.scale));
+    k.finish(&[y])
+}
+
+/// Maxima over windows, the first of which begins at `off`.
+fn maximum(value: &Value, x: &Value, window: [i64; 2], strides: [i64; 2], off: [i64; 2]) -> PrimFunc {
+    let mut k = KernelBuilder::new("qmax_pool2d");
+    let input = k.input("x", &literals(&x.shape()), DType::U8);
+    let [n, _, h, w] = value.dims;
+    let most = Reducer { init: PrimExpr::zero(DType::U8), combine: &|a, b| a.max(b) };
+    let shape = literals(&[n, h, w, value.channels()]);
+    let z = k.reduce("max", &shape, DType::U8, &literals(&window), most, |i, r| {
+        let at = |axis: usize| i[axis + 1].clone() * strides[axis] + r[axis].clone() + off[axis];
+        input.at([i[0].clone(), at(0), at(1), i[3].clone()])
+    });
+    if value.pads == [0; 4] && value.scale == x.scale {
+        return k.finish(&[z]);
+    }
+    let y = k.compute("y", &literals(&value.shape()), DType::U8, |i| {
+        let inner = Value { rank: 4, ..value.clone() };
+        let (at, inside) = outside(&inner, i);
+        let [n, c, h, w] = &at[..] else { return PrimExpr::zero(DType::U8) };
+        let v = z.at([n.clone(), h.clone(), w.clone(), c.clone()]);
+        let v = if value.scale == x.scale {
+            v
+        } else {
+            rounded(real(v, &x.scale) / PrimExpr::f32(value.scale.scale), &value.scale)
+        };
+        inside.if_then_else(v, PrimExpr::int(DType::U8, value.scale.zero))
+    });
+    k.finish(&[y])
+}
+
+/// A sum of tensors with equal borders: those of the terms give that of the sum.
+fn sum(value: &Value, a: &Value, b: &Value) -> PrimFunc {
+    let mut k = KernelBuilder::new("qadd");
+    let shape = literals(&value.shape());
+    let (x, y) = (k.input("a", &shape, DType::U8), k.input("b", &shape, DType::U8));
+    let z = k.compute("y", &shape, DType::U8, |i| {
+        let total = real(x.at(i), &a.scale) + real(y.at(i), &b.scale);
+        rounded(total / PrimExpr::f32(value.scale.scale), &value.scale)
+    });
+    k.finish(&[z])
+}

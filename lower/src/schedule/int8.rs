@@ -1,0 +1,581 @@
+//! Kernels of 8-bit networks: convolutions and matrix products of uint8 activations (NHWC, padded) with int8 weights,
+//! accumulated in int32, scaled and rounded to uint8 in the same pass.
+//!
+//! [`Conv::prim_func`] says what is computed, for every target; [`kernel`] is the same for processors that multiply
+//! four pairs of bytes at a time ([`Intrin::Dot4`]). Weights are packed while compiling ([`Conv::pack`]): panels of as
+//! many channels as the register tile has; in each, four consecutive inputs of every channel stand together.
+
+use relax_ir::attrs::AttrValue;
+use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
+use relax_ir::prim::{BinOp, Intrin};
+use relax_ir::tir::{KernelBuilder, PrimFunc};
+use relax_ir::{DType, PrimExpr, Var};
+
+/// The attribute that holds a [`Conv`].
+pub const ATTR: &str = "relax_aot.int8";
+
+/// A convolution over buffers whose borders are there already: `x [batch, in_h, in_w, in_c]` gives
+/// `y [batch, out_h, out_w, channels]`, of which the `rows` by `columns` at (`top`, `left`) are computed and the border
+/// is `zero`. `clip(round((acc + sum[c]) * scale[c] + bias[c]), low - zero, high - zero) + zero`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Conv {
+    pub batch: i64,
+    pub in_h: i64,
+    pub in_w: i64,
+    /// A multiple of 4.
+    pub in_c: i64,
+    pub k_h: i64,
+    pub k_w: i64,
+    pub stride_h: i64,
+    pub stride_w: i64,
+    /// Where the first window begins.
+    pub off_h: i64,
+    pub off_w: i64,
+    pub rows: i64,
+    pub columns: i64,
+    /// A multiple of 4.
+    pub channels: i64,
+    pub out_h: i64,
+    pub out_w: i64,
+    pub top: i64,
+    pub left: i64,
+    /// One input channel per output channel.
+    pub depthwise: bool,
+    pub zero: i64,
+    /// Bytes of a vector register.
+    pub vector_bytes: i64,
+}
+
+/// Channels that go together: from the first, so many vectors of so many lanes.
+#[derive(Clone, Copy)]
+struct Panel {
+    start: i64,
+    /// Where the next kind of panel begins.
+    end: i64,
+    lanes: i64,
+    count: i64,
+}
+
+impl Panel {
+    fn width(&self) -> i64 {
+        self.lanes * self.count
+    }
+}
+
+fn c(v: i64) -> PrimExpr {
+    PrimExpr::i64(v)
+}
+
+impl Conv {
+    /// As an attribute.
+    pub fn attr(&self) -> AttrValue {
+        let v = [
+            self.batch,
+            self.in_h,
+            self.in_w,
+            self.in_c,
+            self.k_h,
+            self.k_w,
+            self.stride_h,
+            self.stride_w,
+            self.off_h,
+            self.off_w,
+            self.rows,
+            self.columns,
+            self.channels,
+            self.out_h,
+            self.out_w,
+            self.top,
+            self.left,
+            self.depthwise as i64,
+            self.zero,
+            self.vector_bytes,
+        ];
+        AttrValue::List(v.into_iter().map(AttrValue::Int).collect())
+    }
+
+    /// Of a PrimFunc that [`Conv::prim_func`] made.
+    pub fn of(f: &PrimFunc) -> Option<Conv> {
+        let v = f.attrs.ints(ATTR)?;
+        let [batch, in_h, in_w, in_c, k_h, k_w, stride_h, stride_w, off_h, off_w, rows, columns, channels, out_h, out_w, top, left, depthwise, zero, vector_bytes] =
+            v[..]
+        else {
+            return None;
+        };
+        let depthwise = depthwise != 0;
+        Some(Conv {
+            batch,
+            in_h,
+            in_w,
+            in_c,
+            k_h,
+            k_w,
+            stride_h,
+            stride_w,
+            off_h,
+            off_w,
+            rows,
+            columns,
+            channels,
+            out_h,
+            out_w,
+            top,
+            left,
+            depthwise,
+            zero,
+            vector_bytes,
+        })
+    }
+
+    fn panels(&self) -> Vec<Panel> {
+        let lanes = self.vector_bytes / 4;
+        let most = if self.depthwise { 1 } else { 4 };
+        let n = self.channels / lanes;
+        let count = match n {
+            n if n <= most => n.max(1),
+            n if n % most != 0 && n % 3 == 0 && most == 4 => 3,
+            _ => most,
+        };
+        let mut out = vec![];
+        let mut at = 0;
+        let mut add = |lanes: i64, count: i64| {
+            let end = at + (self.channels - at) / (lanes * count) * (lanes * count);
+            if end > at {
+                out.push(Panel { start: at, end, lanes, count });
+                at = end;
+            }
+        };
+        add(lanes, count);
+        for left in (1..count).rev() {
+            add(lanes, left);
+        }
+        let mut half = lanes / 2;
+        while half >= 4 {
+            add(half, 1);
+            half /= 2;
+        }
+        out
+    }
+
+    /// Inputs of an output: a row of the kernel lies in one piece.
+    fn depth(&self) -> i64 {
+        self.k_h * self.k_w * self.in_c
+    }
+
+    /// Where the weight of input `k` (in order of kernel row, kernel column, channel) and channel `j` is.
+    fn position(&self, k: PrimExpr, j: PrimExpr) -> PrimExpr {
+        let depth = self.depth();
+        let mut at: Option<PrimExpr> = None;
+        for p in self.panels().into_iter().rev() {
+            let w = p.width();
+            let column = j.clone() - p.start;
+            let first = column.clone().floor_div(w) * w;
+            let inside = k.clone().floor_div(4) * (w * 4) + (column - first.clone()) * 4 + k.clone().floor_mod(4);
+            let here = (first + p.start) * depth + inside;
+            at = Some(match at {
+                None => here,
+                Some(rest) => j.clone().lt(c(p.end)).select(here, rest),
+            });
+        }
+        at.unwrap_or_else(|| c(0))
+    }
+
+    /// Weights in the kernel's order, from `weight(kernel row, kernel column, input channel, output channel)`; depthwise
+    /// ones (input channel 0) as int32.
+    pub fn pack(&self, weight: impl Fn(i64, i64, i64, i64) -> i8) -> Vec<u8> {
+        let mut out = vec![];
+        if self.depthwise {
+            for (y, x) in (0..self.k_h).flat_map(|y| (0..self.k_w).map(move |x| (y, x))) {
+                for j in 0..self.channels {
+                    out.extend((weight(y, x, 0, j) as i32).to_le_bytes());
+                }
+            }
+            return out;
+        }
+        for p in self.panels() {
+            for first in (p.start..p.end).step_by(p.width() as usize) {
+                for k in (0..self.depth()).step_by(4) {
+                    for j in first..first + p.width() {
+                        for k in k..k + 4 {
+                            let (pixel, i) = (k / self.in_c, k % self.in_c);
+                            out.push(weight(pixel / self.k_w, pixel % self.k_w, i, j) as u8);
+                        }
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    pub fn weight_dtype(&self) -> DType {
+        if self.depthwise {
+            DType::I32
+        } else {
+            DType::I8
+        }
+    }
+
+    /// Elements of the packed weights.
+    pub fn weights(&self) -> i64 {
+        let per_channel = if self.depthwise { self.k_h * self.k_w } else { self.depth() };
+        per_channel * self.channels
+    }
+
+    /// The meaning: parameters `x, w, sum, scale, bias, y`.
+    pub fn prim_func(&self, name: &str) -> PrimFunc {
+        let mut k = KernelBuilder::new(name);
+        let x = k.input("x", &[self.batch, self.in_h, self.in_w, self.in_c].map(c), DType::U8);
+        let w = k.input("w", &[c(self.weights())], self.weight_dtype());
+        let sum = k.input("sum", &[c(self.channels)], DType::I32);
+        let scale = k.input("scale", &[c(self.channels)], DType::F32);
+        let bias = k.input("bias", &[c(self.channels)], DType::F32);
+        let inner = if self.depthwise { 1 } else { self.in_c };
+        let shape = [self.batch, self.rows, self.columns, self.channels].map(c);
+        let acc = k.sum("acc", &shape, DType::I32, &[self.k_h, self.k_w, inner].map(c), |i, r| {
+            let y = i[1].clone() * self.stride_h + r[0].clone() + self.off_h;
+            let z = i[2].clone() * self.stride_w + r[1].clone() + self.off_w;
+            let channel = if self.depthwise { i[3].clone() } else { r[2].clone() };
+            let pixel = r[0].clone() * self.k_w + r[1].clone();
+            let at = match self.depthwise {
+                true => pixel * self.channels + i[3].clone(),
+                false => self.position(pixel * self.in_c + r[2].clone(), i[3].clone()),
+            };
+            x.at([i[0].clone(), y, z, channel]).cast(DType::I32) * w.at([at]).cast(DType::I32)
+        });
+        let shape = [self.batch, self.out_h, self.out_w, self.channels].map(c);
+        let y = k.compute("y", &shape, DType::U8, |i| {
+            let (row, column, j) = (i[1].clone() - self.top, i[2].clone() - self.left, i[3].clone());
+            let total = acc.at([i[0].clone(), row.clone(), column.clone(), j.clone()]) + sum.at([j.clone()]);
+            let v = total.cast(DType::F32) * scale.at([j.clone()]) + bias.at([j]);
+            let v = self.round(v, 1).cast(DType::U8);
+            let mut inside = PrimExpr::bool(true);
+            if self.rows < self.out_h {
+                inside = inside.and(row.clone().ge(c(0))).and(row.lt(c(self.rows)));
+            }
+            if self.columns < self.out_w {
+                inside = inside.and(column.clone().ge(c(0))).and(column.lt(c(self.columns)));
+            }
+            inside.if_then_else(v, PrimExpr::int(DType::U8, self.zero))
+        });
+        let mut f = k.finish(&[y]);
+        f.attrs.set(ATTR, self.attr());
+        f
+    }
+
+    /// From float to 0..255, as int32.
+    fn round(&self, v: PrimExpr, lanes: u16) -> PrimExpr {
+        let f = |x: i64| PrimExpr::f32(x as f32).broadcast(lanes);
+        let v = v.max(f(-self.zero)).min(f(255 - self.zero));
+        v.call1(Intrin::NearbyInt).cast(DType::I32.with_lanes(lanes)) + PrimExpr::i32(self.zero as i32).broadcast(lanes)
+    }
+}
+
+/// Flat statements of one kernel.
+struct Writer<'a> {
+    conv: &'a Conv,
+    x: Var,
+    w: Var,
+    sum: Var,
+    scale: Var,
+    bias: Var,
+    y: Var,
+}
+
+type Body = Vec<FlatStmt>;
+
+fn let_(out: &mut Body, name: &str, value: PrimExpr) -> PrimExpr {
+    if value.as_int().is_some() || value.as_var().is_some() {
+        return value;
+    }
+    let var = Var::new(name, value.dtype());
+    out.push(FlatStmt::Let { var: var.clone(), value });
+    var.expr()
+}
+
+/// A loop over `begin..end`, the steps complete.
+fn loop_(out: &mut Body, begin: i64, end: i64, step: i64, body: &mut dyn FnMut(&mut Body, PrimExpr)) {
+    if begin >= end {
+        return;
+    }
+    if begin + step >= end {
+        return body(out, c(begin));
+    }
+    let var = Var::new("i", DType::I64);
+    let mut inner = vec![];
+    body(&mut inner, var.expr());
+    out.push(FlatStmt::For { var, begin: c(begin), end: c(end), step, body: inner });
+}
+
+fn load(ptr: &PrimExpr, at: PrimExpr, d: DType) -> PrimExpr {
+    PrimExpr::load_ptr(ptr.clone(), at, d)
+}
+
+/// The kernel of a [`Conv`] for wide vectors.
+pub fn kernel(f: &PrimFunc, conv: &Conv) -> FlatFunc {
+    let param = |name: &str| Var::new(name, DType::HANDLE);
+    let w = Writer {
+        conv,
+        x: param("x"),
+        w: param("w"),
+        sum: param("sum"),
+        scale: param("scale"),
+        bias: param("bias"),
+        y: param("y"),
+    };
+    let mut body = vec![];
+    w.border(&mut body);
+    for p in conv.panels() {
+        loop_(&mut body, p.start, p.end, p.width(), &mut |out, column| w.panel(out, &p, column));
+    }
+    let mut params = vec![w.x, w.w, w.sum, w.scale, w.bias, w.y];
+    if !crate::kernel_workspace(f).is_int(0) {
+        params.push(param("workspace"));
+    }
+    FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body, span: f.span }
+}
+
+impl Writer<'_> {
+    /// The border of the output.
+    fn border(&self, out: &mut Body) {
+        let v = self.conv;
+        let pixel = v.channels;
+        let row = v.out_w * pixel;
+        let (bottom, right) = (v.out_h - v.top - v.rows, v.out_w - v.left - v.columns);
+        loop_(out, 0, v.batch, 1, &mut |out, n| {
+            let first = let_(out, "first", self.y.expr().ptr_add(n * (v.out_h * row)));
+            self.fill(out, &first, v.top * row);
+            let below = let_(out, "below", first.clone().ptr_add((v.top + v.rows) * row));
+            self.fill(out, &below, bottom * row);
+            if v.left + right == 0 {
+                return;
+            }
+            loop_(out, v.top, v.top + v.rows, 1, &mut |out, y| {
+                let line = let_(out, "line", first.clone().ptr_add(y * row));
+                self.fill(out, &line, v.left * pixel);
+                let end = let_(out, "end", line.ptr_add((v.left + v.columns) * pixel));
+                self.fill(out, &end, right * pixel);
+            });
+        });
+    }
+
+    /// `bytes` (a multiple of 4) of `zero`.
+    fn fill(&self, out: &mut Body, at: &PrimExpr, bytes: i64) {
+        let value = PrimExpr::i32((self.conv.zero as u32).wrapping_mul(0x0101_0101) as i32);
+        let (mut from, words) = (0, bytes / 4);
+        let mut lanes = self.conv.vector_bytes / 4;
+        while lanes >= 1 {
+            let end = from + (words - from) / lanes * lanes;
+            loop_(out, from, end, lanes, &mut |out, i| {
+                let value = if lanes > 1 { value.clone().broadcast(lanes as u16) } else { value.clone() };
+                out.push(FlatStmt::Store { ptr: at.clone(), offset: i, value });
+            });
+            from = end;
+            lanes = if lanes > 4 { lanes / 2 } else { lanes / 4 };
+        }
+    }
+
+    /// All pixels of some channels.
+    fn panel(&self, out: &mut Body, p: &Panel, column: PrimExpr) {
+        let v = self.conv;
+        let lanes = p.lanes as u16;
+        let (ints, floats) = (DType::I32.with_lanes(lanes), DType::F32.with_lanes(lanes));
+        // In registers while all pixels pass, as far as there are any left.
+        let taps = v.k_h * v.k_w;
+        let weights: Option<Vec<PrimExpr>> = (v.depthwise && taps <= 9).then(|| {
+            let at = |t: i64| column.clone() + t * v.channels;
+            (0..taps).map(|t| let_(out, "w", load(&self.w.expr(), at(t), ints))).collect()
+        });
+        let most = match (v.depthwise, p.count) {
+            (true, _) => 8,
+            (_, 4) => 6,
+            (_, 3) => 8,
+            (_, 2) => 12,
+            _ => 16,
+        };
+        // All pixels of an image in one row, where nothing lies between its rows.
+        let dense = v.k_h * v.k_w == 1
+            && v.stride_h * v.stride_w == 1
+            && v.in_w == v.columns
+            && v.out_w == v.columns
+            && v.off_w == 0;
+        let (rows, columns) = if dense { (1, v.rows * v.columns) } else { (v.rows, v.columns) };
+        let tiles = (columns + most - 1) / most;
+        let size = (columns + tiles - 1) / tiles.max(1);
+        let whole = columns / size.max(1) * size;
+        loop_(out, 0, v.batch, 1, &mut |out, n| {
+            let first = n.clone() * (v.in_h * v.in_w) + (v.off_h * v.in_w + v.off_w);
+            let from = let_(out, "from", self.x.expr().ptr_add(first * v.in_c));
+            let first = n * (v.out_h * v.out_w) + (v.top * v.out_w + v.left);
+            let to = let_(out, "to", self.y.expr().ptr_add(first * v.channels + column.clone()));
+            loop_(out, 0, rows, 1, &mut |out, y| {
+                let from = let_(out, "from", from.clone().ptr_add(y.clone() * (v.stride_h * v.in_w * v.in_c)));
+                let to = let_(out, "to", to.clone().ptr_add(y * (v.out_w * v.channels)));
+                for (begin, end, size) in [(0, whole, size), (whole, columns, columns - whole)] {
+                    loop_(out, begin, end, size.max(1), &mut |out, x| {
+                        let from = let_(out, "from", from.clone().ptr_add(x.clone() * (v.stride_w * v.in_c)));
+                        let to = let_(out, "to", to.clone().ptr_add(x * v.channels));
+                        let at = |j: i64| column.clone() + j * p.lanes;
+                        let sum = |j: i64| load(&self.sum.expr(), at(j), ints);
+                        let sums: Vec<PrimExpr> = (0..p.count).map(|j| let_(out, "sum", sum(j))).collect();
+                        let mut accs: Vec<Vec<Var>> = vec![];
+                        for _ in 0..size {
+                            let local = |out: &mut Body, init: &PrimExpr| {
+                                let var = Var::new("acc", ints);
+                                out.push(FlatStmt::Local { var: var.clone(), init: init.clone() });
+                                var
+                            };
+                            accs.push(sums.iter().map(|s| local(out, s)).collect());
+                        }
+                        match v.depthwise {
+                            true => self.taps(out, &from, &column, weights.as_deref(), &accs, ints),
+                            false => self.dots(out, p, &from, &column, &accs, ints),
+                        }
+                        for j in 0..p.count as usize {
+                            let at = column.clone() + j as i64 * p.lanes;
+                            let scale = let_(out, "scale", load(&self.scale.expr(), at.clone(), floats));
+                            let bias = let_(out, "bias", load(&self.bias.expr(), at, floats));
+                            for (r, row) in accs.iter().enumerate() {
+                                let x = row[j].expr().cast(floats);
+                                let x = PrimExpr::call(Intrin::Fma, [x, scale.clone(), bias.clone()]);
+                                let value = v.round(x, lanes).cast(DType::U8.with_lanes(lanes));
+                                let ptr = to.clone().ptr_add(r as i64 * v.channels + j as i64 * p.lanes);
+                                out.push(FlatStmt::Store { ptr, offset: c(0), value });
+                            }
+                        }
+                    });
+                }
+            });
+        });
+    }
+
+    /// Four inputs at a time.
+    fn dots(&self, out: &mut Body, p: &Panel, from: &PrimExpr, column: &PrimExpr, accs: &[Vec<Var>], ints: DType) {
+        let v = self.conv;
+        let quads = v.k_w * v.in_c / 4;
+        let panel = let_(out, "panel", self.w.expr().ptr_add(column.clone() * v.depth()));
+        let unroll = [4, 3, 2].into_iter().find(|u| quads % u == 0).unwrap_or(1);
+        loop_(out, 0, v.k_h, 1, &mut |out, ky| {
+            let line = let_(out, "line", from.clone().ptr_add(ky.clone() * (v.in_w * v.in_c)));
+            let ws = let_(out, "ws", panel.clone().ptr_add(ky * (quads * p.width() * 4)));
+            loop_(out, 0, quads, unroll, &mut |out, k| {
+                let at = let_(out, "at", k.clone() * p.width());
+                for u in 0..unroll {
+                    let w: Vec<PrimExpr> = (0..p.count)
+                        .map(|j| let_(out, "w", load(&ws, at.clone() + (u * p.width() + j * p.lanes), ints)))
+                        .collect();
+                    for (r, row) in accs.iter().enumerate() {
+                        let ptr = line.clone().ptr_add(r as i64 * v.stride_w * v.in_c);
+                        let a = load(&ptr, k.clone() + u, DType::I32).broadcast(p.lanes as u16);
+                        let a = let_(out, "a", a);
+                        for (acc, w) in row.iter().zip(&w) {
+                            let value = PrimExpr::call(Intrin::Dot4, [acc.expr(), a.clone(), w.clone()]);
+                            out.push(FlatStmt::Assign { var: acc.clone(), value });
+                        }
+                    }
+                }
+            });
+        });
+    }
+
+    /// One input of each channel at a time; pixels that several windows share are read once per kernel row.
+    fn taps(
+        &self,
+        out: &mut Body,
+        from: &PrimExpr,
+        column: &PrimExpr,
+        weights: Option<&[PrimExpr]>,
+        accs: &[Vec<Var>],
+        ints: DType,
+    ) {
+        let v = self.conv;
+        let bytes = DType::U8.with_lanes(ints.lanes);
+        let last = (accs.len() as i64 - 1) * v.stride_w + v.k_w;
+        for ky in 0..v.k_h {
+            for x in 0..last {
+                let users = |(r, _): &(usize, &Vec<Var>)| (0..v.k_w).contains(&(x - *r as i64 * v.stride_w));
+                if !accs.iter().enumerate().any(|u| users(&u)) {
+                    continue;
+                }
+                let ptr = from.clone().ptr_add((ky * v.in_w + x) * v.in_c);
+                let value = let_(out, "x", load(&ptr, column.clone(), bytes).cast(ints));
+                for (r, row) in accs.iter().enumerate().filter(users) {
+                    let tap = ky * v.k_w + x - r as i64 * v.stride_w;
+                    let w = match weights {
+                        Some(w) => w[tap as usize].clone(),
+                        None => load(&self.w.expr(), column.clone() + tap * v.channels, ints),
+                    };
+                    let acc = &row[0];
+                    let value = PrimExpr::binary(BinOp::Add, acc.expr(), value.clone() * w);
+                    out.push(FlatStmt::Assign { var: acc.clone(), value });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::{run, Arg, Tensor};
+    use crate::schedule::{machine, SchedOptions};
+
+    fn tensor(d: DType, shape: &[i64], f: impl Fn(i64) -> i64) -> Tensor {
+        let v: Vec<i64> = (0..shape.iter().product::<i64>()).map(f).collect();
+        Tensor::from_i64(d, shape, &v)
+    }
+
+    #[test]
+    fn kernels_agree_with_their_meaning() {
+        let base = Conv {
+            batch: 1,
+            in_h: 9,
+            in_w: 10,
+            in_c: 8,
+            k_h: 3,
+            k_w: 3,
+            stride_h: 1,
+            stride_w: 1,
+            off_h: 0,
+            off_w: 0,
+            rows: 7,
+            columns: 8,
+            channels: 28,
+            out_h: 9,
+            out_w: 11,
+            top: 1,
+            left: 2,
+            depthwise: false,
+            zero: 100,
+            vector_bytes: 64,
+        };
+        let one = Conv { k_h: 1, k_w: 1, in_h: 5, in_w: 7, rows: 5, columns: 7, out_h: 5, out_w: 7, ..base };
+        let one = Conv { top: 0, left: 0, channels: 148, batch: 2, in_c: 12, ..one };
+        let strided = Conv { stride_h: 2, stride_w: 2, off_h: 1, rows: 3, columns: 4, out_h: 4, out_w: 7, ..base };
+        let depthwise = Conv { depthwise: true, in_c: 28, ..base };
+        let large = Conv { k_h: 4, k_w: 5, depthwise: true, in_c: 28, rows: 3, columns: 3, stride_w: 2, ..base };
+        for v in [base, one, strided, depthwise, large] {
+            let f = v.prim_func("conv");
+            let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);
+            let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);
+            let w = relax_ir::Constant::new(v.weight_dtype(), vec![v.weights()], packed);
+            let floats = |scale: f64| {
+                let v: Vec<f64> = (0..base.channels.max(v.channels)).map(|i| (i % 7 + 1) as f64 * scale).collect();
+                v
+            };
+            let n = [v.channels];
+            let mut args = vec![
+                Arg::Tensor(x),
+                Arg::Tensor(Tensor::from_constant(&w)),
+                Arg::Tensor(tensor(DType::I32, &n, |i| i * 100 - 700)),
+                Arg::Tensor(Tensor::from_f64(DType::F32, &n, &floats(0.001)[..v.channels as usize])),
+                Arg::Tensor(Tensor::from_f64(DType::F32, &n, &floats(0.3)[..v.channels as usize])),
+                Arg::Tensor(Tensor::zeros(DType::U8, &[v.batch, v.out_h, v.out_w, v.channels])),
+            ];
+            let mut scheduled = args.clone();
+            run(&f, &mut args).unwrap();
+            machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes: 64 }).unwrap();
+            let (Arg::Tensor(a), Arg::Tensor(b)) = (&args[5], &scheduled[5]) else { panic!() };
+            assert_eq!(a.data, b.data, "{v:?}");
+        }
+    }
+}
