@@ -2,7 +2,7 @@
 
 use crate::interp::{self, Arg, Tensor};
 use relax_ir::analysis::Typed;
-use relax_ir::relax::{map_bindings, BindingValue, Expr, ExprKind, RVar, StructInfo};
+use relax_ir::relax::{map_bindings, BindingValue, Expr, ExprKind, RVar, StructInfo, StructInfoMap};
 use relax_ir::{Constant, Func, IRModule};
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub fn fold_constants(typed: &mut Typed) {
         let Func::Relax(f) = f else { continue };
         f.body = map_bindings(&f.body, &mut |b, _| {
             let BindingValue::Expr(e) = &b.value else { return None };
-            let c = value_of(e, &known, &module)?;
+            let c = view(e, &b.var, &known, &typed.sinfo).or_else(|| value_of(e, &known, &module))?;
             known.insert(b.var.clone(), c.clone());
             if matches!(e.kind(), ExprKind::Constant(_)) {
                 return None;
@@ -30,6 +30,23 @@ pub fn fold_constants(typed: &mut Typed) {
         });
     }
     typed.module.funcs = funcs;
+}
+
+/// The same data with other dims.
+fn view(e: &Expr, var: &RVar, known: &HashMap<RVar, Constant>, sinfo: &StructInfoMap) -> Option<Constant> {
+    let call = e.as_call()?;
+    if !call.op().is_some_and(|o| crate::host::VIEWS.contains(&o.name)) {
+        return None;
+    }
+    let c = match call.args.first()?.kind() {
+        ExprKind::Constant(c) => c,
+        ExprKind::Var(v) => known.get(v)?,
+        _ => return None,
+    };
+    let info = sinfo.get(var)?.as_tensor()?;
+    let shape: Vec<i64> = info.known_dims()?.iter().map(|d| d.as_int()).collect::<Option<_>>()?;
+    let fits = info.dtype == Some(c.dtype) && shape.iter().product::<i64>() as usize == c.elements();
+    fits.then(|| Constant { dtype: c.dtype, shape, data: c.data.clone() })
 }
 
 fn value_of(e: &Expr, known: &HashMap<RVar, Constant>, module: &IRModule) -> Option<Constant> {

@@ -174,7 +174,7 @@ impl Fuse<'_> {
         let out = c.sinfo_args[0].clone();
         out.as_tensor()?.known_dims()?;
         let prim = self.prims.get(name)?;
-        if prim.attrs.get(int8::ATTR).is_some() {
+        if int8::is_special(prim) {
             return None;
         }
         let pattern = classify(prim);

@@ -7,7 +7,7 @@
 //! form rounds once, when it scales the total to the output.
 
 use crate::legalize::{call_tir, Names};
-use crate::schedule::int8::Conv;
+use crate::schedule::int8::{Conv, Pixels};
 use relax_ir::analysis::Typed;
 use relax_ir::prim::Intrin;
 use relax_ir::relax::{
@@ -349,7 +349,7 @@ fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
         for x in all.values() {
             match &x.kind {
                 Kind::Conv { input, .. } | Kind::Product { input, .. } | Kind::Max { input, .. } => {
-                    drop(wanted.insert(input, true))
+                    wanted.insert(input, true);
                 }
                 Kind::Add(a, b) => {
                     wanted.insert(a, true);
@@ -447,7 +447,7 @@ impl Pass<'_> {
     fn kernel(&self, value: &Value) -> Option<(PrimFunc, Vec<Expr>)> {
         let held = |v: &RVar| self.values.get(v).and_then(|x| Some((x.clone(), x.held.clone()?)));
         match &value.kind {
-            Kind::Float(source) => Some((bytes(value), vec![source.clone()])),
+            Kind::Float(source) => Some((bytes(value, self.vector_bytes), vec![source.clone()])),
             Kind::Add(a, b) => {
                 let ((a, x), (b, y)) = (held(a)?, held(b)?);
                 Some((sum(value, &a, &b), vec![x.expr(), y.expr()]))
@@ -596,7 +596,7 @@ fn outside(value: &Value, i: &[PrimExpr]) -> (Vec<PrimExpr>, PrimExpr) {
 }
 
 /// From floats.
-fn bytes(value: &Value) -> PrimFunc {
+fn bytes(value: &Value, vector_bytes: u32) -> PrimFunc {
     let mut k = KernelBuilder::new("quantize");
     let dims = if value.rank == 4 { value.dims.to_vec() } else { vec![value.dims[3], value.dims[1]] };
     let x = k.input("x", &literals(&dims), DType::F32);
@@ -605,7 +605,15 @@ fn bytes(value: &Value) -> PrimFunc {
         let v = rounded(x.at(at) / PrimExpr::f32(value.scale.scale), &value.scale);
         inside.if_then_else(v, PrimExpr::int(DType::U8, value.scale.zero))
     });
-    k.finish(&[y])
+    let mut f = k.finish(&[y]);
+    if let ([batch, planes @ 1..=4, rows, columns], 4) = (value.dims, value.rank) {
+        let [_, out_h, out_w, _] = value.shape();
+        let ([top, left, ..], Scale { zero, scale, .. }) = (value.pads, value.scale);
+        let vector_bytes = vector_bytes as i64;
+        let p = Pixels { batch, planes, rows, columns, out_h, out_w, top, left, zero, scale, vector_bytes };
+        p.mark(&mut f);
+    }
+    f
 }
 
 /// To floats.

@@ -85,8 +85,11 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
 
 /// Schedules `f`. Errors: a construct that has no scalar form (packed int4, explicit vectors, strings).
 pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
-    if let Some(conv) = int8::Conv::of(f).filter(|_| options.is_wide()) {
-        return Ok(int8::kernel(f, &conv));
+    if options.is_wide() {
+        let special = int8::Conv::of(f).map(|conv| int8::kernel(f, &conv));
+        if let Some(f) = special.or_else(|| int8::Pixels::of(f).map(|p| int8::pixels(f, &p))) {
+            return Ok(f);
+        }
     }
     let plan = plan(f, options);
     let mut e = Emit::new(f.span);
@@ -157,11 +160,11 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
 /// Parameters that are faster when they are packed before the kernel runs.
 pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
     let plan = plan(f, o);
-    let stages = plan.items.iter().filter_map(|i| match i {
-        Item::Stage(s) => contract::packable(s, o),
-        Item::Stmt(_) => None,
+    let stages = plan.items.iter().flat_map(|i| match i {
+        Item::Stage(s) => vec![s.clone()],
+        Item::Stmt(s) => recurrence(s).map_or(vec![], |(_, _, stages)| stages),
     });
-    stages.filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()
+    stages.filter_map(|s| contract::packable(&s, o)).filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()
 }
 
 /// A serial loop over plain stages: a recurrence.
