@@ -554,7 +554,8 @@ impl<'m> Importer<'m> {
             Value::Tensor(t) if t.kind != Kind::Plain => Some(t.kind),
             _ => None,
         });
-        let standard = domain.is_empty();
+        // The quantisers of other domains take the same types.
+        let standard = domain.is_empty() || matches!(op.as_str(), "QuantizeLinear" | "DequantizeLinear");
         let fits = |k: Kind| match k {
             Kind::Text => knows(&op, k),
             k => standard && (moves(&op) || knows(&op, k)),

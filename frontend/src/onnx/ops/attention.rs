@@ -19,7 +19,7 @@ pub const OPS: &[OnnxOp] = &[
 ];
 
 /// `(b, s, h d)` as `(b, h, s, d)`.
-fn heads(cx: &mut NodeCx, x: &Tensor, n: i64) -> Res<Tensor> {
+pub fn heads(cx: &mut NodeCx, x: &Tensor, n: i64) -> Res<Tensor> {
     if n < 1 {
         return Err(cx.error("the number of heads must be positive"));
     }
@@ -29,7 +29,7 @@ fn heads(cx: &mut NodeCx, x: &Tensor, n: i64) -> Res<Tensor> {
 }
 
 /// `(b, h, s, d)` as `(b, s, h d)`.
-fn joined(cx: &mut NodeCx, x: &Tensor) -> Res<Tensor> {
+pub fn joined(cx: &mut NodeCx, x: &Tensor) -> Res<Tensor> {
     let y = cx.transpose(x, &[0, 2, 1, 3])?;
     let last = cx.simplify(y.dims[2].clone() * y.dims[3].clone());
     let dims = [y.dims[0].clone(), y.dims[1].clone(), last];

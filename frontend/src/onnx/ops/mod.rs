@@ -7,6 +7,7 @@
 mod activation;
 mod attention;
 mod constant;
+mod contrib;
 mod control;
 mod elementwise;
 mod features;
@@ -96,7 +97,7 @@ static FAMILIES: &[&[OnnxOp]] = &[
 
 /// Every operator.
 pub fn all() -> impl Iterator<Item = &'static OnnxOp> {
-    FAMILIES.iter().flat_map(|f| f.iter())
+    FAMILIES.iter().chain(contrib::FAMILIES).flat_map(|f| f.iter())
 }
 
 /// The translation of an operator in a version of its domain.

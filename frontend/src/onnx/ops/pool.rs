@@ -5,7 +5,7 @@ use super::reduce::reduce_axes;
 use super::windows::general_pool;
 use super::{one, op, OnnxOp};
 use crate::onnx::node::{ints, NodeCx};
-use crate::onnx::value::Value;
+use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::AttrValue;
 
@@ -18,21 +18,34 @@ pub const OPS: &[OnnxOp] = &[
 
 fn pool(cx: &mut NodeCx, kind: &str) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
+    if kind == "max" && cx.wants(1) {
+        window(cx, &x)?;
+        return Ok(general_pool(cx, &x, kind, true)?.into_iter().map(Value::from).collect());
+    }
+    one(pool_of(cx, &x, kind)?)
+}
+
+/// The dims of the window.
+fn window(cx: &mut NodeCx, x: &Tensor) -> Res<Vec<i64>> {
     let kernel = cx.ints("kernel_shape");
     let kernel = cx.required("kernel_shape", kernel)?;
     let n = kernel.len();
     if !(1..=3).contains(&n) || x.rank() != n + 2 {
         return Err(cx.unsupported(format!("pooling of {} dims with a window of {n}", x.rank())));
     }
-    if kind == "max" && cx.wants(1) {
-        return Ok(general_pool(cx, &x, kind, true)?.into_iter().map(Value::from).collect());
-    }
+    Ok(kernel)
+}
+
+/// `x` pooled as the node's attributes state; `kind` is `max` or `avg`.
+pub fn pool_of(cx: &mut NodeCx, x: &Tensor, kind: &str) -> Res<Tensor> {
+    let kernel = window(cx, x)?;
+    let n = kernel.len();
     let (strides, dilations) = (per_dim(cx, "strides", n)?, per_dim(cx, "dilations", n)?);
     let pads = padding(cx, &x.dims[2..], &kernel, &strides, &dilations)?;
     let name = format!("nn.{kind}_pool{n}d");
-    let y = cx.call(
+    cx.call(
         &name,
-        &[(&x).into()],
+        &[x.into()],
         &[
             ("pool_size", ints(kernel)),
             ("strides", ints(strides)),
@@ -42,8 +55,7 @@ fn pool(cx: &mut NodeCx, kind: &str) -> Res<Vec<Value>> {
             ("count_include_pad", AttrValue::Bool(cx.flag("count_include_pad", false))),
             ("layout", AttrValue::Str(layouts(n).0.into())),
         ],
-    )?;
-    one(y)
+    )
 }
 
 fn global(cx: &mut NodeCx, relax: &str) -> Res<Vec<Value>> {

@@ -171,27 +171,32 @@ pub fn dequantize(
 /// To uint8 over the range of the data, 0 included.
 fn dynamic_quantize_linear(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
+    let (scale, point) = dynamic_range(cx, &x)?;
+    let y = quantize(cx, &x, &scale, &point, 0, 0)?;
+    Ok(vec![y.into(), scale.into(), point.into()])
+}
+
+/// The scale and the zero point, of uint8, that span the range of `x` with 0.
+pub fn dynamic_range(cx: &mut NodeCx, x: &Tensor) -> Res<(Tensor, Tensor)> {
     let axes: Vec<usize> = (0..x.rank()).collect();
-    let zero = cx.like(&x, 0.0);
-    let low = reduce_axes(cx, &x, "min", &axes, false)?;
+    let zero = cx.like(x, 0.0);
+    let low = reduce_axes(cx, x, "min", &axes, false)?;
     let low = cx.op("minimum", &[&low, &zero])?;
-    let high = reduce_axes(cx, &x, "max", &axes, false)?;
+    let high = reduce_axes(cx, x, "max", &axes, false)?;
     let high = cx.op("maximum", &[&high, &zero])?;
     let range = cx.op("subtract", &[&high, &low])?;
-    let top = cx.like(&x, 255.0);
+    let top = cx.like(x, 255.0);
     let scale = cx.op("divide", &[&range, &top])?;
     let point = cx.op("divide", &[&low, &scale])?;
     let point = cx.op("subtract", &[&zero, &point])?;
     let point = cx.op("round", &[&point])?;
     let point = cx.op("maximum", &[&point, &zero])?;
     let point = cx.op("minimum", &[&point, &top])?;
-    let point = cx.cast(&point, DType::U8)?;
-    let y = quantize(cx, &x, &scale, &point, 0, 0)?;
-    Ok(vec![y.into(), scale.into(), point.into()])
+    Ok((scale, cx.cast(&point, DType::U8)?))
 }
 
 /// Integers as int32 with the zero point taken off. `axis`: where a zero point with several entries lies.
-fn centred(cx: &mut NodeCx, t: &Tensor, zero: Option<Tensor>, axis: usize) -> Res<Tensor> {
+pub fn centred(cx: &mut NodeCx, t: &Tensor, zero: Option<Tensor>, axis: usize) -> Res<Tensor> {
     let x = cx.cast(t, DType::I32)?;
     let Some(z) = zero else { return Ok(x) };
     let z = cx.cast(&z, DType::I32)?;
