@@ -85,6 +85,9 @@ fn weaker(full: &StructInfo, part: &StructInfo) -> bool {
     }
 }
 
+/// As in TVM, the lengths of begin, end and strides are part of the operator's type.
+const NEEDS_SHAPES: &[&str] = &["dynamic_strided_slice"];
+
 #[test]
 fn rules_accept_operands_of_which_little_is_known() {
     let cases = json::cases(&format!("{}/tests/data", env!("CARGO_MANIFEST_DIR")));
@@ -101,6 +104,7 @@ fn rules_accept_operands_of_which_little_is_known() {
                 count += 1;
                 match infer(op, &args, &attrs, hide, only) {
                     Ok(part) if weaker(&full, &part) => {}
+                    Err(e) if NEEDS_SHAPES.contains(&name.as_str()) && e.contains("must be known") => {}
                     other => failed.push(format!("{name} {hide:?} of {only:?}: {other:?}, all known: {full:?}")),
                 }
             }
