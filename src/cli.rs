@@ -143,6 +143,24 @@ pub enum Weights {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Messages {
+    /// What a check says, in the error record.
+    Full,
+    /// No texts in objects and C.
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Quantized {
+    /// In integers in objects and C, as written in shared objects.
+    Auto,
+    /// Between quantize and dequantize, sums in int32: the same bits on every machine.
+    Integer,
+    /// As written, in floating point.
+    Float,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     Auto,
     Always,
@@ -179,6 +197,18 @@ pub struct CodegenArgs {
     /// Where weights go: into the library, or into the file PREFIX.weights beside it.
     #[arg(long, value_enum, default_value = "embed")]
     pub weights: Weights,
+    /// How operators between dequantize and quantize compute.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub quantized: Quantized,
+    /// Texts of errors in the library; without them a failed call has its code, number, wanted and got.
+    #[arg(long, value_enum, default_value = "full")]
+    pub messages: Messages,
+    /// A function of yours that objects and C call when a call fails: the header declares it.
+    #[arg(long, value_name = "FUNCTION")]
+    pub on_error: Option<String>,
+    /// The section of an object or C file for code, weights or the workspace: `weights=.qspi`. Repeatable.
+    #[arg(long, value_name = "PART=NAME")]
+    pub section: Vec<String>,
     /// Threads that a library may use of its own: only 1 is available.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u32,

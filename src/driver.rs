@@ -1,8 +1,9 @@
 //! The road from a model file to an artifact: reads, calls each crate in order, collects diagnostics and timings.
 
 use crate::budget;
-use crate::cli::{CodegenArgs, Emit, Linker, Stage, Weights};
+use crate::cli::{CodegenArgs, Emit, Linker, Messages, Quantized, Stage, Weights};
 use crate::output::{self, Output};
+use crate::placement;
 use crate::source::Sources;
 use relax_backend::target::Target;
 use relax_backend::x86;
@@ -48,6 +49,8 @@ pub(crate) struct Machine {
     pub vector_bytes: u32,
     /// Vectors that some kernels can have.
     pub wide: Option<x86::Wide>,
+    /// Whether the back end has the library of integer kernels.
+    pub library: bool,
 }
 
 impl Session {
@@ -180,7 +183,7 @@ impl Session {
             )));
         }
         let vector_bytes = if o.opt_level >= 2 { 16 } else { 0 };
-        let machine = Machine { pointer_bytes: target.pointer_bytes(), vector_bytes, wide: x86::Wide::of(&target) };
+        let machine = Machine { pointer_bytes: target.pointer_bytes(), vector_bytes, wide: x86::Wide::of(&target), library: false };
         let program = self.lower_for(model, prefix, o, hosted, &machine)?;
         Ok((program, target))
     }
@@ -195,8 +198,15 @@ impl Session {
         machine: &Machine,
     ) -> Res<Program> {
         self.available(o)?;
-        let typed = self.analyse(model, o)?;
-        let Machine { pointer_bytes, vector_bytes, wide } = *machine;
+        let mut typed = self.analyse(model, o)?;
+        let integers = match o.quantized {
+            Quantized::Auto => !hosted,
+            q => q == Quantized::Integer,
+        };
+        if integers && o.opt_level >= 2 {
+            self.stage("integers", |_| relax_lower::integer::to_integers(&mut typed));
+        }
+        let Machine { pointer_bytes, vector_bytes, wide, library } = *machine;
         let options = relax_lower::Options {
             prefix: prefix.to_string(),
             pointer_bytes,
@@ -205,6 +215,8 @@ impl Session {
             dot4: wide.is_some_and(|w| w.dot4),
             unchecked: o.no_checks,
             external_weights: o.weights == Weights::External,
+            library,
+            silent: o.messages == Messages::None && !hosted,
             vector_bytes,
         };
         let mut program = self.stage("lower", |s| {
@@ -218,6 +230,8 @@ impl Session {
             let d = d.clone().note("an object for embedded targets holds no runtime, which this needs");
             return self.ok(Err(d));
         }
+        let placed = placement::apply(&mut program, o, hosted);
+        self.ok(placed)?;
         relax_backend::descriptor::add(&mut program, hosted, pointer_bytes);
         self.budgets(&program, o)?;
         Ok(program)

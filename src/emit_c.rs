@@ -30,7 +30,7 @@ impl Session {
         let pointer_bytes = pointer_bytes(o);
         let pointer_bytes = self.ok(pointer_bytes)?;
         // Loops of one element a step: what the C compiler makes the most of, on any processor.
-        let machine = Machine { pointer_bytes, vector_bytes: 0, wide: None };
+        let machine = Machine { pointer_bytes, vector_bytes: 0, wide: None, library: true };
         let program = self.lower_for(model, prefix, o, hosted, &machine)?;
         self.stage("write C", |s| {
             let describe = |span: Span| s.sources.place(span);

@@ -10,6 +10,7 @@ pub mod inspect;
 pub mod loader;
 pub mod output;
 pub mod render;
+pub mod placement;
 pub mod report;
 pub mod run;
 pub mod source;

@@ -9,7 +9,11 @@ use std::collections::BTreeMap;
 /// Bytes of stack that a call of each entry (or its `_infer`) takes at most, by entry name. What the caller's own
 /// callbacks take comes on top. Entries that recurse or need functions from elsewhere are left out.
 pub fn stack(program: &Program, measures: &Measures) -> BTreeMap<String, u64> {
-    let graph = Graph::new(&program.module, measures);
+    let mut graph = Graph::new(&program.module, measures);
+    // A callback: what it takes comes on top.
+    if let Some(hook) = &program.on_error {
+        graph.functions.insert(hook, (0, vec![]));
+    }
     let mut out = BTreeMap::new();
     for e in &program.entries {
         let base = format!("{}_{}", program.prefix, e.name);

@@ -21,7 +21,8 @@ pub fn add(program: &mut Program, hosted: bool, pointer_bytes: u32) {
         add_metadata(program);
         add_run(program);
     } else {
-        program.module.funcs.push(fail_function(AbiLayout::new(pointer_bytes)));
+        let hook = program.on_error.clone();
+        program.module.funcs.push(fail_function(AbiLayout::new(pointer_bytes), hook));
     }
 }
 
@@ -220,8 +221,9 @@ fn add_run(program: &mut Program) {
     });
 }
 
-/// `relax_rt_fail` for targets without the runtime: fills the record; the message is `what` alone.
-fn fail_function(abi: AbiLayout) -> FlatFunc {
+/// `relax_rt_fail` for targets without the runtime: tells `hook`, then fills the record; the message is `what` alone. The hook is
+/// `void hook(int32_t code, int32_t constraint, int64_t wanted, int64_t got, const char *what)`.
+fn fail_function(abi: AbiLayout, hook: Option<String>) -> FlatFunc {
     let call = var("call", DType::HANDLE);
     let code = var("code", DType::I32);
     let constraint = var("constraint", DType::I32);
@@ -264,15 +266,21 @@ fn fail_function(abi: AbiLayout) -> FlatFunc {
         put(PrimExpr::i64(last), zero),
         FlatStmt::If { cond: given(&what), then: vec![copy], otherwise: vec![] },
     ];
+    let mut body = vec![];
+    if let Some(name) = hook {
+        let args: Vec<PrimExpr> = [&code, &constraint, &wanted, &got, &what].iter().map(|v| v.expr()).collect();
+        let params = args.iter().map(PrimExpr::dtype).collect();
+        let callee = Callee { name, params, ret: None, linkage: Linkage::Import };
+        body.push(FlatStmt::Call { callee, args, result: None });
+    }
+    body.push(FlatStmt::If { cond: given(&call), then: fill, otherwise: vec![] });
+    body.push(FlatStmt::Return(Some(code.expr())));
     FlatFunc {
         name: "relax_rt_fail".into(),
-        params: vec![call.clone(), code.clone(), constraint, wanted, got, what.clone()],
+        params: vec![call, code, constraint, wanted, got, what],
         ret: Some(DType::I32),
         linkage: Linkage::Local,
-        body: vec![
-            FlatStmt::If { cond: given(&call), then: fill, otherwise: vec![] },
-            FlatStmt::Return(Some(code.expr())),
-        ],
+        body,
         span: Span::NONE,
     }
 }

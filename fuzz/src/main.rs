@@ -166,6 +166,8 @@ fn try_text(text: &str, lower: bool) -> Stage {
         opt_level: 2,
         unchecked: false,
         external_weights: false,
+        library: false,
+        silent: false,
         vector_bytes: 16,
         wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
         dot4: wide.is_some_and(|w| w.dot4),

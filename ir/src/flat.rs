@@ -149,4 +149,12 @@ pub struct FlatModule {
     pub data: Vec<FlatData>,
     /// Machine code of functions that are compiled already, by name: no relocations, the target's calling convention.
     pub assembled: HashMap<String, Vec<u8>>,
+    pub sections: Sections,
+}
+
+/// Sections of the object that code and weights go to; the usual ones where there is no name.
+#[derive(Clone, Debug, Default)]
+pub struct Sections {
+    pub code: Option<String>,
+    pub weights: Option<String>,
 }

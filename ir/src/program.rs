@@ -35,6 +35,10 @@ pub struct Program {
     pub unchecked: bool,
     /// Bytes of weights, embedded or not.
     pub weight_bytes: u64,
+    /// The section that the header names for the workspace.
+    pub workspace_section: Option<String>,
+    /// A function of the firmware that hears of every call that fails.
+    pub on_error: Option<String>,
     /// The weights that are in a file beside the library.
     pub weights_file: Option<WeightsFile>,
 }

@@ -178,7 +178,7 @@ impl Fuse<'_> {
             return None;
         }
         let pattern = classify(prim);
-        if pattern == Pattern::Opaque {
+        if pattern == Pattern::Opaque || crate::integer::in_library(prim) {
             return None;
         }
         Some(Node { at, var: b.var.clone(), prim: name.clone(), args: args.clone(), out, pattern })

@@ -26,13 +26,16 @@ pub fn kernel_dims(f: &PrimFunc) -> Vec<Var> {
 /// Bytes of scratch memory that the kernel of `f` needs, over [`kernel_dims`]; the literal 0 when it takes no
 /// workspace pointer. The pointer must be aligned to 64 bytes.
 pub fn kernel_workspace(f: &PrimFunc) -> PrimExpr {
+    if crate::integer::in_library(f) {
+        return PrimExpr::i64(0);
+    }
     schedule::workspace(f, &SchedOptions::default())
 }
 
 /// As [`kernel_workspace`], enough for vectors of `vector_bytes` too.
 pub fn wide_workspace(f: &PrimFunc, vector_bytes: u32) -> PrimExpr {
     let narrow = kernel_workspace(f);
-    if vector_bytes <= SchedOptions::default().vector_bytes {
+    if vector_bytes <= SchedOptions::default().vector_bytes || crate::integer::in_library(f) {
         return narrow;
     }
     let wide = schedule::workspace(f, &SchedOptions { vector_bytes });

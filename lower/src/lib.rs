@@ -12,6 +12,7 @@ mod dead;
 pub mod fold;
 pub mod fuse;
 pub mod host;
+pub mod integer;
 pub mod interp;
 pub mod kernel;
 pub mod legalize;
@@ -46,6 +47,10 @@ pub struct Options {
     pub dot4: bool,
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     pub unchecked: bool,
+    /// The back end has the functions of [`integer::library_call`].
+    pub library: bool,
+    /// Leave out the texts of errors: codes and numbers remain.
+    pub silent: bool,
     /// Put large weights into a file that each call brings.
     pub external_weights: bool,
     /// Bytes of a vector register that kernels are written for; 0 for scalar loops.
@@ -87,6 +92,9 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
         quant::quantised(&mut typed, options.wide_bytes);
     }
     let mut typed = passes(typed, options.opt_level, Until::Fused)?;
+    if !options.library {
+        integer::forget(&mut typed.module);
+    }
     let sched = schedule::SchedOptions { vector_bytes: options.vector_bytes };
     if options.opt_level >= 2 {
         let widest = wide.map_or(options.vector_bytes, |_| options.wide_bytes);
@@ -95,6 +103,11 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
     let (mut program, kernels, warnings) = host::compile(&typed, options)?;
     let mut errors = Diagnostics::default();
     for k in &kernels {
+        if let Some(mut f) = integer::library_call(k).filter(|_| options.library) {
+            f.name = host::kernel_symbol(&options.prefix, &k.name);
+            program.module.funcs.push(f);
+            continue;
+        }
         if let Some((mut f, code)) = wide.and_then(|w| assemble(k, options.wide_bytes, w)) {
             f.name = host::kernel_symbol(&options.prefix, &k.name);
             program.module.assembled.insert(f.name.clone(), code);

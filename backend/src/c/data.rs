@@ -34,10 +34,14 @@ fn literal_type(d: DType, bytes: &[u8]) -> DType {
     }
 }
 
-fn head(d: &FlatData) -> &'static str {
-    match d.linkage {
+fn head(d: &FlatData) -> String {
+    let storage = match d.linkage {
         Linkage::Export => "const",
         _ => "static const",
+    };
+    match d.bytes {
+        DataBytes::Constant(_) => format!("{storage} WEIGHTS"),
+        DataBytes::Owned(_) => storage.to_string(),
     }
 }
 
@@ -51,7 +55,8 @@ pub fn definition(d: &FlatData, pointer: u32, functions: &dyn Fn(&str) -> bool) 
     if !d.relocs.is_empty() {
         return with_pointers(d, pointer, functions);
     }
-    let align = d.align.max(1);
+    // No code reads more than an element at once.
+    let align = d.align.clamp(1, 8);
     let aligned = if align > 1 { format!(" ALIGNED({align})") } else { String::new() };
     if let Some(e) = element(d) {
         let (kind, list) = numbers(e, bytes);

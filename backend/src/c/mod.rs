@@ -9,6 +9,7 @@
 mod data;
 mod expr;
 mod func;
+mod integer;
 mod lanes;
 mod names;
 mod pointers;
@@ -85,6 +86,13 @@ pub fn write(program: &Program, o: &Options) -> Result<String, Diagnostic> {
         let _ = write!(bodies, "\n{}{head} {{\n{body}}}\n", describe(program, f, o));
     }
     for c in imports(&funcs, &functions) {
+        if support::is_helper(&c.name) {
+            used.insert(support::known(&c.name));
+            continue;
+        }
+        if program.on_error.as_deref() == Some(c.name.as_str()) {
+            continue; // The header declares it.
+        }
         let params: Vec<String> = c.params.iter().map(|d| value_type(*d).to_string()).collect();
         let ret = c.ret.map_or("void", value_type);
         let _ = writeln!(prototypes, "{ret} {}({});", c.name, params.join(", "));
@@ -98,6 +106,7 @@ pub fn write(program: &Program, o: &Options) -> Result<String, Diagnostic> {
     );
     let _ = write!(s, "#include {}\n#include <stddef.h>\n#include <stdint.h>\n\n", header::literal(o.header));
     s += support::PREAMBLE;
+    s += &sections(&module.sections);
     s += &layout_check(p, o.pointer_bytes);
     s += &support::text(&used);
     s.push('\n');
@@ -110,6 +119,15 @@ pub fn write(program: &Program, o: &Options) -> Result<String, Diagnostic> {
     }
     s += &bodies;
     Ok(s)
+}
+
+/// Where code and weights go.
+fn sections(s: &relax_ir::flat::Sections) -> String {
+    let attribute = |name: &Option<String>| match name {
+        Some(n) => format!(" __attribute__((section({})))", header::literal(n)),
+        None => String::new(),
+    };
+    format!("\n#define CODE{}\n#define WEIGHTS{}\n", attribute(&s.code), attribute(&s.weights))
 }
 
 /// The layouts that the code relies on, checked by the C compiler.
@@ -275,9 +293,9 @@ fn head(program: &Program, f: &FlatFunc, declared: &[String]) -> String {
 
 fn storage(f: &FlatFunc) -> &'static str {
     if f.linkage == Linkage::Local {
-        "static "
+        "static CODE "
     } else {
-        ""
+        "CODE "
     }
 }
 

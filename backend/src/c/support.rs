@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 pub type Used = BTreeSet<&'static str>;
 
 /// A function of the support code; `{...}` are other names that it needs.
-struct Helper {
+pub(super) struct Helper {
     name: &'static str,
     needs: &'static [&'static str],
     text: &'static str,
 }
 
-const fn helper(name: &'static str, needs: &'static [&'static str], text: &'static str) -> Helper {
+pub(super) const fn helper(name: &'static str, needs: &'static [&'static str], text: &'static str) -> Helper {
     Helper { name, needs, text }
 }
 
@@ -51,27 +51,31 @@ typedef void *handle ALIAS;
 pub fn reserved(name: &str) -> bool {
     const TYPES: &[&str] = &[
         "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "handle", "l", "AT", "ALIAS", "ALIGNED",
-        "HELPER",
+        "HELPER", "SHARED", "CODE", "WEIGHTS", "PAIRS", "HELIUM", "EVEN", "ODD", "EVEN_BYTES", "ODD_BYTES", "BOTH", "LOW", "HIGH",
     ];
     const STANDARD: &[&str] = &["NULL", "main", "offsetof", "size_t", "ptrdiff_t", "wchar_t", "inline", "restrict"];
     TYPES.contains(&name)
         || STANDARD.contains(&name)
         || name.ends_with("_t")
-        || HELPERS.iter().any(|h| h.name == name)
+        || helpers().any(|h| h.name == name)
         || ["_MAX", "_MIN", "_C"].iter().any(|s| name.ends_with(s))
 }
 
 /// The helper of that name. Names are made from types: an unknown one cannot be, and would not compile.
 pub fn known(name: &str) -> &'static str {
-    HELPERS.iter().find(|h| h.name == name).map_or("unknown_helper", |h| h.name)
+    helpers().find(|h| h.name == name).map_or("unknown_helper", |h| h.name)
+}
+
+/// Whether a callee is a function of the support code.
+pub fn is_helper(name: &str) -> bool {
+    helpers().any(|h| h.name == name)
 }
 
 /// The used part, in an order in which every function stands before its users.
 pub fn text(used: &Used) -> String {
     let mut all = used.clone();
     loop {
-        let more: Vec<&str> = HELPERS
-            .iter()
+        let more: Vec<&str> = helpers()
             .filter(|h| all.contains(h.name))
             .flat_map(|h| h.needs.iter().copied())
             .filter(|n| !all.contains(n))
@@ -81,7 +85,12 @@ pub fn text(used: &Used) -> String {
         }
         all.extend(more);
     }
-    HELPERS.iter().filter(|h| all.contains(h.name)).map(|h| format!("\n{}\n", h.text)).collect()
+    helpers().filter(|h| all.contains(h.name)).map(|h| format!("\n{}\n", h.text)).collect()
+}
+
+/// All of them, in order of need.
+fn helpers() -> impl Iterator<Item = &'static Helper> {
+    HELPERS.iter().chain(super::integer::HELPERS)
 }
 
 /// In order of need.

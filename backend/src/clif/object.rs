@@ -71,7 +71,15 @@ pub(super) fn write(
         })
         .collect();
 
-    let text = object.section_id(StandardSection::Text);
+    let text = match &module.sections.code {
+        Some(name) => object.add_section(vec![], name.as_bytes().to_vec(), SectionKind::Text),
+        None => object.section_id(StandardSection::Text),
+    };
+    let weights = module
+        .sections
+        .weights
+        .as_ref()
+        .map(|name| object.add_section(vec![], name.as_bytes().to_vec(), SectionKind::ReadOnlyData));
     let mut labels: FnvHashMap<(usize, u32), SymbolId> = FnvHashMap::default();
     for (n, symbol) in symbols.list.iter().enumerate() {
         let Kind::Func(i) = symbol.kind else { continue };
@@ -120,6 +128,8 @@ pub(super) fn write(
                 let bytes = native_bytes(&data.bytes, target.big_endian());
                 let section = if !data.relocs.is_empty() {
                     object.section_id(StandardSection::ReadOnlyDataWithRel)
+                } else if let (Some(weights), DataBytes::Constant(_)) = (weights, &data.bytes) {
+                    weights
                 } else if bytes.len() >= OWN_SECTION {
                     own_section(&mut object, ids[n], &symbol.name, bytes, align);
                     continue;

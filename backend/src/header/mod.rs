@@ -38,6 +38,22 @@ pub fn write_with_stack(program: &Program, stack: &BTreeMap<String, u64>) -> Str
     s += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     s += &types::CALL.replace("PREFIX", p);
     constraints(program, &mut s);
+    if let Some(hook) = &program.on_error {
+        s += "\n/** Yours: hears of every call that fails, before the call returns; `what` may be null. */\n";
+        let _ = writeln!(
+            s,
+            "void {hook}(int32_t code, int32_t constraint, int64_t wanted, int64_t got, const char *what);"
+        );
+    }
+    if let Some(section) = &program.workspace_section {
+        s += "\n/* Where the workspace belongs: static unsigned char workspace[...] P_WORKSPACE; */\n".replace("P_", &format!("{}_", macro_name(p))).as_str();
+        let section = literal(section);
+        let _ = writeln!(
+            s,
+            "#define {}_WORKSPACE __attribute__((section({section}), aligned(64)))",
+            macro_name(p)
+        );
+    }
     if let Some(w) = &program.weights_file {
         s += "\n/* Bytes of the file that `weights` of a call points to. */\n";
         let _ = writeln!(s, "#define {}_WEIGHTS_BYTES {}u", macro_name(p), w.bytes);

@@ -13,11 +13,13 @@ pub struct Pool {
     pub data: Vec<FlatData>,
     /// Leave out the checks of arguments and shapes: see [`Pool::leaves_out`].
     unchecked: bool,
+    /// Leave out the texts of errors.
+    silent: bool,
 }
 
 impl Pool {
-    pub fn new(prefix: &str, unchecked: bool) -> Pool {
-        Pool { prefix: prefix.to_string(), unchecked, ..Default::default() }
+    pub fn new(prefix: &str, unchecked: bool, silent: bool) -> Pool {
+        Pool { prefix: prefix.to_string(), unchecked, silent, ..Default::default() }
     }
 
     /// Whether a check with this return code is left out. Assertions of the model stay, and what a call needs whatever
@@ -178,8 +180,13 @@ impl<'p> Builder<'p> {
 
     /// Reports the failure and returns its code, unconditionally.
     pub fn fail(&mut self, f: Failure) {
-        let symbol = self.pool.string(f.what);
-        let what = self.address(&symbol);
+        let what = match self.pool.silent {
+            true => null(),
+            false => {
+                let symbol = self.pool.string(f.what);
+                self.address(&symbol)
+            }
+        };
         let args = vec![
             self.call.clone(),
             PrimExpr::i32(f.code as i32),

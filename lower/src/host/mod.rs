@@ -56,7 +56,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         prefix: prefix.to_string(),
         abi,
         vector_bytes: options.wide_bytes,
-        pool: Pool::new(prefix, unchecked),
+        pool: Pool::new(prefix, unchecked, options.silent),
         funcs: vec![],
         checks: vec![],
         kernels: vec![],
