@@ -225,7 +225,7 @@ SHARED void integer_depthwise(const void *data, const void *weights, const void 
           }
         }
 #endif
-        for (; m < o; m++) {
+        for (int32_t rest = o - m; rest > 0; rest--, m++) {
           int32_t sum = b[m];
           const int8_t *line = corner + m, *taps = k + (ptrdiff_t)(r0 * kernel_w + c0) * c + m;
           for (int32_t r = r0; r < r1; r++, line += w * c, taps += kernel_w * c) {
