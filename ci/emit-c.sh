@@ -24,6 +24,27 @@ run() {
 FILTER=("$@")
 run "gcc -O2, undefined behaviour" CC=gcc \
   RELAX_AOT_TEST_CFLAGS="$STRICT -O2 -fsanitize=undefined -fsanitize-undefined-trap-on-error"
-run "clang -O1" CC=clang RELAX_AOT_TEST_CFLAGS="$STRICT -O1"
+run "clang -O1, undefined behaviour" CC=clang \
+  RELAX_AOT_TEST_CFLAGS="$STRICT -O1 -fsanitize=undefined -fno-sanitize=function -fsanitize-trap=undefined"
 run "gcc, addresses" CC=gcc RELAX_AOT_TEST_CFLAGS="$STRICT -O1 -fsanitize=address" \
   LD_PRELOAD="$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0
+
+# The first text of every case for a processor of 32 bits, by both compilers.
+TOOL=${RELAX_AOT:-target/release/relax-aot}
+[ -x "$TOOL" ] || cargo build --release --quiet
+OUT=$(mktemp -d)
+trap 'rm -rf "$OUT"' EXIT
+count=0
+while read -r file; do
+  "$TOOL" "tests/corpus/$file" --target thumbv7em-none-eabihf --prefix m -o "$OUT/m.c" 2> "$OUT/err" || continue
+  clang --target=thumbv7em-none-eabi $STRICT -O0 -fsyntax-only "$OUT/m.c"
+  if command -v arm-none-eabi-gcc > /dev/null; then
+    arm-none-eabi-gcc -mthumb -mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16 $STRICT -O1 -c "$OUT/m.c" -o "$OUT/m.o"
+  fi
+  count=$((count + 1))
+done < <(python3 -c '
+import json
+for c in json.load(open("tests/corpus/MANIFEST.json"))["cases"]:
+    print(c["texts"][0]["file"])')
+echo "emit c: $count models for 32 bits"
+[ "${#FILTER[@]}" -gt 0 ] || [ "$count" -ge 100 ]

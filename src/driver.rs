@@ -183,7 +183,12 @@ impl Session {
             )));
         }
         let vector_bytes = if o.opt_level >= 2 { 16 } else { 0 };
-        let machine = Machine { pointer_bytes: target.pointer_bytes(), vector_bytes, wide: x86::Wide::of(&target), library: false };
+        let machine = Machine {
+            pointer_bytes: target.pointer_bytes(),
+            vector_bytes,
+            wide: x86::Wide::of(&target),
+            library: false,
+        };
         let program = self.lower_for(model, prefix, o, hosted, &machine)?;
         Ok((program, target))
     }

@@ -15,11 +15,15 @@ static ALONE: AtomicUsize = AtomicUsize::new(0);
 /// Families whose language constructs are the business of other tests.
 const ELSEWHERE: [&str; 6] = ["control", "closure", "datadep", "packed", "effects", "functions"];
 
-const TARGETS: [(&str, &str); 4] = [
+const TARGETS: [(&str, &str); 8] = [
     ("aarch64-unknown-none", "baseline"),
     ("riscv64gc-unknown-none-elf", "baseline"),
     ("riscv64gc-unknown-none-elf", "+v"),
     ("x86_64-unknown-none", "baseline"),
+    ("aarch64-unknown-linux-gnu", "baseline"),
+    ("riscv64gc-unknown-linux-gnu", "baseline"),
+    ("x86_64-unknown-linux-gnu", "baseline"),
+    ("s390x-unknown-linux-gnu", "baseline"),
 ];
 
 fn corpus() -> PathBuf {
@@ -42,12 +46,19 @@ fn main() {
             trials.push(Trial::test(name, move || stands_alone(&path, target, cpu).map_err(Failed::from)));
         }
     }
+    let mut test = |name: &str, f: fn() -> Result<(), String>| {
+        trials.push(Trial::test(format!("options::{name}"), move || f().map_err(Failed::from)));
+    };
+    test("messages none", no_text);
+    test("sections", sections);
+    test("error hook", hook);
+    test("integers", integers);
     let everything = args.filter.is_none() && args.skip.is_empty() && !args.list;
     let conclusion = libtest_mimic::run(&args, trials);
     let alone = ALONE.load(Ordering::Relaxed);
     println!("{alone} objects of static or bounded models stand alone");
     // The test must not pass because nothing was in scope.
-    if everything && !conclusion.has_failed() && alone < 80 * TARGETS.len() {
+    if everything && !conclusion.has_failed() && alone < 84 * TARGETS.len() {
         println!("these are fewer than there were");
         std::process::exit(1);
     }
@@ -60,6 +71,93 @@ fn options(target: &str, cpu: &str) -> CodegenArgs {
     o.target = Some(target.to_string());
     o.target_cpu = cpu.to_string();
     o
+}
+
+fn example(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models").join(file)
+}
+
+/// An object of the example, with options.
+fn object_of(model: &str, more: &[&str]) -> Result<(Vec<u8>, String), String> {
+    use clap::Parser;
+    let words = ["relax-aot", "model.rlx", "-o", "model.o", "--target", "aarch64-unknown-none"];
+    let o = Cli::try_parse_from(words.iter().chain(more)).map_err(|e| e.to_string())?.compile.options;
+    let mut session = Session::default();
+    let failed = |s: &Session| format!("{:?}", s.diags.list.iter().map(|d| &d.message).collect::<Vec<_>>());
+    let compiled = session.compile(&example(model), "model", &o, false).map_err(|_| failed(&session))?;
+    let c = session.c_source(&example(model), "model", "model.h", &o, false).map_err(|_| failed(&session))?;
+    Ok((compiled.object, c.1))
+}
+
+/// With `--messages none` there is no text in read-only data, and no literal in C.
+fn no_text() -> Result<(), String> {
+    let text = |bytes: &[u8]| bytes.split(|b| !matches!(b, 32..=126)).any(|word| word.len() >= 8);
+    let found = |more: &[&str]| -> Result<(bool, bool), String> {
+        let (bytes, c) = object_of("mlp.rlx", more)?;
+        let object = object::File::parse(&*bytes).map_err(|e| e.to_string())?;
+        let data = object.sections().filter(|s| s.kind() == object::SectionKind::ReadOnlyData);
+        let literals = c.lines().filter(|l| l.contains("char model__s")).count();
+        Ok((data.filter_map(|s| s.data().ok()).any(text), literals > 0))
+    };
+    match (found(&[])?, found(&["--messages", "none"])?) {
+        ((true, true), (false, false)) => Ok(()),
+        other => Err(format!("texts in object and C, with and without messages: {other:?}")),
+    }
+}
+
+/// Code and weights are where `--section` says.
+fn sections() -> Result<(), String> {
+    let options = ["--section", "weights=.qspi", "--section", "code=.itcm", "--messages", "none"];
+    let (bytes, c) = object_of("kws_int8.onnx", &options)?;
+    let object = object::File::parse(&*bytes).map_err(|e| e.to_string())?;
+    for s in object.sections() {
+        let name = s.name().unwrap_or("?");
+        let expected = match s.kind() {
+            object::SectionKind::Text => ".itcm",
+            object::SectionKind::ReadOnlyData => ".qspi",
+            _ => continue,
+        };
+        if s.size() > 0 && name != expected {
+            return Err(format!("{} bytes are in {name}, not in {expected}", s.size()));
+        }
+    }
+    for text in [r#"#define CODE __attribute__((section(".itcm")))"#, r#"#define WEIGHTS __attribute__((section(".qspi")))"#] {
+        if !c.contains(text) {
+            return Err(format!("the C file lacks: {text}"));
+        }
+    }
+    Ok(())
+}
+
+/// The hook of the firmware is the only symbol that is missing.
+fn hook() -> Result<(), String> {
+    let (bytes, _) = object_of("mlp.rlx", &["--on-error", "model_failed"])?;
+    let object = object::File::parse(&*bytes).map_err(|e| e.to_string())?;
+    let undefined: Vec<&str> =
+        object.symbols().filter(|s| s.is_undefined()).filter_map(|s| s.name().ok()).filter(|n| !n.is_empty()).collect();
+    if undefined == ["model_failed"] {
+        Ok(())
+    } else {
+        Err(format!("undefined symbols: {undefined:?}"))
+    }
+}
+
+/// A quantised network keeps its weights and activations in 8 bits.
+fn integers() -> Result<(), String> {
+    let mut session = Session::default();
+    let o = options("aarch64-unknown-none", "baseline");
+    let Ok((program, c)) = session.c_source(&example("kws_int8.onnx"), "model", "model.h", &o, false) else {
+        return Err("does not compile".into());
+    };
+    let workspace = program.entries.first().and_then(|e| e.workspace_max);
+    // Two activations of 25 x 5 x 64, and 22,604 weights with biases and multipliers.
+    if workspace != Some(16_000) || program.weight_bytes > 30_000 {
+        return Err(format!("{workspace:?} bytes of workspace, {} of weights", program.weight_bytes));
+    }
+    match c.matches("  integer_conv2d(").count() + c.matches("  integer_depthwise(").count() {
+        10 => Ok(()),
+        n => Err(format!("{n} calls of the library")),
+    }
 }
 
 /// Compiles and looks at the object. That it compiles at all is the concern of the corpus' own test.

@@ -11,15 +11,26 @@ mkdir -p "$OUT"
 
 MODEL=tests/corpus/torch_mobilenet_block
 "$TOOL" run $MODEL.rlx --params $MODEL.params.safetensors --inputs $MODEL.0.in.npz --expect $MODEL.0.out.npz --rtol 1e-3
-"$TOOL" $MODEL.rlx --params $MODEL.params.safetensors --prefix model --target thumbv7em-none-eabihf -o "$OUT/model.c"
+mkdir -p "$OUT/mobilenet" "$OUT/kws"
+"$TOOL" $MODEL.rlx --params $MODEL.params.safetensors --prefix model --target thumbv7em-none-eabihf \
+  -o "$OUT/mobilenet/model.c"
+# A network of 8-bit integers; the image holds what `relax-aot run --quantized integer` gives here, to the bit.
+"$TOOL" examples/models/kws_int8.onnx --prefix model --target thumbv7em-none-eabihf --messages none \
+  -o "$OUT/kws/model.c"
 
 # board, processor flags, picoseconds per clock
 run() {
-  local board=$1 flags=$2 clock=$3
-  echo "$board ($flags):"
+  both mobilenet "$@"
+  both kws "$@"
+}
+
+# model, board, processor flags, picoseconds per clock
+both() {
+  local model=$1 board=$2 flags=$3 clock=$4
+  echo "$model on $board ($flags):"
   # shellcheck disable=SC2086
   arm-none-eabi-gcc -std=c99 -pedantic -Wall -Wextra -Werror -ffreestanding -mthumb $flags \
-    -O2 -fno-tree-loop-distribute-patterns -c "$OUT/model.c" -o "$OUT/$board.model.o"
+    -O2 -fno-tree-loop-distribute-patterns -c "$OUT/$model/model.c" -o "$OUT/$board.model.o"
   # Nothing but the compiler's own arithmetic may be missing.
   if arm-none-eabi-nm -u "$OUT/$board.model.o" | grep -v __aeabi_; then
     echo "the model has undefined symbols"
@@ -27,7 +38,7 @@ run() {
   fi
   # shellcheck disable=SC2086
   arm-none-eabi-gcc -std=c99 -Wall -Wextra -Werror -ffreestanding -mthumb $flags -O2 -nostdlib -static \
-    -fno-tree-loop-distribute-patterns -DPICOSECONDS_PER_CLOCK=$clock -I "$OUT" -I examples/embedded -T $HERE/link.ld \
+    -fno-tree-loop-distribute-patterns -DPICOSECONDS_PER_CLOCK=$clock -I "$OUT/$model" -I examples/embedded/$model -I examples/embedded -T $HERE/link.ld \
     $HERE/start.c examples/embedded/app.c "$OUT/$board.model.o" -lgcc -o "$OUT/$board.elf"
   arm-none-eabi-size "$OUT/$board.elf" "$OUT/$board.model.o"
   timeout 120 qemu-system-arm -M "$board" -nographic -icount shift=0 \

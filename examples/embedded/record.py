@@ -1,7 +1,14 @@
 #!/usr/bin/env python3
 """Writes input.h and expected.h: the recorded input, and the outputs that the host computes from it.
 
-    record.py MODEL.rlx PARAMS.safetensors INPUT.npz [TOLERANCE]
+    record.py FOLDER INPUT.npz TOLERANCE MODEL [OPTIONS OF relax-aot run..]
+
+The images here have been recorded with
+
+    M=tests/corpus/torch_mobilenet_block
+    examples/embedded/record.py examples/embedded/mobilenet $M.0.in.npz 1e-5 $M.rlx --params $M.params.safetensors
+    examples/embedded/record.py examples/embedded/kws examples/models/kws_int8.in.npz 0 examples/models/kws_int8.onnx \\
+      --quantized integer
 
 Needs numpy and a built relax-aot (RELAX_AOT, default target/release/relax-aot)."""
 import os
@@ -12,12 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-model, params, inputs = sys.argv[1:4]
-tolerance = float(sys.argv[4]) if len(sys.argv) > 4 else 1e-5
+here, inputs, tolerance = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 tool = os.environ.get("RELAX_AOT", "target/release/relax-aot")
 with tempfile.TemporaryDirectory() as folder:
     out = Path(folder) / "out.npz"
-    subprocess.run([tool, "run", model, "--params", params, "--inputs", inputs, "--outputs", out], check=True)
+    subprocess.run([tool, "run", *sys.argv[4:], "--inputs", inputs, "--outputs", out], check=True)
     results = np.load(out)
     y = results[results.files[0]]
 arrays = np.load(inputs)
@@ -33,7 +39,6 @@ def shape(a):
     return "{" + ", ".join(map(str, a.shape)) + "}"
 
 
-here = Path(__file__).parent
 note = "/* Written by record.py. */\n"
 (here / "input.h").write_text(
     f"{note}#define INPUT_SHAPE {shape(x)}\nstatic const float input[{x.size}] = {{\n{values(x)}}};\n"

@@ -36,7 +36,9 @@ pub fn pack(typed: &mut Typed, options: &SchedOptions) {
     }
     for f in &typed.module.funcs {
         match f {
-            Func::Prim(p) if p.private && !crate::integer::in_library(p) => drop(pass.prims.insert(p.name.clone(), p.clone())),
+            Func::Prim(p) if p.private && !crate::integer::in_library(p) => {
+                drop(pass.prims.insert(p.name.clone(), p.clone()))
+            }
             Func::Prim(_) => {}
             Func::Relax(f) => f.body.walk(&mut |e| pass.count(e)),
         }

@@ -43,7 +43,6 @@ typedef uint32_t integer_word __attribute__((may_alias, aligned(1)));
 #define LOW(acc, a, b) __asm__(\"smlabb %0, %1, %2, %0\" : \"+r\"(acc) : \"r\"(a), \"r\"(b))
 #define HIGH(acc, a, b) __asm__(\"smlatt %0, %1, %2, %0\" : \"+r\"(acc) : \"r\"(a), \"r\"(b))
 #elif defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
-#define __ARM_MVE_PRESERVE_USER_NAMESPACE
 #include <arm_mve.h>
 #define HELIUM
 #endif",

@@ -50,8 +50,34 @@ typedef void *handle ALIAS;
 /// Names that no variable of a model may have.
 pub fn reserved(name: &str) -> bool {
     const TYPES: &[&str] = &[
-        "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "handle", "l", "AT", "ALIAS", "ALIGNED",
-        "HELPER", "SHARED", "CODE", "WEIGHTS", "PAIRS", "HELIUM", "EVEN", "ODD", "EVEN_BYTES", "ODD_BYTES", "BOTH", "LOW", "HIGH",
+        "i8",
+        "u8",
+        "i16",
+        "u16",
+        "i32",
+        "u32",
+        "i64",
+        "u64",
+        "f32",
+        "f64",
+        "handle",
+        "l",
+        "AT",
+        "ALIAS",
+        "ALIGNED",
+        "HELPER",
+        "SHARED",
+        "CODE",
+        "WEIGHTS",
+        "PAIRS",
+        "HELIUM",
+        "EVEN",
+        "ODD",
+        "EVEN_BYTES",
+        "ODD_BYTES",
+        "BOTH",
+        "LOW",
+        "HIGH",
     ];
     const STANDARD: &[&str] = &["NULL", "main", "offsetof", "size_t", "ptrdiff_t", "wchar_t", "inline", "restrict"];
     TYPES.contains(&name)

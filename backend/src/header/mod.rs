@@ -46,13 +46,11 @@ pub fn write_with_stack(program: &Program, stack: &BTreeMap<String, u64>) -> Str
         );
     }
     if let Some(section) = &program.workspace_section {
-        s += "\n/* Where the workspace belongs: static unsigned char workspace[...] P_WORKSPACE; */\n".replace("P_", &format!("{}_", macro_name(p))).as_str();
+        s += "\n/* Where the workspace belongs: static unsigned char workspace[...] P_WORKSPACE; */\n"
+            .replace("P_", &format!("{}_", macro_name(p)))
+            .as_str();
         let section = literal(section);
-        let _ = writeln!(
-            s,
-            "#define {}_WORKSPACE __attribute__((section({section}), aligned(64)))",
-            macro_name(p)
-        );
+        let _ = writeln!(s, "#define {}_WORKSPACE __attribute__((section({section}), aligned(64)))", macro_name(p));
     }
     if let Some(w) = &program.weights_file {
         s += "\n/* Bytes of the file that `weights` of a call points to. */\n";

@@ -178,15 +178,18 @@ impl<'p> Builder<'p> {
         self.if_then(code.clone().ne(PrimExpr::i32(0)), |b| b.ret_failed(code));
     }
 
+    /// A text for an error record: null where texts are left out.
+    pub fn text(&mut self, what: &str) -> PrimExpr {
+        if self.pool.silent {
+            return null();
+        }
+        let symbol = self.pool.string(what);
+        self.address(&symbol)
+    }
+
     /// Reports the failure and returns its code, unconditionally.
     pub fn fail(&mut self, f: Failure) {
-        let what = match self.pool.silent {
-            true => null(),
-            false => {
-                let symbol = self.pool.string(f.what);
-                self.address(&symbol)
-            }
-        };
+        let what = self.text(f.what);
         let args = vec![
             self.call.clone(),
             PrimExpr::i32(f.code as i32),

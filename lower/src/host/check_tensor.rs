@@ -114,8 +114,7 @@ pub fn check(
     if b.pool.leaves_out(code::NULL) {
         return;
     }
-    let symbol = b.pool.string(what);
-    let what = b.address(&symbol);
+    let what = b.text(what);
     let args = vec![
         tensor.clone(),
         b.call.clone(),

@@ -164,9 +164,7 @@ pub fn sum(s: &Sum, shape: &[i64]) -> PrimFunc {
     let a = k.input("a", &dims(shape), s.a.dtype);
     let b = k.input("b", &dims(shape), s.b.dtype);
     let out = k.compute("requantize", &dims(shape), s.y_dtype, |i| {
-        let part = |x: PrimExpr, p: &Part| {
-            (x.cast(DType::I32) - int(p.zero)).cast(DType::F32) * PrimExpr::f32(p.scale)
-        };
+        let part = |x: PrimExpr, p: &Part| (x.cast(DType::I32) - int(p.zero)).cast(DType::F32) * PrimExpr::f32(p.scale);
         rounded(part(a.at(i), &s.a) + part(b.at(i), &s.b), s.y_zero, s.limits, s.y_dtype)
     });
     let prim = k.finish(&[out]);

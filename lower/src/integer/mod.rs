@@ -14,8 +14,8 @@ mod kernels;
 mod library;
 mod matching;
 
-pub(crate) use library::{forget, has as in_library};
 pub use library::call as library_call;
+pub(crate) use library::{forget, has as in_library};
 
 use crate::legalize::{call_tir, Names};
 use kernels::{Sum, Window};
@@ -84,14 +84,7 @@ impl Pass<'_> {
         self.mean(b, e, out)
     }
 
-    fn convolution(
-        &mut self,
-        b: &Binding,
-        e: &Expr,
-        p: Product,
-        dataflow: bool,
-        out: &mut Vec<Binding>,
-    ) -> Option<()> {
+    fn convolution(&mut self, b: &Binding, e: &Expr, p: Product, dataflow: bool, out: &mut Vec<Binding>) -> Option<()> {
         let (x, y) = (self.dims(&p.x)?, self.dims_of(&b.var)?);
         let prim = kernels::convolution(&p, &x, &y)?;
         let data = self.channels_last(&p.x, p.x_dtype, &x, e, dataflow, out)?;
@@ -114,7 +107,8 @@ impl Pass<'_> {
         if self.dims(&s.a.data)? != y || self.dims(&s.b.data)? != y {
             return None;
         }
-        let images = s.a.data.as_var().and_then(|v| self.last.get(v)).zip(s.b.data.as_var().and_then(|v| self.last.get(v)));
+        let images =
+            s.a.data.as_var().and_then(|v| self.last.get(v)).zip(s.b.data.as_var().and_then(|v| self.last.get(v)));
         match images {
             Some((a, c)) => {
                 let args = vec![a.expr(), c.expr()];
@@ -123,7 +117,8 @@ impl Pass<'_> {
                 self.image(b, prim, args, shape, s.y_dtype, e, dataflow, out)
             }
             None => {
-                let value = self.call(kernels::sum(&s, &y), vec![s.a.data.clone(), s.b.data.clone()], &y, s.y_dtype, e)?;
+                let value =
+                    self.call(kernels::sum(&s, &y), vec![s.a.data.clone(), s.b.data.clone()], &y, s.y_dtype, e)?;
                 out.push(Binding { value, ..b.clone() });
                 Some(())
             }
