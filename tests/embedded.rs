@@ -121,7 +121,9 @@ fn sections() -> Result<(), String> {
             return Err(format!("{} bytes are in {name}, not in {expected}", s.size()));
         }
     }
-    for text in [r#"#define CODE __attribute__((section(".itcm")))"#, r#"#define WEIGHTS __attribute__((section(".qspi")))"#] {
+    for text in
+        [r#"#define CODE __attribute__((section(".itcm")))"#, r#"#define WEIGHTS __attribute__((section(".qspi")))"#]
+    {
         if !c.contains(text) {
             return Err(format!("the C file lacks: {text}"));
         }
