@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# The ONNX backend suite through compiled libraries: fails when a case outside of expected_failures.toml does.
+# The ONNX backend suite through compiled libraries: fails when a case outside of expected_failures.toml does. Then the
+# cases at other shapes: fails when fewer pass than columns.toml records.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suite=$PWD/target/onnx-suite
+columns=$PWD/target/onnx-columns
 rm -rf "$suite"
 python3 tests/onnx/suite.py "$suite" >/dev/null
 RELAX_AOT_ONNX_SUITE=$suite cargo test --quiet --test onnx_suite
+python3 tests/onnx/columns.py "$suite" "$columns"
+RELAX_AOT_ONNX_SUITE=$suite RELAX_AOT_ONNX_COLUMNS=$columns cargo test --quiet --test onnx_suite

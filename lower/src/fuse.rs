@@ -50,13 +50,20 @@ pub fn fuse(typed: &mut Typed) {
         })
         .collect();
     let mut funcs = std::mem::take(&mut typed.module.funcs);
-    let mut pass = Fuse { prims, names: &mut names, new: vec![], sinfo: &typed.sinfo };
+    let mut pass = Fuse { prims, names: &mut names, new: vec![], sinfo: &typed.sinfo, behind: HashMap::new() };
     for f in &mut funcs {
         if let Func::Relax(f) = f {
             pass.function(f);
         }
     }
-    let new = pass.new;
+    let (new, behind) = (pass.new, pass.behind);
+    // What was checked before a kernel that is now part of a later one is still checked at its place: kernels in
+    // between may rely on it.
+    for c in &mut typed.checks {
+        if let Some(v) = behind.get(&c.before) {
+            c.before = v.clone();
+        }
+    }
     funcs.extend(new.into_iter().map(Func::Prim));
     typed.module.funcs = funcs;
     crate::dead::remove_dead(typed);
@@ -67,6 +74,8 @@ struct Fuse<'a> {
     names: &'a mut Names,
     new: Vec<PrimFunc>,
     sinfo: &'a StructInfoMap,
+    /// Variables that are gone, and the next one that is bound behind each.
+    behind: HashMap<RVar, RVar>,
 }
 
 /// A kernel call that may take part.
@@ -149,12 +158,18 @@ impl Fuse<'_> {
             replaced.insert(nodes[last].at.1, new);
         }
         let mut out = vec![];
+        let mut gone = vec![];
         for (i, b) in block.bindings.iter().enumerate() {
-            match replaced.remove(&i) {
-                Some(new) => out.push(new),
-                None if dropped.contains(&i) => {}
-                None => out.push(b.clone()),
-            }
+            let kept = match replaced.remove(&i) {
+                Some(new) => new,
+                None if dropped.contains(&i) => {
+                    gone.push(b.var.clone());
+                    continue;
+                }
+                None => b.clone(),
+            };
+            self.behind.extend(gone.drain(..).map(|v| (v, kept.var.clone())));
+            out.push(kept);
         }
         out
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write other shapes of the cases that suite.py wrote.
 
-    python3 tests/onnx/columns.py SUITE OUT [--sample N --seed S] [--jobs N]
+    python3 tests/onnx/columns.py SUITE OUT [--sample N --seed S] [--networks] [--jobs N]
 
 OUT/KIND/NAME/ holds, for each case of SUITE that has a tensor input with dims:
 
@@ -29,6 +29,15 @@ from onnx.reference import ReferenceEvaluator
 
 from suite import write_value
 
+# Inputs whose length is a number of dims, axes or results: no graph lets it vary.
+RANKS = {
+    "AffineGrid": [1], "CenterCropPad": [1], "Col2Im": [1, 2], "ConstantOfShape": [0], "Expand": [1],
+    "MaxUnpool": [2], "Pad": [1, 3], "Reshape": [1], "Resize": [1, 2, 3], "Slice": [1, 2, 3, 4], "Split": [1],
+    "SplitToSequence": [1], "Squeeze": [1], "Tile": [1], "Unsqueeze": [1], "Upsample": [1],
+    **{f"Reduce{k}": [1] for k in ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]},
+}
+# Inputs whose last dim is a number of dims, or of parts of a complex number.
+LAST = {"DFT": [0], "GatherND": [1], "ScatterND": [1], "STFT": [0]}
 SIZES = {"zero": 0, "one": 1, "ragged": 13}
 LIMIT_SECONDS = 20
 LIMIT_BYTES = 6 << 30
@@ -86,6 +95,26 @@ def with_dims(model, dims_of):
     return out
 
 
+def fixed_axes(model):
+    """Dims of inputs, by name, that the graph does not let vary: all of a vector (None), or the last."""
+    fixed = {}
+
+    def walk(graph):
+        for n in graph.node:
+            for i in RANKS.get(n.op_type, []):
+                if i < len(n.input):
+                    fixed[n.input[i]] = None
+            for i in LAST.get(n.op_type, []):
+                if i < len(n.input):
+                    fixed.setdefault(n.input[i], -1)
+            for a in n.attribute:
+                for g in [a.g, *a.graphs]:
+                    walk(g)
+
+    walk(model.graph)
+    return fixed
+
+
 def save(model, folder):
     os.makedirs(folder, exist_ok=True)
     onnx.save(model, os.path.join(folder, "model.onnx"))
@@ -128,11 +157,17 @@ def write_case(suite, out, case):
     folder, target = os.path.join(suite, case), os.path.join(out, case)
     model = onnx.load(os.path.join(folder, "model.onnx"))
     some = False
+    fixed = fixed_axes(model)
+    inputs = tensor_inputs(model)
 
     def names(k, dims):
         nonlocal some
-        some = some or bool(dims)
-        return [f"d{k}_{i}" for i in range(len(dims))]
+        if inputs[k].name in fixed and fixed[inputs[k].name] is None:
+            return None
+        last = len(dims) - 1 if inputs[k].name in fixed else None
+        out = [d.dim_value if i == last and d.dim_value else f"d{k}_{i}" for i, d in enumerate(dims)]
+        some = some or any(isinstance(d, str) for d in out)
+        return out
 
     symbolic = with_dims(model, names)
     if not some:
@@ -215,12 +250,15 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--networks", action="store_true", help="whole networks too, with symbolic dims")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     args = parser.parse_args()
     shutil.rmtree(args.out, ignore_errors=True)
     cases = sorted(f"{kind}/{name}" for kind in os.listdir(args.suite) for name in os.listdir(f"{args.suite}/{kind}"))
+    if not args.networks:
+        cases = [c for c in cases if not c.startswith("light/")]
     if args.sample is not None:
-        cases = random.Random(args.seed).sample([c for c in cases if not c.startswith("light/")], args.sample)
+        cases = random.Random(args.seed).sample(cases, args.sample)
     left, lock = list(cases), threading.Lock()
     threads = [threading.Thread(target=run, args=(args.suite, args.out, left, lock)) for _ in range(args.jobs)]
     for t in threads:

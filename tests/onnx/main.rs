@@ -205,7 +205,7 @@ fn check(outcomes: &BTreeMap<String, Outcome>, whole: bool) -> ExitCode {
                 failed = true;
             }
             (Class::Pass, None) => {}
-            (_, Some(why)) if o.class == Class::Unsupported => println!("expected {case}: {why}"),
+            (Class::Unsupported | Class::Error, Some(why)) => println!("expected {case}: {why}"),
             (class, _) => {
                 println!("FAILED {case}: {}: {}", class.name(), o.reason);
                 failed = true;

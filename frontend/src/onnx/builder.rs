@@ -10,7 +10,7 @@ use relax_ir::relax::{
 };
 use relax_ir::sym::Facts;
 use relax_ir::{AttrValue, Attrs, DType, Diagnostic, IRModule, PrimExpr, Span};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// An operand of [`Builder::call`].
 #[derive(Clone, Debug)]
@@ -68,7 +68,38 @@ pub struct Builder {
     pub facts: Facts,
     pub sinfo: StructInfoMap,
     blocks: Vec<Block>,
+    /// Dims that the caller alone decides, and what they broadcast to: any of them may be 1.
+    pub free_dims: HashSet<PrimExpr>,
 }
+
+/// Operators whose operands broadcast.
+const BROADCASTING: &[&str] = &[
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "floor_divide",
+    "floor_mod",
+    "mod",
+    "power",
+    "maximum",
+    "minimum",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "left_shift",
+    "right_shift",
+    "where",
+];
 
 impl Builder {
     pub fn new() -> Builder {
@@ -77,6 +108,7 @@ impl Builder {
             facts: Facts::new(),
             sinfo: StructInfoMap::new(),
             blocks: vec![Block::default()],
+            free_dims: HashSet::new(),
         }
     }
 
@@ -248,10 +280,65 @@ impl Builder {
 
     /// Calls a Relax operator that gives any number of tensors.
     pub fn call_multi(&mut self, name: &str, args: &[Arg], attrs: &[(&str, AttrValue)]) -> Res<Vec<Tensor>> {
-        let value = self.call_expr(name, args, attrs)?;
+        let spread = match BROADCASTING.contains(&name) {
+            true => self.spread(args)?,
+            false => None,
+        };
+        let value = self.call_expr(name, spread.as_deref().unwrap_or(args), attrs)?;
         let hint = name.rsplit('.').next().unwrap_or(name);
         let (e, info) = self.emit(hint, value)?;
         self.tensors(hint, e, info)
+    }
+
+    /// Operands in which two dims meet that only the caller decides, and whose names differ: which of them is 1 shows at
+    /// run time, so each operand is brought to the dims of the result before. `None`: there is no such pair.
+    fn spread(&mut self, args: &[Arg]) -> Res<Option<Vec<Arg>>> {
+        let tensors: Vec<Tensor> =
+            args.iter().filter_map(|a| if let Arg::Tensor(t) = a { Some(t.clone()) } else { None }).collect();
+        let rank = tensors.iter().map(Tensor::rank).max().unwrap_or(0);
+        let mut dims = vec![PrimExpr::i64(1); rank];
+        let mut open = vec![false; rank];
+        for t in &tensors {
+            for (i, d) in t.dims.iter().enumerate() {
+                let slot = &mut dims[rank - t.rank() + i];
+                let free = |d: &PrimExpr| self.free_dims.contains(d);
+                if slot.is_int(1) || slot == d {
+                    *slot = d.clone();
+                } else if free(slot) && free(d) {
+                    open[rank - t.rank() + i] = true;
+                    *slot = slot.clone().eq(PrimExpr::i64(1)).select(d.clone(), slot.clone());
+                }
+            }
+        }
+        if !open.contains(&true) {
+            return Ok(None);
+        }
+        for (d, _) in dims.iter_mut().zip(&open).filter(|(_, o)| **o) {
+            *d = self.facts.simplify(d);
+        }
+        self.free_dims.extend(dims.iter().zip(&open).filter(|(_, o)| **o).map(|(d, _)| d.clone()));
+        let mut out = vec![];
+        for a in args {
+            let Arg::Tensor(t) = a else {
+                out.push(a.clone());
+                continue;
+            };
+            let lead = rank - t.rank();
+            let differs = (0..t.rank()).any(|i| open[lead + i] && t.dims[i] != dims[lead + i] && !t.dims[i].is_int(1));
+            if !differs {
+                out.push(a.clone());
+                continue;
+            }
+            let mut to = t.dims.clone();
+            for (i, d) in to.iter_mut().enumerate() {
+                if open[lead + i] && !d.is_int(1) {
+                    *d = dims[lead + i].clone();
+                }
+            }
+            let wide = self.call("onnx.expand", &[a.clone(), Arg::shape(&to)], &[])?;
+            out.push(Arg::Tensor(self.call("reshape", &[Arg::from(&wide), Arg::shape(&to)], &[])?));
+        }
+        Ok(Some(out))
     }
 
     /// The tensors of a bound value.

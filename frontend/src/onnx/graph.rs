@@ -344,6 +344,7 @@ impl<'m> Importer<'m> {
                 let dims = shape.dim.iter().enumerate();
                 let dims = dims.map(|(i, d)| self.dim(d.value.as_ref(), &format!("{hint}_{i}")));
                 let mut dims = dims.collect::<Res<Vec<_>>>()?;
+                self.b.free_dims.extend(dims.iter().filter(|d| d.as_var().is_some()).cloned());
                 if kind == Kind::Text {
                     dims.push(Var::dim(format!("{hint}_bytes")).expr());
                 }

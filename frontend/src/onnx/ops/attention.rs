@@ -127,7 +127,11 @@ fn attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let scale = match (cx.float_opt("scale"), q.dims[3].as_int()) {
         (Some(s), _) => Tensor::scalar(dtype, s.sqrt()),
         (None, Some(d)) => Tensor::scalar(dtype, (1.0 / (d as f64).sqrt()).sqrt()),
-        (None, None) => return Err(cx.unsupported("a head size that varies, without a scale")),
+        (None, None) => {
+            let s = inverse_root(cx, &q.dims[3].clone())?;
+            let s = cx.op("sqrt", &[&s])?;
+            cx.cast(&s, dtype)?
+        }
     };
     let q = cx.op("multiply", &[&q, &scale])?;
     let k = cx.op("multiply", &[&k, &scale])?;
@@ -173,6 +177,15 @@ fn attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
     Ok(vec![y.into(), present_k.into(), present_v.into(), shown.into()])
 }
 
+/// `1 / sqrt(dim)` of a dim that varies, as float32.
+fn inverse_root(cx: &mut NodeCx, dim: &PrimExpr) -> Res<Tensor> {
+    let d = Tensor::known(&[], DType::I64, vec![dim.clone()]);
+    let d = cx.cast(&d, DType::F32)?;
+    let d = cx.op("sqrt", &[&d])?;
+    let unit = cx.like(&d, 1.0);
+    cx.op("divide", &[&unit, &d])
+}
+
 /// A mask over fewer keys than there are: the others are masked.
 fn widened(cx: &mut NodeCx, m: Tensor, keys: &PrimExpr) -> Res<Tensor> {
     let Some(last) = m.dims.last() else { return Ok(m) };
@@ -213,11 +226,7 @@ fn linear_attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
             cx.broadcast_to(&zero, &dims)?
         }
     };
-    let scale = match (cx.float("scale", 0.0), q4.dims[3].as_int()) {
-        (s, _) if s != 0.0 => s,
-        (_, Some(d)) => 1.0 / (d as f64).sqrt(),
-        _ => return Err(cx.unsupported("a head size that varies, without a scale")),
-    };
+    let scale = cx.float("scale", 0.0);
     let args = [(&q4).into(), (&k4).into(), (&v4).into(), (&state).into(), decay, beta];
     let all = cx.call_multi("onnx.linear_attention", &args, &[("scale", AttrValue::Float(scale))])?;
     let y = joined(cx, &all[0])?;
@@ -306,14 +315,16 @@ fn flex_attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
         None => dtype,
     };
     let scale = match (cx.float_opt("scale"), q.dims[3].as_int()) {
-        (Some(s), _) => s,
-        (None, Some(d)) => 1.0 / (d as f64).sqrt(),
-        (None, None) => return Err(cx.unsupported("a head size that varies, without a scale")),
+        (Some(s), _) => Tensor::scalar(precision, s),
+        (None, Some(d)) => Tensor::scalar(precision, 1.0 / (d as f64).sqrt()),
+        (None, None) => {
+            let s = inverse_root(cx, &q.dims[3].clone())?;
+            cx.cast(&s, precision)?
+        }
     };
     let k = cx.transpose(&k, &[0, 1, 3, 2])?;
     let (wide_q, wide_k) = (cx.cast(&q, precision)?, cx.cast(&k, precision)?);
     let scores = cx.op("matmul", &[&wide_q, &wide_k])?;
-    let scale = cx.like(&scores, scale);
     let scores = cx.op("multiply", &[&scores, &scale])?;
     let scores = modified(cx, "score_mod", scores)?;
     let weights = cx.call("nn.softmax", &[(&scores).into()], &[("axis", AttrValue::Int(-1))])?;

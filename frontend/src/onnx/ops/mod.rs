@@ -19,6 +19,7 @@ mod movement;
 mod nn;
 mod norm;
 mod normalize;
+mod picture;
 mod pool;
 mod quant;
 mod recurrent;
@@ -80,6 +81,7 @@ static FAMILIES: &[&[OnnxOp]] = &[
     nn::OPS,
     norm::OPS,
     normalize::OPS,
+    picture::OPS,
     pool::OPS,
     quant::OPS,
     recurrent::OPS,

@@ -263,7 +263,8 @@ pub fn wrap_indices(cx: &mut NodeCx, indices: &Tensor, n: &PrimExpr) -> Res<Tens
     wrap_by(cx, indices, &size)
 }
 
-/// Adds `size`, broadcast, to negative indices.
+/// Adds `size`, broadcast, to negative indices; those outside become the nearest inside: ONNX calls them an error, and
+/// memory beside the tensor is never touched.
 fn wrap_by(cx: &mut NodeCx, indices: &Tensor, size: &Tensor) -> Res<Tensor> {
     if indices.as_ints().is_some_and(|v| v.iter().all(|v| *v >= 0)) {
         return Ok(indices.clone());
@@ -278,7 +279,10 @@ fn wrap_by(cx: &mut NodeCx, indices: &Tensor, size: &Tensor) -> Res<Tensor> {
     let zero = Tensor::scalar_int(indices.dtype, 0);
     let negative = cx.op("less", &[indices, &zero])?;
     let wrapped = cx.op("add", &[indices, size])?;
-    cx.op("where", &[&negative, &wrapped, indices])
+    let wrapped = cx.op("where", &[&negative, &wrapped, indices])?;
+    let last = cx.op("subtract", &[size, &Tensor::scalar_int(indices.dtype, 1)])?;
+    let wrapped = cx.op("minimum", &[&wrapped, &last])?;
+    cx.op("maximum", &[&wrapped, &zero])
 }
 
 fn gather_known(x: &Tensor, indices: &Tensor, axis: usize) -> Option<Tensor> {

@@ -52,8 +52,30 @@ fn reduce_computed(cx: &mut NodeCx, x: &Tensor, relax: &str, axes: &Tensor, keep
         let all: Vec<usize> = (0..x.rank()).collect();
         return reduce_axes(cx, x, relax, &all, false);
     }
+    let mut axes = axes.clone();
+    if axes.dims.first().is_some_and(|d| d.as_int().is_none()) && keep && !cx.flag("noop_with_empty_axes", false) {
+        axes = all_if_none(cx, &axes, x.rank() as i64)?;
+    }
     let attrs = [("kind", AttrValue::Str(relax.into())), ("keepdims", AttrValue::Bool(keep))];
-    cx.call("onnx.reduce", &[x.into(), axes.into()], &attrs)
+    cx.call("onnx.reduce", &[x.into(), (&axes).into()], &attrs)
+}
+
+/// Axes whose number varies: all of `rank` when there are none. As many as dims, those beside them out of range.
+fn all_if_none(cx: &mut NodeCx, axes: &Tensor, rank: i64) -> Res<Tensor> {
+    let n = axes.dims[0].clone();
+    let axes = cx.cast(axes, DType::I64)?;
+    let axes = cx.reshape(&axes, &[n.clone(), PrimExpr::i64(1)])?;
+    let axes = cx.wrap(&axes, &Tensor::scalar_int(DType::I64, rank))?;
+    let every = Tensor::ints(&(0..rank).collect::<Vec<_>>());
+    let hit = cx.op("equal", &[&axes, &every])?;
+    let hit = cx.cast(&hit, DType::I64)?;
+    let hits = reduce_axes(cx, &hit, "sum", &[0], false)?;
+    let zero = Tensor::scalar_int(DType::I64, 0);
+    let named = cx.op("greater", &[&hits, &zero])?;
+    let none = Tensor::known(&[], DType::I64, vec![n]);
+    let none = cx.op("equal", &[&none, &zero])?;
+    let chosen = cx.op("logical_or", &[&named, &none])?;
+    cx.op("where", &[&chosen, &every, &Tensor::scalar_int(DType::I64, rank)])
 }
 
 /// Calls a Relax reduction.

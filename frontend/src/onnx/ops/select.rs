@@ -179,6 +179,8 @@ fn reverse_sequence(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let mut dims = vec![PrimExpr::i64(1); x.rank()];
     dims[batch] = x.dims[batch].clone();
     let lens = cx.reshape(&lens, &dims)?;
+    let steps = Tensor::known(&[], DType::I64, vec![x.dims[time].clone()]);
+    let lens = cx.op("minimum", &[&lens, &steps])?;
     let one_ = Tensor::scalar_int(DType::I64, 1);
     let last = cx.op("subtract", &[&lens, &one_])?;
     let back = cx.op("subtract", &[&last, &at])?;

@@ -89,6 +89,7 @@ pub static ALL: &[&[OpDecl]] = &[
     onnx::text::OPS,
     onnx::linear_attention::OPS,
     onnx::pad::OPS,
+    onnx::picture::OPS,
     onnx::pool::OPS,
     onnx::resize::OPS,
     onnx::spectrum::OPS,

@@ -40,7 +40,7 @@ pub static OPS: &[OpDecl] = &[
             optional("peephole"),
             optional("lengths")
         ),
-        |cx| infer(cx, 2),
+        |cx| infer(cx, 2, 4),
         Compute::Kernel(lstm),
     )
     .ulp(64),
@@ -50,7 +50,7 @@ pub static OPS: &[OpDecl] = &[
          (batch, hidden); `bias` (hidden) is added to the hidden gate's recurrent product when `linear_before_reset`; \
          `lengths` (batch). Results: every hidden state (0 beyond a sequence's length), and the last one.",
         params!(operand("x"), operand("weight"), operand("h0"), optional("bias"), optional("lengths")),
-        |cx| infer(cx, 1),
+        |cx| infer(cx, 1, 3),
         Compute::Kernel(gru),
     )
     .ulp(64),
@@ -59,13 +59,13 @@ pub static OPS: &[OpDecl] = &[
         "One direction of a simple recurrent layer: `x` (steps, batch, hidden); `weight` (hidden, hidden); `h0` (batch, \
          hidden); `lengths` (batch). Results: every hidden state (0 beyond a sequence's length), and the last one.",
         params!(operand("x"), operand("weight"), operand("h0"), optional("lengths")),
-        |cx| infer(cx, 1),
+        |cx| infer(cx, 1, 1),
         Compute::Kernel(rnn),
     )
     .ulp(64),
 ];
 
-fn infer(cx: &mut InferCx, states: usize) -> Result<StructInfo, Diagnostic> {
+fn infer(cx: &mut InferCx, states: usize, gates: i64) -> Result<StructInfo, Diagnostic> {
     let x = cx.tensor(0)?.clone();
     let h = cx.tensor(2)?.clone();
     cx.require_float(0, x.dtype)?;
@@ -75,10 +75,42 @@ fn infer(cx: &mut InferCx, states: usize) -> Result<StructInfo, Diagnostic> {
     if d.len() != 3 || s.len() != 2 {
         return Err(cx.error("x must have 3 dims and h0 2"));
     }
+    let (batch, hidden) = (s[0].clone(), s[1].clone());
+    let wide = hidden.clone() * gates;
+    require_dims(cx, 0, &[d[0].clone(), batch.clone(), wide.clone()])?;
+    require_dims(cx, 1, &[hidden.clone(), wide])?;
+    for i in 0..states {
+        require_dims(cx, 2 + i, s)?;
+    }
+    // Behind the states: peepholes or a bias, where there are such, then lengths.
+    let lengths = if gates == 1 { 3 } else { 3 + states };
+    if gates > 1 {
+        require_dims(cx, lengths - 1, &[if gates == 4 { hidden.clone() * 3 } else { hidden.clone() }])?;
+    }
+    require_dims(cx, lengths, &[batch])?;
     let all = StructInfo::tensor(vec![d[0].clone(), s[0].clone(), s[1].clone()], dtype);
     let mut out = vec![all];
     out.extend(vec![StructInfo::tensor(s.to_vec(), dtype); states]);
     Ok(StructInfo::Tuple(out))
+}
+
+/// Requires that operand `i`, where it is given, has these dims.
+fn require_dims(cx: &mut InferCx, i: usize, wanted: &[PrimExpr]) -> Result<(), Diagnostic> {
+    if !cx.has(i) {
+        return Ok(());
+    }
+    let dims = cx.tensor(i)?.known_dims().map(<[PrimExpr]>::to_vec);
+    let Some(dims) = dims.filter(|d| d.len() == wanted.len()) else {
+        return Err(cx.error(format!("operand {} must have {} dims", cx.operand(i), wanted.len())));
+    };
+    let name = cx.operand(i).to_string();
+    for (axis, (d, w)) in dims.iter().zip(wanted).enumerate() {
+        cx.require_eq(d, w, || {
+            let (d, w) = (rule::dim_text(d), rule::dim_text(w));
+            format!("dim {axis} of {name} is {d}, it must be {w}")
+        })?;
+    }
+    Ok(())
 }
 
 /// A layer under construction.

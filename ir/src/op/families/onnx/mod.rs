@@ -7,6 +7,7 @@ pub mod distinct;
 pub mod expand;
 pub mod linear_attention;
 pub mod pad;
+pub mod picture;
 pub mod pool;
 pub mod resize;
 pub mod spectrum;

@@ -79,7 +79,20 @@ fn infer_col2im(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     if n != m {
         return Err(cx.error("image and block differ in their number of dims"));
     }
-    steps(cx.attrs, n.unwrap_or(0)).map_err(|e| cx.error(e))?;
+    let s = steps(cx.attrs, n.unwrap_or(0)).map_err(|e| cx.error(e))?;
+    if let (Some(d), Some(image), Some(block)) = (x.known_dims(), &image, &block) {
+        let n = image.len();
+        let places = (0..n).map(|i| {
+            let room =
+                image[i].clone() + (s.padding[i] + s.padding[i + n] - 1) - (block[i].clone() - 1) * s.dilation[i];
+            room.floor_div(s.strides[i]) + 1
+        });
+        let (got, wanted) = (d[2].clone(), PrimExpr::product(&places.collect::<Vec<_>>()));
+        let wanted = cx.simplify(wanted);
+        cx.require_eq(&got, &wanted, || {
+            format!("x has {} columns, the image takes {}", rule::dim_text(&got), rule::dim_text(&wanted))
+        })?;
+    }
     let dims = match (x.known_dims(), image, block) {
         (Some(d), Some(image), Some(block)) => {
             let mut out = vec![d[0].clone(), d[1].clone().floor_div(PrimExpr::product(&block))];
@@ -134,6 +147,29 @@ fn infer_deform(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         rules::require_ndim(cx, i, 4)?;
     }
     steps(cx.attrs, 2).map_err(|e| cx.error(e))?;
+    if let (Some(x), Some(w), Some(o)) = (x.known_dims(), w.known_dims(), offset.known_dims()) {
+        let (group, sets) = (cx.attrs.int("group").unwrap_or(1), cx.attrs.int("offset_group").unwrap_or(1));
+        let taps = w[2].clone() * w[3].clone() * sets;
+        let mut equal = vec![
+            (o[0].clone(), x[0].clone(), "the batch of the offsets"),
+            (o[1].clone(), taps.clone() * 2, "the channels of the offsets"),
+            (x[1].clone(), w[1].clone() * group, "the channels of x"),
+        ];
+        if cx.has(3) {
+            let mask = rules::tensor(cx, 3)?;
+            let m = mask.known_dims().filter(|m| m.len() == 4).ok_or_else(|| cx.error("the mask must have 4 dims"))?;
+            equal.push((m[0].clone(), x[0].clone(), "the batch of the mask"));
+            equal.push((m[1].clone(), taps, "the channels of the mask"));
+            equal.push((m[2].clone(), o[2].clone(), "the height of the mask"));
+            equal.push((m[3].clone(), o[3].clone(), "the width of the mask"));
+        }
+        for (got, wanted, what) in equal {
+            let wanted = cx.simplify(wanted);
+            cx.require_eq(&got, &wanted, || {
+                format!("{what}: {}, it must be {}", rule::dim_text(&got), rule::dim_text(&wanted))
+            })?;
+        }
+    }
     let dims = match (x.known_dims(), w.known_dims(), offset.known_dims()) {
         (Some(x), Some(w), Some(o)) => Some(vec![x[0].clone(), w[0].clone(), o[2].clone(), o[3].clone()]),
         _ => None,
