@@ -1,6 +1,8 @@
 //! Throws damaged texts at the compiler for a while. Every text must be read or refused: no panic, no overflow of the
-//! stack, no hang; what is read prints to a text of the same module. The text at hand lies in `--current FILE`, so that it is there even when the process dies.
+//! stack, no hang; what is read prints to a text of the same module. The text at hand lies in `--current FILE`, so that
+//! it is there even when the process dies. `--differential` runs programs that are right instead.
 
+mod differential;
 mod mutate;
 
 use clap::Parser;
@@ -36,6 +38,15 @@ struct Args {
     /// Where the text at hand is kept.
     #[arg(long, default_value = "target/fuzz-current.rlx")]
     current: PathBuf,
+    /// Instead: random well-formed programs through the interpreter and through compiled code.
+    #[arg(long)]
+    differential: bool,
+    /// Differential: stop after so many programs.
+    #[arg(long, default_value_t = 10_000)]
+    programs: u64,
+    /// Differential: this program alone.
+    #[arg(long)]
+    only: Option<u64>,
     /// One text, to see what it does.
     file: Option<PathBuf>,
 }
@@ -59,6 +70,9 @@ fn run(args: &Args) -> Result<(), String> {
         let bytes = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
         println!("{:?}", try_text(&String::from_utf8_lossy(&bytes), true));
         return Ok(());
+    }
+    if args.differential {
+        return differential::run(args.seed, args.seconds, args.programs, &args.current, args.only);
     }
     let seeds = seeds(&args.corpus)?;
     watch(args.seed, args.current.clone());

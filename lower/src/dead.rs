@@ -42,17 +42,33 @@ fn remove_in(f: &mut Function, checked: &HashSet<RVar>) {
                 *uses.entry(v.clone()).or_default() += 1;
             }
         });
-        let mut removed = false;
-        f.body = map_bindings(&f.body, &mut |b, dataflow| {
-            if uses.contains_key(&b.var) || checked.contains(&b.var) || !removable(b, dataflow) {
-                return None;
+        let mut candidates: Vec<(RVar, Expr)> = vec![];
+        map_bindings(&f.body, &mut |b, dataflow| {
+            if !checked.contains(&b.var) && removable(b, dataflow) {
+                candidates.push((b.var.clone(), b.expr().clone()));
             }
-            removed = true;
-            Some(vec![])
+            None
         });
-        if !removed {
+        // From the end: what only a dropped binding uses is dropped too. What stands inside of a dropped function is
+        // seen in the next round, so that nothing is counted twice.
+        let mut dropped: HashSet<RVar> = HashSet::new();
+        for (var, e) in candidates.into_iter().rev() {
+            if uses.get(&var).is_some_and(|n| *n > 0) {
+                continue;
+            }
+            dropped.insert(var);
+            if !matches!(e.kind(), ExprKind::Function(_) | ExprKind::If { .. } | ExprKind::Seq(_)) {
+                e.walk(&mut |e| {
+                    if let Some(n) = e.as_var().and_then(|v| uses.get_mut(v)) {
+                        *n -= 1;
+                    }
+                });
+            }
+        }
+        if dropped.is_empty() {
             return;
         }
+        f.body = map_bindings(&f.body, &mut |b, _| dropped.contains(&b.var).then(Vec::new));
     }
 }
 

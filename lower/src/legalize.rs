@@ -8,7 +8,7 @@ use relax_ir::op::{lookup, Compute, ComputeCx, OpDecl};
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, ExprKind, RVar, StructInfo};
 use relax_ir::tir::{PrimFunc, PrimParam};
 use relax_ir::{Diagnostic, Diagnostics, Func, IRModule};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Rewrites the module in place; operators that stay are views, host operators and data-dependent ones.
 pub fn legalize(typed: &mut Typed) -> Result<(), Diagnostics> {
@@ -28,22 +28,32 @@ pub fn legalize(typed: &mut Typed) -> Result<(), Diagnostics> {
 }
 
 /// Function names in use.
-pub struct Names(HashSet<String>);
+pub struct Names {
+    used: HashSet<String>,
+    /// By base: the number to try next.
+    next: HashMap<String, usize>,
+}
 
 impl Names {
     pub fn new(m: &IRModule) -> Names {
-        Names(m.funcs.iter().map(|f| f.name().to_string()).collect())
+        Names { used: m.funcs.iter().map(|f| f.name().to_string()).collect(), next: HashMap::new() }
     }
 
     /// `base`, `base1`, `base2`...: the first that is free; it is taken from now on.
     pub fn fresh(&mut self, base: &str) -> String {
         let mut name = base.to_string();
-        let mut i = 0;
-        while !self.0.insert(name.clone()) {
-            i += 1;
-            name = format!("{base}{i}");
+        if self.used.insert(name.clone()) {
+            return name;
         }
-        name
+        let next = self.next.entry(name.clone()).or_insert(1);
+        loop {
+            name.truncate(base.len());
+            name.push_str(&next.to_string());
+            *next += 1;
+            if self.used.insert(name.clone()) {
+                return name;
+            }
+        }
     }
 }
 

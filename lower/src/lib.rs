@@ -1,7 +1,7 @@
 //! Lowering: Relax to PrimFuncs to flat TIR, and the reference interpreter.
 //!
 //! [`lower`] is the whole road, in order: [`legalize`] (operators to PrimFuncs), [`fold`] (constants), [`fuse`]
-//! (elementwise chains into their producers), then [`host`] (Relax functions as host programs) and [`schedule`]
+//! (elementwise chains into their producers), `share` (equal kernels become one), then [`host`] (Relax functions as host programs) and [`schedule`]
 //! (PrimFuncs as kernels), then [`math`] (transcendental functions as arithmetic).
 
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@
 mod bind_params;
 pub mod bounds;
 mod dead;
+pub mod eval;
 pub mod fold;
 pub mod fuse;
 pub mod host;
@@ -21,6 +22,7 @@ mod pack;
 mod quant;
 pub mod relayout;
 pub mod schedule;
+mod share;
 
 pub use bind_params::bind_params;
 pub use kernel::{kernel_dims, kernel_workspace};
@@ -72,11 +74,13 @@ pub fn passes(mut typed: Typed, opt_level: u8, until: Until) -> Result<Typed, Di
         dead::remove_dead(&mut typed);
         fold::fold_constants(&mut typed);
         dead::remove_dead(&mut typed);
+        share::share_kernels(&mut typed);
     }
     if until == Until::Legalized || opt_level < 2 {
         return Ok(typed);
     }
     fuse::fuse(&mut typed);
+    share::share_kernels(&mut typed);
     Ok(typed)
 }
 

@@ -228,7 +228,7 @@ fn kernel(
     let infos: Vec<StructInfo> = c.args.iter().map(|a| p.info_of(a)).collect::<Res<_>>()?;
     let cx = ComputeCx { op, args: &c.args, infos: &infos, attrs: &c.attrs, out, span };
     let mut prim = compute(&cx)?;
-    prim.name = p.fresh_kernel_name(&prim.name);
+    p.place_kernel(&mut prim);
     let mut inputs = vec![];
     for a in &c.args {
         let v = p.value(a, scope)?;
@@ -249,7 +249,6 @@ fn kernel(
         outputs.push(p.tensor_of(dims, b.dtype()));
     }
     p.kernel(&prim, &inputs, &outputs, span)?;
-    p.add_kernel(prim);
     if !data_dependent {
         let mut v: Vec<HostValue> = outputs.into_iter().map(HostValue::Tensor).collect();
         return Ok(if v.len() == 1 && !matches!(out, StructInfo::Tuple(_)) {

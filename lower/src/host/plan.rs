@@ -759,16 +759,9 @@ impl<'a> Planner<'a> {
     pub fn dim_value(&mut self, e: &PrimExpr, scope: &Scope) -> PrimExpr {
         self.dim(e, scope)
     }
-    /// A kernel made during planning.
-    pub fn add_kernel(&mut self, f: PrimFunc) {
-        self.kernels.push(f);
-    }
-    pub fn fresh_kernel_name(&self, base: &str) -> String {
-        let taken = |n: &str| self.typed.module.get(n).is_some() || self.kernels.iter().any(|k| k.name == n);
-        (0..)
-            .map(|i| if i == 0 { base.to_string() } else { format!("{base}_{i}") })
-            .find(|n| !taken(n))
-            .unwrap_or_default()
+    /// Names and keeps a kernel made during planning.
+    pub fn place_kernel(&mut self, f: &mut PrimFunc) {
+        crate::share::place(f, &self.typed.module, self.kernels);
     }
     pub fn typed(&self) -> &'a Typed {
         self.typed

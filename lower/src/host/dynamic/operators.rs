@@ -145,9 +145,7 @@ impl Gen<'_, '_> {
             .help("state its rank and dtype with R.match_cast"));
         }
         let mut prim = compute(&ComputeCx { op, args: &c.args, infos: &infos, attrs: &c.attrs, out, span })?;
-        let taken = |n: &str| self.typed.module.get(n).is_some() || self.kernels.iter().any(|k| k.name == n);
-        let names = (0..).map(|i| if i == 0 { prim.name.clone() } else { format!("{}_{i}", prim.name) });
-        prim.name = names.into_iter().find(|n| !taken(n)).unwrap_or_default();
+        crate::share::place(&mut prim, &self.typed.module, self.kernels);
         let mut inputs = vec![];
         for a in &c.args {
             let v = self.expr(a, None, scope)?;
@@ -166,7 +164,6 @@ impl Gen<'_, '_> {
             outputs.push(self.tensor(dims, b.dtype()));
         }
         self.kernel(&prim, &inputs, &outputs, span)?;
-        self.kernels.push(prim);
         let single = !matches!(out, StructInfo::Tuple(_));
         if data_dependent {
             outputs = self.actual_sizes(out, outputs, scope, span)?;
