@@ -19,7 +19,7 @@ pub mod kernel;
 pub mod legalize;
 pub mod math;
 mod pack;
-mod quant;
+pub mod quant;
 pub mod relayout;
 pub mod schedule;
 mod share;

@@ -90,6 +90,9 @@ impl Pack<'_> {
         let call = e.as_op_call("call_tir")?;
         let [func, args] = call.args.as_slice() else { return None };
         let (ExprKind::GlobalVar(name), ExprKind::Tuple(args)) = (func.kind(), args.kind()) else { return None };
+        if !args.iter().any(|a| self.constant(a).is_some()) {
+            return None;
+        }
         let mut prim = self.prims.get(name)?.clone();
         let mut args = args.clone();
         let mut changed = false;

@@ -17,6 +17,9 @@ use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc, Reducer};
 use relax_ir::{Constant, DType, Func, PrimExpr};
 use std::collections::HashMap;
 
+/// Products of bytes that are added in int32 without a carry out of it, at most.
+const MOST_INPUTS: usize = 1 << 15;
+
 /// Rewrites every Relax function, before operators become kernels. `vector_bytes` are those of the registers in which
 /// four bytes at a time can be multiplied.
 pub fn quantised(typed: &mut Typed, vector_bytes: u32) {
@@ -30,7 +33,7 @@ pub fn quantised(typed: &mut Typed, vector_bytes: u32) {
                 continue;
             }
             let mut made = vec![];
-            f.body = map_bindings(&f.body, &mut |b, dataflow| pass.binding(b, dataflow, &mut made));
+            f.body = map_bindings(&f.body, &mut |b, _| pass.binding(b, &mut made));
             typed.sinfo.extend(made);
             new.append(&mut pass.new);
         }
@@ -262,7 +265,8 @@ impl<'a> Defs<'a> {
             };
             let (data, scales) = self.weights(e, transposed as i64)?;
             let weights = Weights { data, scales, bias, transposed };
-            return (weights.data.shape.len() == 2).then_some(Kind::Product { input, weights });
+            let fits = weights.data.elements() / channels as usize <= MOST_INPUTS;
+            return (fits && weights.data.shape.len() == 2).then_some(Kind::Product { input, weights });
         }
         let a = &c.attrs;
         let plain = |k: &str, v: &str| a.str(k).is_none_or(|x| x == v || x.is_empty());
@@ -280,6 +284,9 @@ impl<'a> Defs<'a> {
         if depthwise && (groups != inputs || groups != channels || data.shape.get(1) != Some(&1))
             || data.shape.len() != 4
         {
+            return None;
+        }
+        if data.elements() / channels as usize > MOST_INPUTS {
             return None;
         }
         let weights = Weights { data, scales, bias, transposed: false };
@@ -411,7 +418,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn binding(&mut self, b: &Binding, dataflow: bool, made: &mut Vec<(RVar, StructInfo)>) -> Option<Vec<Binding>> {
+    fn binding(&mut self, b: &Binding, made: &mut Vec<(RVar, StructInfo)>) -> Option<Vec<Binding>> {
         let BindingValue::Expr(e) = &b.value else { return None };
         let call = e.as_call()?;
         if call.is_op("dequantize") {
@@ -426,7 +433,7 @@ impl Pass<'_> {
         let (prim, args) = self.kernel(&value)?;
         let info = StructInfo::tensor(value.shape().map(PrimExpr::i64).to_vec(), DType::U8);
         let new = self.call(prim, args, info.clone(), e)?;
-        let var = RVar::new("held", dataflow, b.span);
+        let var = RVar::new("held", b.var.is_dataflow(), b.span);
         made.push((var.clone(), info));
         self.values.get_mut(&b.var)?.held = Some(var.clone());
         Some(vec![

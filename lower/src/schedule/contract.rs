@@ -56,6 +56,8 @@ fn tile_rows(vector_bytes: u32, count: u16) -> i64 {
 /// Bytes of rows that stay in the second-level cache while slivers change, and of packed columns that do.
 const ROWS_CACHED: i64 = 256 << 10;
 const PANEL_BYTES: i64 = 400 << 10;
+/// Registers side by side where there is one row: enough to keep the adders busy.
+const ALONE: i64 = 8;
 /// Below this many multiplications packing does not pay.
 const LEAST_WORK: i64 = 32768;
 
@@ -177,9 +179,15 @@ impl Panels {
         j.lt(PrimExpr::i64(whole)).select(full, rest)
     }
 
-    /// Registers side by side: a number that divides a panel.
-    fn registers(&self, o: &SchedOptions, lanes: i64) -> i64 {
-        let most = if o.is_wide() || self.width % (3 * lanes) == 0 { most_columns(o) as i64 } else { 2 };
+    /// Registers side by side: a number that divides a panel. `single`: there is one row.
+    fn registers(&self, o: &SchedOptions, lanes: i64, single: bool) -> i64 {
+        let most = if single {
+            ALONE
+        } else if o.is_wide() || self.width % (3 * lanes) == 0 {
+            most_columns(o) as i64
+        } else {
+            2
+        };
         (1..=most).rev().find(|n| self.width % (n * lanes) == 0).unwrap_or(1)
     }
 
@@ -246,7 +254,9 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
     if !plain || !exact || columns < lanes || depth < 8 {
         return None;
     }
-    let width = tile_columns(o, Some(columns), lanes) as i64 * lanes;
+    let single = s.spatial.iter().all(|i| i.var == j.var || i.len() == Some(1));
+    let count = if single && columns >= ALONE * lanes { ALONE } else { tile_columns(o, Some(columns), lanes) as i64 };
+    let width = count * lanes;
     Some(Packable { buffer: buffer.clone(), column, panels: Panels { depth, columns, width } })
 }
 
@@ -322,7 +332,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         None => panel(o, size(&rows), size(&n.reduce), ct.bytes() as i64),
     };
     let side = match packed {
-        Some(p) => p.registers(o, lanes as i64),
+        Some(p) => p.registers(o, lanes as i64, rows.is_empty()),
         None => tile_columns(o, total.as_const(), lanes as i64) as i64,
     };
     e.ranges.add_loop(&columns.start, Poly::default(), total.clone());

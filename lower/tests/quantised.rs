@@ -1,0 +1,101 @@
+//! A quantised network in integers against the same network in floats.
+
+mod eval;
+
+use eval::program::Program;
+use eval::{Dims, Value};
+use relax_frontend::rlx;
+use relax_ir::analysis::analyze;
+use relax_ir::{Constant, DType, FileId, IRModule};
+use relax_lower::interp::Tensor;
+use relax_lower::{bind_params, quant};
+use std::collections::HashMap;
+
+/// Convolutions with borders, strides and groups, a sum, maxima, a mean and a product.
+const TEXT: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, 7, 6), "float32"), w0: R.Tensor((8, 3, 3, 3), "int8"), w1: R.Tensor((8, 1, 3, 3), "int8"),
+             w2: R.Tensor((8, 8, 1, 1), "int8"), w3: R.Tensor((10, 8), "int8"), b0: R.Tensor((8,), "int32"),
+             b1: R.Tensor((8,), "float32"), b3: R.Tensor((10,), "float32"), s0: R.Tensor((8,), "float32")) -> R.Tensor((1, 10), "float32"):
+        q0 = R.quantize(x, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")
+        d0 = R.dequantize(q0, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+        f0 = R.dequantize(w0, s0, R.const(0, "int8"), axis=0, out_dtype="float32")
+        c0 = R.nn.conv2d(d0, f0, strides=[1, 1], padding=[1, 1, 1, 1], dilation=[1, 1], groups=1)
+        g0 = R.dequantize(b0, s0, R.const(0, "int32"), axis=0, out_dtype="float32")
+        a0 = R.add(c0, R.reshape(g0, R.shape([8, 1, 1])))
+        q1 = R.quantize(a0, R.const(0.05, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="int8")
+        d1 = R.dequantize(q1, R.const(0.05, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="float32")
+        f1 = R.dequantize(w1, R.const(0.004, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+        c1 = R.nn.conv2d(d1, f1, strides=[2, 2], padding=[1, 1, 1, 1], dilation=[1, 1], groups=8)
+        a1 = R.add(c1, R.reshape(b1, R.shape([8, 1, 1])))
+        q2 = R.quantize(a1, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="int8")
+        d2 = R.dequantize(q2, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="float32")
+        f2 = R.dequantize(w2, R.const(0.006, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+        c2 = R.nn.conv2d(d2, f2, strides=[1, 1], padding=[0, 0, 0, 0], dilation=[1, 1], groups=1)
+        q3 = R.quantize(c2, R.const(0.07, "float32"), R.const(121, "uint8"), axis=-1, out_dtype="uint8")
+        d3 = R.dequantize(q3, R.const(0.07, "float32"), R.const(121, "uint8"), axis=-1, out_dtype="float32")
+        a3 = R.add(d3, d2)
+        q4 = R.quantize(a3, R.const(0.09, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="uint8")
+        d4 = R.dequantize(q4, R.const(0.09, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="float32")
+        m4 = R.nn.max_pool2d(d4, pool_size=[2, 2], strides=[1, 1], padding=[1, 1, 1, 1])
+        q5 = R.quantize(m4, R.const(0.09, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="uint8")
+        d5 = R.dequantize(q5, R.const(0.09, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="float32")
+        m5 = R.mean(d5, axis=[2, 3], keepdims=False)
+        q6 = R.quantize(m5, R.const(0.03, "float32"), R.const(-100, "int8"), axis=-1, out_dtype="int8")
+        d6 = R.dequantize(q6, R.const(0.03, "float32"), R.const(-100, "int8"), axis=-1, out_dtype="float32")
+        f3 = R.dequantize(w3, R.const(0.01, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+        p6 = R.matmul(d6, R.permute_dims(f3, axes=[1, 0]))
+        a6 = R.add(p6, b3)
+        q7 = R.quantize(a6, R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="int8")
+        d7 = R.dequantize(q7, R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="float32")
+        return d7
+"#;
+
+fn constant(d: DType, shape: &[i64], f: impl Fn(i64) -> f64) -> Constant {
+    let v: Vec<f64> = (0..shape.iter().product::<i64>()).map(f).collect();
+    match d.is_float() {
+        true => Tensor::from_f64(d, shape, &v).into_constant(),
+        false => Tensor::from_i64(d, shape, &v.iter().map(|x| *x as i64).collect::<Vec<_>>()).into_constant(),
+    }
+}
+
+fn run(module: &IRModule, x: &Value) -> Value {
+    Program { module, mode: Dims::Static }.run("main", std::slice::from_ref(x)).expect("it runs")
+}
+
+#[test]
+fn integers_agree_with_floats() {
+    let (module, diags) = rlx::parse(FileId(0), TEXT);
+    assert!(!diags.has_errors(), "{:?}", diags.list);
+    let mut module = module.expect("the text parses");
+    let byte = |i: i64| ((i * 73 + 19) % 251 - 125) as f64;
+    let weights = HashMap::from([
+        ("w0".to_string(), constant(DType::I8, &[8, 3, 3, 3], byte)),
+        ("w1".to_string(), constant(DType::I8, &[8, 1, 3, 3], byte)),
+        ("w2".to_string(), constant(DType::I8, &[8, 8, 1, 1], byte)),
+        ("w3".to_string(), constant(DType::I8, &[10, 8], byte)),
+        ("b0".to_string(), constant(DType::I32, &[8], |i| (i * 37 - 90) as f64)),
+        ("b1".to_string(), constant(DType::F32, &[8], |i| i as f64 * 0.21 - 0.8)),
+        ("b3".to_string(), constant(DType::F32, &[10], |i| i as f64 * 0.13 - 0.5)),
+        ("s0".to_string(), constant(DType::F32, &[8], |i| 0.002 + i as f64 * 0.0003)),
+    ]);
+    let (_, diags) = bind_params(&mut module, &weights);
+    assert!(!diags.has_errors(), "{:?}", diags.list);
+    let (typed, diags) = analyze(&module);
+    assert!(!diags.has_errors(), "{:?}", diags.list);
+    let mut typed = typed.expect("the module is sound");
+    let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[1, 3, 7, 6], |i| byte(i) * 0.02)));
+    let wanted = run(&typed.module, &x);
+    quant::quantised(&mut typed, 64);
+    let got = run(&typed.module, &x);
+    let names: Vec<&str> = typed.module.funcs.iter().map(|f| f.name()).collect();
+    let count = |name: &str| names.iter().filter(|n| n.starts_with(name)).count();
+    assert_eq!((count("qconv2d"), count("qadd"), count("qmax_pool2d"), count("qmatmul")), (3, 1, 1, 1), "{names:?}");
+    for (a, b) in wanted.leaves().iter().zip(got.leaves()) {
+        for (a, b) in a.to_f64().iter().zip(b.to_f64()) {
+            assert!((a - b).abs() < 0.0401, "more than a step apart: {a} and {b}");
+        }
+    }
+}
