@@ -384,14 +384,14 @@ impl Session {
     ) -> Res<()> {
         let header = relax_backend::header::write_with_stack(program, stack);
         let header_path = out.with_file_name(format!("{}.h", program.prefix));
-        let weights = program.weights_file.as_ref().map(|w| w.contents());
+        let weights = program.weights_file.as_ref().map(|w| w.parts());
         let weights_path = out.with_file_name(format!("{}.weights", program.prefix));
         let mut files = vec![
-            Output { path: out, bytes, executable },
-            Output { path: &header_path, bytes: header.as_bytes(), executable: false },
+            Output { path: out, parts: vec![bytes.into()], executable },
+            Output { path: &header_path, parts: vec![header.as_bytes().into()], executable: false },
         ];
-        match &weights {
-            Some(bytes) => files.push(Output { path: &weights_path, bytes, executable: false }),
+        match weights {
+            Some(parts) => files.push(Output { path: &weights_path, parts, executable: false }),
             None if o.weights == Weights::External => {
                 let m = "--weights external: no weight is large enough for a file, all are embedded";
                 self.diags.push(Diagnostic::warning("option", Span::NONE, m));

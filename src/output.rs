@@ -1,6 +1,7 @@
 //! Writing files whole or not at all: to temporaries in the same folder, then renames.
 
 use relax_ir::{Diagnostic, Span};
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::Path;
 use tempfile::NamedTempFile;
@@ -8,7 +9,8 @@ use tempfile::NamedTempFile;
 /// A file to be written.
 pub struct Output<'a> {
     pub path: &'a Path,
-    pub bytes: &'a [u8],
+    /// The contents, one part after the other.
+    pub parts: Vec<Cow<'a, [u8]>>,
     /// Sets the mode of a shared object.
     pub executable: bool,
 }
@@ -47,7 +49,9 @@ pub fn write_all(files: &[Output]) -> Result<(), Diagnostic> {
     for f in files {
         let fail = |e: std::io::Error| cannot_write(f.path, &e);
         let mut file = temporary(f.path)?;
-        file.write_all(f.bytes).map_err(fail)?;
+        for p in &f.parts {
+            file.write_all(p).map_err(fail)?;
+        }
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -64,5 +68,5 @@ pub fn write_all(files: &[Output]) -> Result<(), Diagnostic> {
 
 /// Writes one file.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Diagnostic> {
-    write_all(&[Output { path, bytes, executable: false }])
+    write_all(&[Output { path, parts: vec![bytes.into()], executable: false }])
 }

@@ -4,6 +4,7 @@
 
 mod differential;
 mod mutate;
+mod onnx;
 
 use clap::Parser;
 use mutate::{mutate, Rng};
@@ -11,6 +12,7 @@ use relax_backend::x86::{self, Wide};
 use relax_ir::analysis;
 use relax_ir::span::FileId;
 use relax_ir::structural;
+use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,7 +49,13 @@ struct Args {
     /// Differential: this program alone.
     #[arg(long)]
     only: Option<u64>,
-    /// One text, to see what it does.
+    /// Damages the ONNX models below this folder instead of texts; each goes all the way to an object.
+    #[arg(long)]
+    onnx: Option<PathBuf>,
+    /// How many models.
+    #[arg(long, default_value_t = 1000)]
+    count: u64,
+    /// One text or model, to see what it does.
     file: Option<PathBuf>,
 }
 
@@ -68,11 +76,17 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), String> {
     if let Some(file) = &args.file {
         let bytes = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        println!("{:?}", try_text(&String::from_utf8_lossy(&bytes), true));
+        match file.extension().is_some_and(|e| e == "onnx") {
+            true => println!("{:?}", onnx::try_model(&bytes)),
+            false => println!("{:?}", try_text(&String::from_utf8_lossy(&bytes), true)),
+        }
         return Ok(());
     }
     if args.differential {
         return differential::run(args.seed, args.seconds, args.programs, &args.current, args.only);
+    }
+    if let Some(folder) = &args.onnx {
+        return run_onnx(args, folder);
     }
     let seeds = seeds(&args.corpus)?;
     watch(args.seed, args.current.clone());
@@ -106,6 +120,48 @@ fn run(args: &Args) -> Result<(), String> {
         args.seed
     );
     Ok(())
+}
+
+/// `args.count` damaged models; those that fail are kept beside `args.current`.
+fn run_onnx(args: &Args, folder: &Path) -> Result<(), String> {
+    let seeds = onnx::seeds(folder)?;
+    let current = args.current.with_extension("onnx");
+    watch(args.seed, current.clone());
+    let mut rng = Rng::new(args.seed);
+    let (mut stages, mut failed) = (BTreeMap::new(), vec![]);
+    let begin = Instant::now();
+    let (mut slowest, mut largest) = (Duration::ZERO, 0);
+    for i in 0..args.count {
+        let (Some(a), Some(b)) = (rng.pick(&seeds), rng.pick(&seeds)) else {
+            return Err(format!("{}: no models", folder.display()));
+        };
+        let model = onnx::mutate(a, b, &mut rng);
+        largest = largest.max(model.len());
+        std::fs::write(&current, &model).map_err(|e| format!("{}: {e}", current.display()))?;
+        BEGUN.fetch_add(1, Ordering::Relaxed);
+        let start = Instant::now();
+        match catch_unwind(AssertUnwindSafe(|| onnx::try_model(&model))) {
+            Ok(stage) => *stages.entry(stage).or_insert(0u64) += 1,
+            Err(_) => {
+                let kept = current.with_extension(format!("{i}.onnx"));
+                let _ = std::fs::copy(&current, &kept);
+                failed.push(kept);
+            }
+        }
+        slowest = slowest.max(start.elapsed());
+    }
+    let _ = std::fs::remove_file(&current);
+    println!(
+        "{} models in {} s, the slowest in {:.1} s, the largest of {largest} bytes; ended in {stages:?}; seed {}",
+        args.count,
+        begin.elapsed().as_secs(),
+        slowest.as_secs_f64(),
+        args.seed
+    );
+    match failed.len() {
+        0 => Ok(()),
+        n => Err(format!("{n} models fail: {failed:?}")),
+    }
 }
 
 /// Ends the process when one text takes longer than [`LIMIT`].

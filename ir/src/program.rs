@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::flat::FlatModule;
 use crate::prim::{PrimExpr, Var};
 use crate::span::Span;
+use std::borrow::Cow;
 
 /// A whole compiled program.
 ///
@@ -63,17 +64,24 @@ impl WeightsFile {
     /// Bytes before the first constant.
     pub const HEAD: usize = 64;
 
-    /// The file.
-    pub fn contents(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.bytes as usize);
-        out.extend(Self::MAGIC);
-        out.extend(self.hash.to_le_bytes());
-        out.extend(self.bytes.to_le_bytes());
+    /// The file, piece by piece: constants are borrowed, not copied.
+    pub fn parts(&self) -> Vec<Cow<'_, [u8]>> {
+        let mut head = Self::MAGIC.to_vec();
+        head.extend(self.hash.to_le_bytes());
+        head.extend(self.bytes.to_le_bytes());
+        let mut end = head.len() as u64;
+        let mut out = vec![Cow::Owned(head)];
         for (at, c) in &self.pieces {
-            out.resize(*at as usize, 0);
-            out.extend(c.bytes());
+            out.push(Cow::Owned(vec![0; at.saturating_sub(end) as usize]));
+            out.push(Cow::Borrowed(c.bytes()));
+            end = at + c.bytes().len() as u64;
         }
         out
+    }
+
+    /// The file in memory.
+    pub fn contents(&self) -> Vec<u8> {
+        self.parts().concat()
     }
 }
 
