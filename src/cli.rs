@@ -191,6 +191,10 @@ pub struct CodegenArgs {
     /// A bound or divisor of a shape variable: `n=1..512`, `n<=512`, `n%8`. Repeatable. Checked in every call.
     #[arg(long, value_name = "BOUND")]
     pub dim: Vec<String>,
+    /// Refuse signatures in which a shape variable never stands alone, such as `m * 4` (well-formedness 5), instead of
+    /// solving for it.
+    #[arg(long)]
+    pub strict: bool,
     /// Likely values of a shape variable, e.g. `n=1,128`: a hint for speed, without effect so far.
     #[arg(long, value_name = "VALUES")]
     pub likely: Vec<String>,
@@ -232,9 +236,10 @@ pub struct CodegenArgs {
     /// Fail when code and weights are larger, e.g. 256K.
     #[arg(long, value_name = "BYTES")]
     pub max_flash: Option<String>,
-    /// Print entries, memory, and every check at run time with its number.
-    #[arg(long)]
-    pub report: bool,
+    /// Print entries, memory, every fact about shapes that the code relies on (proved, assumed, or checked at run time
+    /// with its number), and what each dim left open costs: `--report` as text, `--report=json`.
+    #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, default_missing_value = "text", require_equals = true)]
+    pub report: Option<Format>,
     /// Print how long each stage took.
     #[arg(long)]
     pub timings: bool,

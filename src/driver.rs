@@ -160,7 +160,7 @@ impl Session {
             self.ok(r)?;
         }
         self.stage("analyse", |s| {
-            let (typed, d) = analysis::analyze(&module);
+            let (typed, d) = if o.strict { analysis::analyze_strict(&module) } else { analysis::analyze(&module) };
             s.note(d)?;
             typed.ok_or(Failed)
         })

@@ -98,11 +98,12 @@ fn command(cli: &Cli, s: &mut Session) -> Result<String, Failed> {
             let (Some(model), Some(out)) = (&cli.compile.model, &cli.compile.output) else { return Err(Failed) };
             let o = &cli.compile.options;
             let program = s.build(model, out, cli.compile.emit, o)?;
-            Ok(if o.report { report::text(&program, &s.sources) } else { String::new() })
+            Ok(report::asked(o.report, &program, &s.sources).unwrap_or_default())
         }
         Some(Command::Check(a)) => {
             let (program, _) = s.lower(&a.model, "model", &a.options, true)?;
-            Ok(if a.options.report { report::text(&program, &s.sources) } else { report::summary(&program) })
+            let asked = report::asked(a.options.report, &program, &s.sources);
+            Ok(asked.unwrap_or_else(|| report::summary(&program)))
         }
         Some(Command::Run(a)) => run::run(s, a),
         Some(Command::Print(a)) => s.print(&a.model, a.stage, &a.options),

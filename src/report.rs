@@ -1,8 +1,10 @@
 //! What `--report`, `check` and `inspect` say about a compiled program.
 
+use crate::cli::Format;
 use crate::source::Sources;
 use relax_ir::printer::print_prim;
-use relax_ir::program::{EntryDim, Program};
+use relax_ir::program::{EntryDim, EntryKind, Program};
+use relax_ir::PrimExpr;
 use std::fmt::Write;
 
 /// Entries with their parameters, results, shape variables and memory.
@@ -49,15 +51,136 @@ fn bounds(d: &EntryDim) -> String {
     }
 }
 
-/// The summary and every check at run time, with its number and source line.
-pub fn text(p: &Program, sources: &Sources) -> String {
-    let mut out = summary(p);
-    for c in &p.checks {
-        let at = match sources.line_column(c.span) {
-            Some((line, _)) if !c.span.is_none() => format!(" (line {line})"),
-            _ => String::new(),
-        };
-        let _ = writeln!(out, "  {:>4}: {}: {}{at}", c.number, c.message, c.condition);
+/// The report in the format asked for.
+pub fn asked(format: Option<Format>, p: &Program, sources: &Sources) -> Option<String> {
+    format.map(|f| match f {
+        Format::Text => text(p, sources),
+        Format::Json => format!("{:#}\n", json(p, sources)),
+    })
+}
+
+/// A fact that the caller's arguments bring: a dim is what the first tensor that has it says, within its bounds.
+struct Assumed {
+    entry: String,
+    fact: String,
+}
+
+fn assumed(p: &Program) -> Vec<Assumed> {
+    let mut out = vec![];
+    for e in &p.entries {
+        for d in &e.dims {
+            let name = d.var.name();
+            let from = e.params.iter().find_map(|v| {
+                let dims: Vec<Option<&PrimExpr>> = match &v.kind {
+                    EntryKind::Tensor { dims: Some(dims), .. } => dims.iter().map(Option::as_ref).collect(),
+                    EntryKind::Shape { values: Some(values), .. } => values.iter().map(Some).collect(),
+                    _ => return None,
+                };
+                let axis = dims.iter().position(|x| x.and_then(|x| x.as_var()) == Some(&d.var))?;
+                Some(format!("dim {axis} of {}", v.name))
+            });
+            let fact = match from {
+                Some(from) => format!("{name} is {from}: {}", bounds(d)),
+                None => format!("{name}: {}", bounds(d)),
+            };
+            out.push(Assumed { entry: e.name.clone(), fact });
+        }
     }
     out
+}
+
+/// What a dim that stays open costs.
+struct Cost {
+    entry: String,
+    dim: String,
+    /// Numbers of the checks that mention it.
+    checks: Vec<u32>,
+    /// Does it decide how much memory a call takes, without a bound?
+    open_memory: bool,
+    /// Kernels that take it as an argument instead of a number.
+    kernels: usize,
+    advice: String,
+}
+
+fn costs(p: &Program) -> Vec<Cost> {
+    let mut out = vec![];
+    for e in &p.entries {
+        for d in &e.dims {
+            let name = d.var.name();
+            let mentions =
+                |text: &str| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|w| w == name);
+            let checks: Vec<u32> = p.checks.iter().filter(|c| mentions(&c.condition)).map(|c| c.number).collect();
+            let open_memory = d.upper.is_none() && e.workspace.as_ref().is_none_or(|w| w.vars().contains(&d.var));
+            let kernel = format!("{}_k_", p.prefix);
+            let kernels = p.module.funcs.iter().filter(|f| f.name.starts_with(&kernel));
+            let kernels = kernels.filter(|f| f.params.iter().any(|v| v.name() == name)).count();
+            let number = format!("a number in place of {name} in the annotations of {} removes all of it", e.name);
+            let advice = if open_memory {
+                format!("--dim {name}=1..MAX bounds the memory; {number}")
+            } else if d.divisor.is_none() && kernels > 0 {
+                format!("--dim {name}%K tells a divisor; {number}")
+            } else {
+                number
+            };
+            out.push(Cost { entry: e.name.clone(), dim: name.to_string(), checks, open_memory, kernels, advice });
+        }
+    }
+    out
+}
+
+fn line(span: relax_ir::Span, sources: &Sources) -> Option<usize> {
+    sources.line_column(span).filter(|_| !span.is_none()).map(|(line, _)| line)
+}
+
+/// The summary, every fact, and what open dims cost.
+pub fn text(p: &Program, sources: &Sources) -> String {
+    let mut out = summary(p);
+    let place = |span| line(span, sources).map(|n| format!(" (line {n})")).unwrap_or_default();
+    for c in &p.checks {
+        let _ = writeln!(out, "  {:>4}: {}: {}{}", c.number, c.message, c.condition, place(c.span));
+    }
+    let given = assumed(p);
+    let _ = writeln!(out, "assumed of the arguments: {}", given.len());
+    for a in &given {
+        let _ = writeln!(out, "  {}: {}", a.entry, a.fact);
+    }
+    let _ = writeln!(out, "proved, so not checked: {}", p.proved.len());
+    for (condition, span) in &p.proved {
+        let _ = writeln!(out, "  {}{}", print_prim(condition), place(*span));
+    }
+    let costs = costs(p);
+    let _ = writeln!(out, "dims left open: {}", costs.len());
+    for c in &costs {
+        let memory = if c.open_memory { ", memory without a bound" } else { "" };
+        let _ = writeln!(
+            out,
+            "  {}: {}: {} checks, {} kernels for any size{memory}; {}",
+            c.entry,
+            c.dim,
+            c.checks.len(),
+            c.kernels,
+            c.advice
+        );
+    }
+    out
+}
+
+/// The same as a value: `checked`, `assumed`, `proved`, `open_dims`.
+pub fn json(p: &Program, sources: &Sources) -> serde_json::Value {
+    use serde_json::json;
+    let checked = p.checks.iter().map(|c| {
+        json!({"number": c.number, "code": c.code, "condition": c.condition, "message": c.message, "line": line(c.span, sources)})
+    });
+    let costs = costs(p);
+    json!({
+        "checked": checked.collect::<Vec<_>>(),
+        "assumed": assumed(p).iter().map(|a| json!({"entry": a.entry, "fact": a.fact})).collect::<Vec<_>>(),
+        "proved": p.proved.iter().map(|(c, span)| {
+            json!({"condition": print_prim(c), "line": line(*span, sources)})
+        }).collect::<Vec<_>>(),
+        "open_dims": costs.iter().map(|c| json!({
+            "entry": c.entry, "dim": c.dim, "checks": c.checks, "memory_without_bound": c.open_memory,
+            "kernels": c.kernels, "advice": c.advice,
+        })).collect::<Vec<_>>(),
+    })
 }

@@ -5,6 +5,9 @@ use crate::dtype::DType;
 use crate::prim::{PrimExpr, Var};
 use crate::relax::StructInfo;
 
+/// The function attribute that says which dims of a signature were solved (`{"m_times_4": "m * 4"}`).
+pub const SOLVED_DIMS: &str = "tir_var_solved";
+
 /// The function attribute that states divisors of shape variables (`{"n": 8}`), beside TVM's `tir_var_lower_bound` and
 /// `tir_var_upper_bound`.
 pub const VAR_DIVISOR: &str = "tir_var_divisor";

@@ -30,6 +30,8 @@ pub struct Program {
     pub entries: Vec<Entry>,
     /// Every check that may fail at run time, by number (index + 1).
     pub checks: Vec<CheckInfo>,
+    /// Requirements over shape variables that were proved, each with what requires it.
+    pub proved: Vec<(PrimExpr, Span)>,
     /// By entry.
     pub memory: Vec<MemoryUse>,
     /// Whether the checks of arguments and shapes were left out.

@@ -67,6 +67,10 @@ impl<'a> Names<'a> {
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.frames.iter().rev().find_map(|f| f.get(name))
     }
+    /// What the innermost frame has under this name.
+    pub fn own(&self, name: &str) -> Option<&Value> {
+        self.frames.last().and_then(|f| f.get(name))
+    }
     /// The scalar of this name.
     pub fn prim(&self, name: &str) -> Option<&Var> {
         match self.get(name) {

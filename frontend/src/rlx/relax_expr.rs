@@ -65,7 +65,9 @@ impl<'a> Cx<'a> {
             return Some(RExpr::new(RKind::Prim(self.prim(e)?), e.span));
         }
         if self.globals.contains(&n) {
-            return Some(RExpr::new(RKind::GlobalVar(n.to_string()), e.span));
+            let d = Diagnostic::error("unknown-name", e.span, format!("`{n}` is not defined here"));
+            let module = self.module_name;
+            return self.report(d.help(format!("the module's function of that name is written `{module}.{n}`")));
         }
         self.unknown_name(n, e.span)
     }

@@ -397,7 +397,7 @@ impl<'a> Cx<'a> {
         self.names.push();
         self.statements(inner, &mut block, Place::Dataflow);
         let outputs: Vec<(&'a str, Option<Value>)> =
-            block.outputs.iter().map(|n| (*n, self.names.get(n).cloned())).collect();
+            block.outputs.iter().map(|n| (*n, self.names.own(n).cloned())).collect();
         self.names.pop();
         for (n, v) in outputs {
             match v {

@@ -1,9 +1,10 @@
 //! The struct info of leaves and calls, for analysis and for passes that make new calls.
 
 use super::{relate, show, signature, vars};
+use crate::attrs::AttrValue;
 use crate::diag::Diagnostic;
 use crate::module::{Func, IRModule};
-use crate::op::{InferCx, ShapeFacts};
+use crate::op::{Answer, InferCx, ShapeFacts};
 use crate::prim::Var;
 use crate::relax::{Call, Callee, Expr, ExprKind, FuncInfo, StructInfo, StructInfoMap, TensorInfo, TensorShape};
 use crate::span::Span;
@@ -164,6 +165,7 @@ impl Env<'_> {
             .note(format!("its type is {}", show::info(&StructInfo::Func(f.clone().into())))));
         }
         let map = self.bind(params, infos);
+        self.divisible(name, f, params, c, &map, span)?;
         for (i, (param, arg)) in params.iter().zip(infos).enumerate() {
             let want = vars::substitute(param, &map);
             let what = format!("argument {} of `{name}`", i + 1);
@@ -174,9 +176,76 @@ impl Env<'_> {
             })?;
         }
         let own: HashSet<Var> = vars::lone_vars(params).into_iter().map(|(v, _)| v).collect();
-        let ret = vars::substitute(&f.ret, &map);
+        let ret = vars::map_dims(&vars::substitute(&f.ret, &map), &mut |d| self.facts.simplify(d));
         let scope = self.scope;
         Ok(vars::erase(&ret, &|v| !own.contains(v) || scope.contains(v), &|v| self.sinfo.contains_key(v)))
+    }
+
+    /// The callee's dims keep their stated divisors and bounds; `m * 4` has a solution for each argument.
+    fn divisible(
+        &mut self,
+        name: &str,
+        f: &FuncInfo,
+        params: &[StructInfo],
+        c: &Call,
+        map: &HashMap<Var, crate::PrimExpr>,
+        span: Span,
+    ) -> Result<(), Diagnostic> {
+        let Callee::Expr(callee) = &c.callee else { return Ok(()) };
+        let ExprKind::GlobalVar(callee) = callee.kind() else { return Ok(()) };
+        let Some(g) = self.module.relax(callee) else { return Ok(()) };
+        let (attrs, at_of) = (g.attrs.clone(), |var: &Var| {
+            let mut at = (0, 0);
+            for (i, p) in params.iter().enumerate() {
+                let mut axis = 0;
+                vars::each_binding_dim(p, &mut |d, _| {
+                    if d.as_var() == Some(var) {
+                        at = (i, axis);
+                    }
+                    axis += 1;
+                });
+            }
+            at
+        });
+        let bounds = [
+            (crate::attrs::VAR_DIVISOR, "is no multiple of"),
+            ("tir_var_lower_bound", "is less than"),
+            ("tir_var_upper_bound", "is more than"),
+        ];
+        for (key, words) in bounds {
+            let Some(AttrValue::Dict(entries)) = attrs.get(key) else { continue };
+            for (n, limit) in entries.iter().filter_map(|(n, v)| Some((n, v.as_int()?))) {
+                let Some((var, value)) = map.iter().find(|(v, _)| v.name() == n) else { continue };
+                let condition = match key {
+                    "tir_var_lower_bound" => value.clone().ge(limit),
+                    "tir_var_upper_bound" => value.clone().le(limit),
+                    _ => value.clone().floor_mod(limit).eq(0),
+                };
+                let (i, axis) = at_of(var);
+                let shown = show::dim(value);
+                let solved = match attrs.get(crate::attrs::SOLVED_DIMS) {
+                    Some(AttrValue::Dict(d)) => d.iter().find(|(k, _)| k == n).and_then(|(_, t)| t.as_str()),
+                    _ => None,
+                };
+                let said = match solved {
+                    Some(text) => format!("{text} = {shown} has no solution"),
+                    None => format!("{n} = {shown} {words} {limit}"),
+                };
+                let message = format!("dim {axis} of argument {} of `{name}`: {said}", i + 1);
+                match self.facts.prove(&condition) {
+                    Answer::Yes => {}
+                    Answer::No => {
+                        let at = c.args.get(i).map_or(span, Expr::span);
+                        let at = if at.is_none() { span } else { at };
+                        let want = show::info(&StructInfo::Func(std::sync::Arc::new(f.clone())));
+                        let d = Diagnostic::error("argument", at, message).here(format!("{shown} {words} {limit}"));
+                        return Err(d.note(format!("`{name}` is {want}")));
+                    }
+                    Answer::Unknown => self.facts.check_at_run_time(condition, message, span),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What the variables of a signature stand for in a call.
@@ -290,6 +359,21 @@ impl Env<'_> {
                 _ => format!("scalar {} of `{name}`", i - outputs + 1),
             };
             let want = vars::substitute(param, &map);
+            // What is stated of an output must follow: that some variable happens to be 5 is nothing to state here.
+            if let (true, StructInfo::Tensor(g), StructInfo::Tensor(w)) = (i >= inputs && i < outputs, got, &want) {
+                let dims = g.known_dims().unwrap_or_default().iter().zip(w.known_dims().unwrap_or_default());
+                let simple = |d: &crate::PrimExpr| d.as_int().is_some() || d.as_var().is_some();
+                for (g, w) in dims.filter(|(g, w)| simple(g) && simple(w)) {
+                    if self.facts.equal(g, w) == Answer::Unknown {
+                        return Err(Diagnostic::error(
+                            "argument",
+                            span,
+                            format!("a dim of {what} is {}, {} is stated", show::dim(w), show::dim(g)),
+                        )
+                        .help("R.match_cast makes a dim what it is believed to be"));
+                    }
+                }
+            }
             self.require(got, &want, &what, span, || {
                 format!("the PrimFunc's parameter is {}, it gets {}", show::info(&want), show::info(got))
             })?;

@@ -2,7 +2,7 @@
 
 use super::call::Env;
 use super::relate::{self, Relation};
-use super::{graph::CallGraph, show, signature, vars, Birth, Check, Typed};
+use super::{graph::CallGraph, show, signature, vars, Birth, Check, Proved, Typed};
 use crate::attrs::AttrValue;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::module::{Func, IRModule};
@@ -61,10 +61,11 @@ pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) ->
             module.funcs[positions[i]] = Func::Relax(typed);
         }
     }
-    let mut typed = Typed { module, sinfo, checks: vec![], births: HashMap::new() };
+    let mut typed = Typed { module, sinfo, checks: vec![], births: HashMap::new(), proved: vec![] };
     for part in parts.into_iter().flatten() {
         diags.extend(part.diags);
         typed.checks.extend(part.checks);
+        typed.proved.extend(part.proved);
         typed.births.extend(part.births);
     }
     typed
@@ -76,6 +77,7 @@ struct Part {
     diags: Diagnostics,
     checks: Vec<Check>,
     births: HashMap<RVar, Vec<Birth>>,
+    proved: Vec<Proved>,
 }
 
 /// The function that the current expression belongs to.
@@ -347,6 +349,8 @@ impl Deriver<'_> {
             BindingValue::MatchCast { value, struct_info } => self.match_cast(b, value, struct_info, out),
             BindingValue::Expr(e) => {
                 let (e, info) = self.value(e, &b.var);
+                let proved = self.facts.take_proved().into_iter();
+                self.part.proved.extend(proved.map(|condition| Proved { condition, span: b.span }));
                 for r in self.facts.take_requirements() {
                     let check =
                         Check { before: b.var.clone(), condition: r.condition, message: r.message, span: r.span };

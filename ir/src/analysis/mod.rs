@@ -37,6 +37,7 @@ pub mod relate;
 mod runtime_calls;
 pub mod show;
 pub mod signature;
+mod solve;
 pub mod vars;
 mod well_formed;
 
@@ -62,6 +63,16 @@ pub struct Typed {
     pub checks: Vec<Check>,
     /// Shape variables that are born in a body, by the binding that gives birth to them.
     pub births: HashMap<RVar, Vec<Birth>>,
+    /// Requirements over shape variables that were proved, in program order: what the code relies on without a check.
+    pub proved: Vec<Proved>,
+}
+
+/// A requirement that holds for all values of the shape variables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proved {
+    pub condition: PrimExpr,
+    /// The binding that requires it.
+    pub span: Span,
 }
 
 /// A condition that could not be decided and must hold at run time.
@@ -97,7 +108,17 @@ impl Typed {
 }
 
 /// Normalises, checks and types a module. `None` when it has errors.
+///
+/// Dims of a signature such as `m * 4` are solved for `m`.
 pub fn analyze(module: &IRModule) -> (Option<Typed>, Diagnostics) {
+    match solve::multiples(module) {
+        Some(solved) => analyze_strict(&solved),
+        None => analyze_strict(module),
+    }
+}
+
+/// As [`analyze`], with criterion 5 to the letter: a shape variable stands alone where it is bound.
+pub fn analyze_strict(module: &IRModule) -> (Option<Typed>, Diagnostics) {
     let mut diags = Diagnostics::default();
     well_formed::module(module, &mut diags);
     let broken = diags.has_errors();

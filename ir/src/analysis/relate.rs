@@ -139,7 +139,7 @@ fn equal(got: &PrimExpr, want: &PrimExpr, what: impl Fn() -> String, facts: &mut
         return r.look(format!("{} is not known", what()));
     }
     match facts.equal(got, want) {
-        Answer::Yes => {}
+        Answer::Yes => facts.note_proved(&PrimExpr::raw_binary(BinOp::Eq, got.clone(), want.clone().cast(got.dtype()))),
         Answer::No => r.refuse(format!("{} is {}, {} is wanted", what(), show::dim(got), show::dim(want))),
         Answer::Unknown => {
             let cond = PrimExpr::raw_binary(BinOp::Eq, got.clone(), want.clone().cast(got.dtype()));

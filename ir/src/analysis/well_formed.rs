@@ -49,6 +49,16 @@ pub fn module(m: &IRModule, diags: &mut Diagnostics) {
                 .help("drop one of them: a private function has no symbol (well-formedness 12)"),
             );
         }
+        if super::signature::forced_pure(f) && !f.pure {
+            diags.push(
+                Diagnostic::error(
+                    "purity",
+                    f.signature_span,
+                    format!("function `{}` is forced to count as pure, and declared impure", f.name),
+                )
+                .help("drop pure=False or relax.force_pure"),
+            );
+        }
         let mut w = Scopes { diags, bound: HashSet::new(), scope: HashMap::new(), block: 0, blocks: 0 };
         w.function(f, None);
     }

@@ -27,6 +27,10 @@ pub trait ShapeFacts {
     fn simplify(&mut self, dim: &PrimExpr) -> PrimExpr;
     /// Records a requirement that could not be decided: it becomes a numbered check at run time.
     fn check_at_run_time(&mut self, condition: PrimExpr, message: String, span: Span);
+    /// Notes a requirement that holds in every case, for the report.
+    fn note_proved(&mut self, condition: &PrimExpr) {
+        let _ = condition;
+    }
 }
 
 /// A call as its shape rule sees it.
@@ -91,7 +95,10 @@ impl InferCx<'_> {
     /// Requires a boolean expression over dims.
     pub fn require(&mut self, condition: PrimExpr, message: impl FnOnce() -> String) -> Result<(), Diagnostic> {
         match self.facts.prove(&condition) {
-            Answer::Yes => Ok(()),
+            Answer::Yes => {
+                self.facts.note_proved(&condition);
+                Ok(())
+            }
             Answer::No => Err(self.error(message())),
             Answer::Unknown => {
                 let text = format!("R.{}: {}", self.op.name, message());

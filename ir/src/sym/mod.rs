@@ -99,6 +99,8 @@ pub struct Facts {
     depth: u32,
     /// Requirements recorded since the last [`Facts::take_requirements`].
     requirements: Vec<Requirement>,
+    /// Requirements over shape variables that hold, since the last [`Facts::take_proved`].
+    proved: Vec<PrimExpr>,
 }
 
 impl Facts {
@@ -157,6 +159,11 @@ impl Facts {
         std::mem::take(&mut self.requirements)
     }
 
+    /// The conditions noted by [`ShapeFacts::note_proved`] since the last call.
+    pub fn take_proved(&mut self) -> Vec<PrimExpr> {
+        std::mem::take(&mut self.proved)
+    }
+
     fn atom(&self, id: AtomId) -> &Atom {
         &self.atoms[id.0 as usize]
     }
@@ -196,6 +203,12 @@ impl ShapeFacts for Facts {
     fn check_at_run_time(&mut self, condition: PrimExpr, message: String, span: Span) {
         self.assume(&condition);
         self.requirements.push(Requirement { condition, message, span });
+    }
+
+    fn note_proved(&mut self, condition: &PrimExpr) {
+        if !condition.vars().is_empty() {
+            self.proved.push(condition.clone());
+        }
     }
 }
 

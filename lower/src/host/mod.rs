@@ -65,6 +65,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         memory: vec![],
     };
     let mut program = Program { prefix: prefix.to_string(), unchecked, ..Default::default() };
+    program.proved = typed.proved.iter().map(|p| (p.condition.clone(), p.span)).collect();
     let mut errors = Diagnostics::default();
     for f in typed.module.relax_funcs() {
         if f.global_symbol().is_none() {

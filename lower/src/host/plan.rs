@@ -282,7 +282,23 @@ impl<'a> Planner<'a> {
                         let typed = self.typed;
                         match typed.module.get(&name) {
                             Some(Func::Relax(f)) => self.expand(f, Scope::default(), args, span),
-                            _ => Err(unsupported_call(span, &format!("the PrimFunc {name} as a plain call"))),
+                            Some(Func::Prim(prim)) => {
+                                let written = written_buffers(prim);
+                                let constant = prim.buffers().zip(&args).any(|(b, a)| match a {
+                                    HostValue::Tensor(t) => {
+                                        written.contains(&b.id())
+                                            && matches!(self.bufs[t.buf.0].place, Place::Constant(_))
+                                    }
+                                    _ => false,
+                                });
+                                if constant {
+                                    let d = Diagnostic::error("call", span, format!("{name} writes to a constant"));
+                                    return Err(d.help("give it a tensor of R.builtin.alloc_tensor"));
+                                }
+                                self.kernel(prim, &args, &[], span)?;
+                                Ok(HostValue::unit())
+                            }
+                            None => Err(unsupported_call(span, &format!("the function {name}"))),
                         }
                     }
                     HostValue::Func(f, captured) => {

@@ -445,8 +445,8 @@ def padding(g):
         lambda: f'R.image.resize2d({g.tensor([g.dim(), 3, g.dim(4, 5), g.dim(4, 6)])}, {g.value_shape([g.dim(4, 8), g.dim(3, 8)])}, layout="NCHW", method="{g.of(["nearest_neighbor", "linear", "cubic"], ["foo"])}", coordinate_transformation_mode="{g.of(["half_pixel", "align_corners", "asymmetric"], ["bar"])}", rounding_method="{g.of(["round", "floor", ""])}")',
         lambda: f'R.image.grid_sample({g.tensor([2, 3, 4, 4])}, {g.tensor([2, 2, 5, 5])}, method="{g.of(["bilinear", "nearest", "bicubic"], ["x"])}", padding_mode="{g.of(["zeros", "border", "reflection"], ["y"])}")',
         lambda: f"R.image.affine_grid({g.tensor([2, 2, 3])}, {g.of(['R.shape([4, 5])', '(4, 5)'], ['R.shape([4, 5, 6])'])})",
-        lambda: f'R.vision.roi_align({g.tensor([1, 3, 8, 8])}, {g.tensor([g.dim(), 5])}, pooled_size=(2, 2), spatial_scale=1.0, sample_ratio=2, mode="{g.of(["avg", "max"], ["z"])}")',
-        lambda: f"R.vision.roi_pool({g.tensor([1, 3, 8, 8])}, {g.tensor([g.dim(), 5])}, pooled_size=(2, 2), spatial_scale=1.0)",
+        lambda: f'R.vision.roi_align({g.tensor([2, 3, 8, 8])}, {g.tensor([g.dim(), 5])}, pooled_size=(2, 2), spatial_scale=1.0, sample_ratio=2, mode="{g.of(["avg", "max"], ["z"])}")',
+        lambda: f"R.vision.roi_pool({g.tensor([2, 3, 8, 8])}, {g.tensor([g.dim(), 5])}, pooled_size=(2, 2), spatial_scale=1.0)",
     ])()
 
 

@@ -108,7 +108,9 @@ def judge(text, seed, run):
         def device(v):
             return [device(x) for x in v] if isinstance(v, list) else tvm.runtime.tensor(v)
         vm = relax.VirtualMachine(executable, tvm.cpu())
-        answer["outs"] = flat(vm["main"](*[device(a) for a in args]))
+        result = vm["main"](*[device(a) for a in args])
+        answer["tensors"] = not isinstance(result, tvm.runtime.ShapeTuple)
+        answer["outs"] = flat(result)
     except BaseException as error:
         answer["run_error"] = reason(error)
     return answer

@@ -213,6 +213,29 @@ fn inplace(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     if indices.iter().all(|&i| i == -1) {
         return Err(cx.error("no output takes the place of an argument: use R.call_tir"));
     }
+    // The output is the argument: it must be known to have the argument's shape and dtype.
+    for (n, &i) in indices.iter().enumerate().filter(|(_, i)| **i >= 0) {
+        let Some(StructInfo::Tuple(fields)) = cx.infos.get(1) else { continue };
+        let (Some(StructInfo::Tensor(old)), Some(StructInfo::Tensor(new))) =
+            (fields.get(i as usize), cx.sinfo_args.get(n))
+        else {
+            continue;
+        };
+        let same_dtype = old.dtype.is_none() || old.dtype == new.dtype;
+        let same_shape = match (old.known_dims(), new.known_dims()) {
+            (Some(a), Some(b)) => {
+                let equal = |a: &crate::PrimExpr, b: &crate::PrimExpr| {
+                    crate::PrimExpr::raw_binary(crate::prim::BinOp::Eq, a.clone(), b.clone())
+                };
+                a.len() == b.len()
+                    && a.iter().zip(b).all(|(a, b)| a == b || cx.facts.prove(&equal(a, b)) == crate::op::Answer::Yes)
+            }
+            _ => true,
+        };
+        if !same_dtype || !same_shape {
+            return Err(cx.error(format!("output {n} takes the place of argument {i}, but differs in shape or dtype")));
+        }
+    }
     outputs(cx)
 }
 
