@@ -127,6 +127,14 @@ pub enum Emit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Fp {
+    /// The fastest algorithm.
+    Fast,
+    /// Sums of products.
+    Strict,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Linker {
     /// The built-in writer: needs nothing installed.
     Builtin,
@@ -227,6 +235,13 @@ pub struct CodegenArgs {
     /// Optimisation: 0 none, 1 fold, 2 and fuse and vectorise, 3 and unroll.
     #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=3))]
     pub opt_level: u8,
+    /// How large a library may become for speed, as a multiple of the weights (300 KB more are free): convolutions by
+    /// transformed weights, which are larger. 1.0 means no growth.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.6)]
+    pub size_budget: f64,
+    /// Rounding of float sums: `strict` refuses transformed convolutions, which differ by 1e-5 of the largest result.
+    #[arg(long, value_enum, default_value = "fast")]
+    pub fp: Fp,
     /// How the shared object is linked.
     #[arg(long, value_enum, default_value = "builtin")]
     pub linker: Linker,

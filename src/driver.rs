@@ -1,7 +1,7 @@
 //! The road from a model file to an artifact: reads, calls each crate in order, collects diagnostics and timings.
 
 use crate::budget;
-use crate::cli::{CodegenArgs, Emit, Linker, Messages, Quantized, Stage, Weights};
+use crate::cli::{CodegenArgs, Emit, Fp, Linker, Messages, Quantized, Stage, Weights};
 use crate::output::{self, Output};
 use crate::placement;
 use crate::source::Sources;
@@ -223,6 +223,8 @@ impl Session {
             library,
             silent: o.messages == Messages::None && !hosted,
             vector_bytes,
+            size_budget: o.size_budget,
+            strict: o.fp == Fp::Strict,
         };
         let mut program = self.stage("lower", |s| {
             let assemble = |f: &FlatFunc| wide.and_then(|w| x86::assemble(f, w));
@@ -442,7 +444,12 @@ impl Session {
                     Stage::Lowered => relax_lower::Until::Legalized,
                     _ => relax_lower::Until::Fused,
                 };
-                let r = relax_lower::passes(typed, o.opt_level, stage);
+                let wide = x86::Wide::of(&self.target(o)?).map(|w| relax_lower::layout::Choice {
+                    lanes: w.vector_bytes() as i64 / 4,
+                    growth: o.size_budget,
+                    strict: o.fp == Fp::Strict,
+                });
+                let r = relax_lower::passes(typed, o.opt_level, wide, stage);
                 let typed = self.all_ok(r)?;
                 Ok(print_typed(&typed.module, &typed.sinfo))
             }

@@ -5,7 +5,7 @@
 //! go wherever it stands.
 
 use relax_ir::analysis::Typed;
-use relax_ir::relax::{map_bindings, Binding, BindingValue, Expr, ExprKind, Function, RVar};
+use relax_ir::relax::{map_bindings, Binding, BindingValue, Expr, ExprKind, Function, RVar, StructInfoMap};
 use relax_ir::Func;
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ pub fn remove_dead(typed: &mut Typed) {
     let checked: HashSet<RVar> = typed.checks.iter().map(|c| c.before.clone()).collect();
     for f in &mut funcs {
         if let Func::Relax(f) = f {
-            remove_in(f, &checked);
+            remove_in(f, &checked, &typed.sinfo);
         }
     }
     let mut called: HashSet<String> = HashSet::new();
@@ -34,7 +34,7 @@ pub fn remove_dead(typed: &mut Typed) {
     typed.module.funcs = funcs;
 }
 
-fn remove_in(f: &mut Function, checked: &HashSet<RVar>) {
+fn remove_in(f: &mut Function, checked: &HashSet<RVar>, infos: &StructInfoMap) {
     loop {
         let mut uses: HashMap<RVar, usize> = HashMap::new();
         f.body.walk(&mut |e| {
@@ -44,7 +44,7 @@ fn remove_in(f: &mut Function, checked: &HashSet<RVar>) {
         });
         let mut candidates: Vec<(RVar, Expr)> = vec![];
         map_bindings(&f.body, &mut |b, dataflow| {
-            if !checked.contains(&b.var) && removable(b, dataflow) {
+            if !checked.contains(&b.var) && (removable(b, dataflow) || view(b, infos)) {
                 candidates.push((b.var.clone(), b.expr().clone()));
             }
             None
@@ -77,6 +77,17 @@ fn removable(b: &Binding, dataflow: bool) -> bool {
         BindingValue::MatchCast { .. } => false,
         BindingValue::Expr(e) => dataflow && pure(e) || kernel_or_leaf(e),
     }
+}
+
+/// Other dims for a tensor, all of them known before and after: nothing is left to check.
+fn view(b: &Binding, infos: &StructInfoMap) -> bool {
+    let known = |v: &RVar| {
+        let dims = infos.get(v).and_then(|i| i.as_tensor()).and_then(|t| t.known_dims());
+        dims.is_some_and(|d| d.iter().all(|d| d.as_int().is_some()))
+    };
+    let BindingValue::Expr(e) = &b.value else { return false };
+    let Some(c) = e.as_op_call("reshape") else { return false };
+    known(&b.var) && c.args.first().and_then(|x| x.as_var()).is_some_and(known)
 }
 
 fn kernel_or_leaf(e: &Expr) -> bool {

@@ -1,7 +1,8 @@
 //! Lowering: Relax to PrimFuncs to flat TIR, and the reference interpreter.
 //!
-//! [`lower`] is the whole road, in order: [`legalize`] (operators to PrimFuncs), [`fold`] (constants), [`fuse`]
-//! (elementwise chains into their producers), `share` (equal kernels become one), then [`host`] (Relax functions as host programs) and [`schedule`]
+//! [`lower`] is the whole road, in order: [`layout`] (convolution networks channels last), [`legalize`] (operators to
+//! PrimFuncs), [`fold`] (constants), [`fuse`] (elementwise chains into their producers), `share` (equal kernels become
+//! one), then [`host`] (Relax functions as host programs) and [`schedule`]
 //! (PrimFuncs as kernels), then [`math`] (transcendental functions as arithmetic).
 
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ pub mod host;
 pub mod integer;
 pub mod interp;
 pub mod kernel;
+pub mod layout;
 pub mod legalize;
 pub mod math;
 mod pack;
@@ -57,6 +59,19 @@ pub struct Options {
     pub external_weights: bool,
     /// Bytes of a vector register that kernels are written for; 0 for scalar loops.
     pub vector_bytes: u32,
+    /// How large a library may become for the sake of speed: bytes for each byte of the model's weights, and 300 KB.
+    pub size_budget: f64,
+    /// Convolutions are sums of products; without, transformed ones may round differently (by 1e-5 of the largest
+    /// result at most).
+    pub strict: bool,
+}
+
+impl Options {
+    /// The choices of the layout pass; `None` for narrow vectors.
+    pub fn layout(&self) -> Option<layout::Choice> {
+        let lanes = self.wide_bytes as i64 / 4;
+        (lanes > 4).then_some(layout::Choice { lanes, growth: self.size_budget, strict: self.strict })
+    }
 }
 
 /// Where to stop in [`passes`].
@@ -67,8 +82,17 @@ pub enum Until {
 }
 
 /// The Relax passes. The result is again in normal form with complete struct info.
-pub fn passes(mut typed: Typed, opt_level: u8, until: Until) -> Result<Typed, Diagnostics> {
+/// `wide`: layouts for wide vectors.
+pub fn passes(
+    mut typed: Typed,
+    opt_level: u8,
+    wide: Option<layout::Choice>,
+    until: Until,
+) -> Result<Typed, Diagnostics> {
     analysis::materialise(&mut typed)?;
+    if let Some(choice) = wide.filter(|w| opt_level >= 2 && w.lanes > 4) {
+        layout::channels_last(&mut typed, choice);
+    }
     legalize::legalize(&mut typed)?;
     if opt_level >= 1 {
         dead::remove_dead(&mut typed);
@@ -95,7 +119,7 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
     if wide.is_some() && options.dot4 {
         quant::quantised(&mut typed, options.wide_bytes);
     }
-    let mut typed = passes(typed, options.opt_level, Until::Fused)?;
+    let mut typed = passes(typed, options.opt_level, wide.and(options.layout()), Until::Fused)?;
     if !options.library {
         integer::forget(&mut typed.module);
     }

@@ -371,6 +371,12 @@ impl Builder {
                 if let PrimKind::Call(Intrin::Fma, args) = value.kind() {
                     if let [a, b, c] = &args[..] {
                         if c.as_var() == Some(var) && var.dtype().element() == DType::F32 {
+                            if let ([d], [w], Some((ptr, offset, spread))) = (&regs[..], &widths[..], self.operand(b)) {
+                                let a = piece(&self.value(a)?, 0)?;
+                                let m = self.address(ptr, offset, 4)?;
+                                self.push(Inst::FmaMem { w: *w, d: *d, a, m, spread });
+                                return Some(());
+                            }
                             let (a, b) = (self.value(a)?, self.value(b)?);
                             for (k, (&d, &w)) in regs.iter().zip(&widths).enumerate() {
                                 let (a, b) = (piece(&a, k)?, piece(&b, k)?);
@@ -439,6 +445,20 @@ impl Builder {
             regs.push(r);
         }
         Some(Val::Lanes { regs, uniform: false })
+    }
+
+    /// A load that a multiplication makes itself: the address, and whether one element serves all lanes.
+    fn operand<'e>(&self, e: &'e PrimExpr) -> Option<(&'e PrimExpr, &'e PrimExpr, bool)> {
+        match e.kind() {
+            PrimKind::Load { ptr, offset } if e.dtype().lanes > 1 && offset.dtype().lanes == 1 => {
+                Some((ptr, offset, false))
+            }
+            PrimKind::Broadcast(x) if self.evex => match x.kind() {
+                PrimKind::Load { ptr, offset } if x.dtype().lanes == 1 => Some((ptr, offset, true)),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     // ---- integers -------------------------------------------------------------------------------------------------

@@ -334,6 +334,20 @@ impl Emitter<'_> {
                     _ => self.a.vpextrb(byte_ptr(m), x(n), 0)?,
                 }
             }
+            Inst::FmaMem { w, d, a, m, spread } => {
+                let a = self.lanes(a, 0)?;
+                let n = self.lanes(d, 2)?;
+                let m = self.mem(&m)?;
+                match (w, spread) {
+                    (16, true) => self.a.vfmadd231ps(z(n), z(a), dword_bcst(m))?,
+                    (8, true) => self.a.vfmadd231ps(y(n), y(a), dword_bcst(m))?,
+                    (_, true) => self.a.vfmadd231ps(x(n), x(a), dword_bcst(m))?,
+                    (16, false) => self.a.vfmadd231ps(z(n), z(a), zmmword_ptr(m))?,
+                    (8, false) => self.a.vfmadd231ps(y(n), y(a), ymmword_ptr(m))?,
+                    (_, false) => self.a.vfmadd231ps(x(n), x(a), xmmword_ptr(m))?,
+                }
+                self.keep_lanes(d, 2)?;
+            }
             Inst::One { op, w, d, a } => {
                 let a = self.lanes(a, 0)?;
                 let n = self.target(d, 0);

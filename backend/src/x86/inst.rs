@@ -177,6 +177,14 @@ pub enum Inst {
         s: Reg,
         m: Mem,
     },
+    /// `d += a * b`, with `b` in memory: `w` elements, or one for all lanes (`spread`).
+    FmaMem {
+        w: u16,
+        d: Reg,
+        a: Reg,
+        m: Mem,
+        spread: bool,
+    },
     One {
         op: Op1,
         w: u16,
@@ -321,6 +329,12 @@ impl Inst {
             Inst::Fma { d, a, b, .. } | Inst::Dot { d, a, b, .. } => {
                 f(*a, Use);
                 f(*b, Use);
+                f(*d, Use);
+                f(*d, Def);
+            }
+            Inst::FmaMem { d, a, m, .. } => {
+                mem(m, f);
+                f(*a, Use);
                 f(*d, Use);
                 f(*d, Def);
             }

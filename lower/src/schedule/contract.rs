@@ -76,6 +76,9 @@ fn factors(update: &PrimExpr, acc: &Var) -> Option<(PrimExpr, PrimExpr)> {
 /// Bytes of scratch for a stage that may be computed this way.
 pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     let [acc] = s.accs.as_slice() else { return None };
+    if let Some(w) = &s.window {
+        return Some(PrimExpr::i64(w.scratch())).filter(|n| !n.is_int(0));
+    }
     let d = acc.var.dtype();
     if d.is_bool() || d.bits < 32 {
         return None;

@@ -15,6 +15,7 @@ mod ranges;
 mod reduce;
 mod stage;
 mod stmt;
+pub mod window;
 
 pub use contract::Packable;
 pub use ranges::Ranges;
@@ -144,6 +145,13 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
             },
             Item::Stage(s) => {
                 e.span = if s.span.is_none() { f.span } else { s.span };
+                if let Some(w) = &s.window {
+                    let scratch = plan.scratch.as_ref().filter(|_| w.scratch() > 0).and_then(|b| e.places.get(b));
+                    let scratch = scratch.map(|p| p.ptr.clone());
+                    if window::emit(&mut e, s, w, scratch.as_ref(), options)? {
+                        continue;
+                    }
+                }
                 if s.accs.is_empty() {
                     elementwise(&mut e, s, options)?;
                 } else {

@@ -1,6 +1,7 @@
 //! Stages: computations of whole buffers, recognised from plain loop nests around a block.
 
 use super::emit::has_load;
+use super::window::Window;
 use relax_ir::prim::PrimKind;
 use relax_ir::tir::{Block, Buffer, IterKind, Stmt, StmtKind};
 use relax_ir::{DType, PrimExpr, Span, Var};
@@ -45,6 +46,8 @@ pub struct Stage {
     pub accs: Vec<Acc>,
     pub outs: Vec<Out>,
     pub span: Span,
+    /// A window operator with kernels of its own.
+    pub window: Option<Window>,
 }
 
 impl Stage {
@@ -175,7 +178,8 @@ fn body(block: &Block, span: Span) -> Option<Stage> {
     if outs.is_empty() {
         return None;
     }
-    let mut stage = Stage { spatial: vec![], reduce: vec![], accs: vec![], outs, span };
+    let mut stage =
+        Stage { spatial: vec![], reduce: vec![], accs: vec![], outs, span, window: Window::of(&block.attrs) };
     if !block.axes.iter().any(|a| a.kind == IterKind::Reduce) && block.init.is_none() {
         return Some(stage);
     }

@@ -1,0 +1,482 @@
+//! Channels last: convolution networks are laid out as their kernels want them.
+//!
+//! A convolution of NCHW data with constant weights becomes a kernel over NHWC data with weights packed here, at
+//! compile time ([`Window::pack`]); what follows it on the way (elementwise operators, pooling, concatenation along the
+//! channels, means over rows and columns) is written over NHWC too. Each value that exists as NHWC also gets its NCHW
+//! form as a transposition behind it, for readers that need that; where none does it is dead and goes away. The first
+//! convolution reads NCHW as it comes.
+//!
+//! Which operators follow, by name: [`elementwise`], [`pool`], [`reduction`], [`concat`], [`flattened`].
+
+use crate::legalize::{call_tir, Names};
+use crate::schedule::window::{Kind, Window};
+use relax_ir::analysis::{infer_expr, Typed};
+use relax_ir::attrs::Attrs;
+use relax_ir::op::lookup;
+use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, ExprKind, RVar, StructInfo};
+use relax_ir::sym::Facts;
+use relax_ir::tir::PrimFunc;
+use relax_ir::{AttrValue, Constant, DType, Func, PrimExpr, Span};
+use std::collections::HashMap;
+
+/// Operators that compute element by element.
+const ELEMENTWISE: &[&str] = &[
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "maximum",
+    "minimum",
+    "nn.relu",
+    "nn.relu6",
+    "nn.silu",
+    "nn.gelu",
+    "nn.gelu_tanh",
+    "nn.leakyrelu",
+    "nn.softplus",
+    "sigmoid",
+    "tanh",
+    "exp",
+    "abs",
+    "negative",
+    "sqrt",
+    "clip",
+    "erf",
+    "nn.dropout",
+];
+
+/// Data with at most so many channels is read as NCHW.
+const FEW_CHANNELS: i64 = 4;
+
+/// What the pass may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// float32 lanes of the vectors that kernels will have.
+    pub lanes: i64,
+    /// How large the weights of a library may become, for each byte of the model's; see [`crate::Options`].
+    pub growth: f64,
+    /// Sums of products only: no transformed convolutions.
+    pub strict: bool,
+}
+
+/// Rewrites every function.
+pub fn channels_last(typed: &mut Typed, choice: Choice) {
+    let lanes = choice.lanes;
+    let mut pass = Pass {
+        names: Names::new(&typed.module),
+        new: vec![],
+        known: HashMap::new(),
+        last: HashMap::new(),
+        transformed: HashMap::new(),
+        sigmoids: HashMap::new(),
+        lanes,
+    };
+    if !choice.strict {
+        pass.transformed = transformed(&pass, typed, choice);
+    }
+    let mut funcs = std::mem::take(&mut typed.module.funcs);
+    for f in &mut funcs {
+        if let Func::Relax(f) = f {
+            f.body = map_bindings(&f.body, &mut |b, dataflow| pass.binding(b, dataflow, typed));
+        }
+    }
+    let changed = !pass.new.is_empty();
+    funcs.extend(pass.new.into_iter().map(Func::Prim));
+    typed.module.funcs = funcs;
+    if changed {
+        crate::dead::remove_dead(typed);
+    }
+}
+
+struct Pass {
+    names: Names,
+    new: Vec<PrimFunc>,
+    /// Variables that are constants.
+    known: HashMap<RVar, Constant>,
+    /// The NHWC form of NCHW values.
+    last: HashMap<RVar, RVar>,
+    /// Convolutions by Winograd's algorithm, and the size of their tiles.
+    transformed: HashMap<RVar, i64>,
+    /// Operands of the NHWC forms of `sigmoid`.
+    sigmoids: HashMap<RVar, RVar>,
+    lanes: i64,
+}
+
+/// The new bindings of one.
+struct Out<'a> {
+    typed: &'a mut Typed,
+    dataflow: bool,
+    span: Span,
+    list: Vec<Binding>,
+}
+
+impl Out<'_> {
+    fn bind_as(&mut self, name: &str, value: Expr, info: StructInfo) -> RVar {
+        let var = RVar::new(name, self.dataflow, self.span);
+        self.typed.sinfo.insert(var.clone(), info);
+        self.list.push(Binding {
+            var: var.clone(),
+            annotation: None,
+            value: BindingValue::Expr(value),
+            span: self.span,
+        });
+        var
+    }
+
+    /// Binds a call, whose struct info is derived.
+    fn bind(&mut self, name: &str, value: Expr) -> Option<RVar> {
+        let info = infer_expr(&mut Facts::new(), &value, &self.typed.sinfo, &self.typed.module).ok()?;
+        info.as_tensor().and_then(dims_of)?;
+        Some(self.bind_as(name, value, info))
+    }
+}
+
+fn call(op: &str, args: Vec<Expr>, attrs: Attrs, span: Span) -> Option<Expr> {
+    let call = Call { callee: Callee::Op(lookup(op)?), args, attrs, sinfo_args: vec![] };
+    Some(Expr::new(ExprKind::Call(call), span))
+}
+
+fn ints(v: &[i64]) -> AttrValue {
+    AttrValue::List(v.iter().map(|&i| AttrValue::Int(i)).collect())
+}
+
+fn reshape(x: Expr, dims: &[i64], span: Span) -> Option<Expr> {
+    let shape = dims.iter().map(|&d| PrimExpr::i64(d)).collect();
+    call("reshape", vec![x, Expr::new(ExprKind::Shape(shape), span)], Attrs::default(), span)
+}
+
+fn transpose(x: Expr, axes: &[i64], span: Span) -> Option<Expr> {
+    let mut attrs = Attrs::default();
+    attrs.set("axes", ints(axes));
+    call("permute_dims", vec![x], attrs, span)
+}
+
+fn dims_of(t: &relax_ir::relax::TensorInfo) -> Option<Vec<i64>> {
+    t.known_dims()?.iter().map(|d| d.as_int()).collect()
+}
+
+impl Pass {
+    fn binding(&mut self, b: &Binding, dataflow: bool, typed: &mut Typed) -> Option<Vec<Binding>> {
+        let BindingValue::Expr(e) = &b.value else { return None };
+        if let Some(c) = self.constant(e) {
+            self.known.insert(b.var.clone(), c);
+            return None;
+        }
+        let c = e.as_call()?;
+        let name = c.op()?.name;
+        let mut out = Out { typed, dataflow, span: e.span(), list: vec![] };
+        let dims = self.dims(&b.var.expr(), &out)?;
+        if flattening(name) {
+            return self.flattened(b, c, &dims, out);
+        }
+        if dims.len() != 4 || out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype != Some(DType::F32) {
+            return None;
+        }
+        let new = match name {
+            "nn.conv2d" => self.conv(b, c, &dims, e, &mut out)?,
+            "concat" => self.concat(b, c, &mut out)?,
+            "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(b, c, &mut out)?,
+            "mean" | "sum" | "max" | "min" => self.reduction(b, c, &mut out)?,
+            _ if ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,
+            _ => return None,
+        };
+        // The form that the program names.
+        let value = match dims[2] * dims[3] {
+            1 => reshape(new.expr(), &dims, out.span)?,
+            _ => transpose(new.expr(), &[0, 3, 1, 2], out.span)?,
+        };
+        self.last.insert(b.var.clone(), new);
+        out.list.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
+        Some(out.list)
+    }
+
+    /// Constants, also under other dims.
+    fn constant(&self, e: &Expr) -> Option<Constant> {
+        match e.kind() {
+            ExprKind::Constant(c) => Some(c.clone()),
+            ExprKind::Var(v) => self.known.get(v).cloned(),
+            ExprKind::Call(c) if c.is_op("reshape") => {
+                let ExprKind::Shape(dims) = c.args.get(1)?.kind() else { return None };
+                let shape: Vec<i64> = dims.iter().map(|d| d.as_int()).collect::<Option<_>>()?;
+                let c = self.constant(c.args.first()?)?;
+                (shape.iter().all(|d| *d >= 0) && shape.iter().product::<i64>() == c.elements() as i64)
+                    .then(|| Constant { shape, ..c })
+            }
+            _ => None,
+        }
+    }
+
+    fn dims(&self, e: &Expr, out: &Out) -> Option<Vec<i64>> {
+        dims_of(out.typed.info_of(e)?.as_tensor()?)
+    }
+
+    fn last_of(&self, e: &Expr) -> Option<RVar> {
+        e.as_var().and_then(|v| self.last.get(v)).cloned()
+    }
+
+    /// The NHWC form of a tensor of rank 4, made where there is none.
+    fn as_last(&mut self, e: &Expr, out: &mut Out) -> Option<RVar> {
+        if let Some(v) = self.last_of(e) {
+            return Some(v);
+        }
+        let dims = self.dims(e, out).filter(|d| d.len() == 4)?;
+        let value = match dims[2] * dims[3] {
+            1 => reshape(e.clone(), &[dims[0], 1, 1, dims[1]], out.span)?,
+            _ => transpose(e.clone(), &[0, 2, 3, 1], out.span)?,
+        };
+        out.bind("channels_last", value)
+    }
+
+    /// A convolution of constant weights, without dilation, dense or depthwise: the window of its NHWC form, and the
+    /// weights.
+    fn window(&self, c: &Call, data: &[i64], dims: &[i64]) -> Option<(Window, Constant)> {
+        let weight = self.constant(c.args.get(1)?).filter(|w| w.dtype == DType::F32)?;
+        let text = |name: &str| c.attrs.str(name).unwrap_or("");
+        let plain = text("data_layout") == "NCHW" && text("kernel_layout") == "OIHW";
+        if !plain || !["", "NCHW"].contains(&text("out_layout")) {
+            return None;
+        }
+        let two = |name: &str| match c.attrs.ints(name)?.as_slice() {
+            [a] => Some([*a, *a]),
+            [a, b] => Some([*a, *b]),
+            _ => None,
+        };
+        if two("dilation")? != [1, 1] {
+            return None;
+        }
+        let before = match c.attrs.ints("padding")?.as_slice() {
+            [a] => [*a, *a],
+            [a, b] | [a, b, _, _] => [*a, *b],
+            _ => return None,
+        };
+        let [made, taken, kh, kw] = *weight.shape.as_slice() else { return None };
+        let kind = match c.attrs.int("groups")? {
+            1 => Kind::Conv,
+            g if g == data[1] && taken == 1 && made == g => Kind::Depthwise,
+            _ => return None,
+        };
+        if made % 4 != 0 || before.iter().any(|p| *p < 0) || dims.contains(&0) || data.contains(&0) {
+            return None;
+        }
+        let w = Window {
+            kind,
+            batch: data[0],
+            size: [data[2], data[3]],
+            taken: data[1],
+            out: [dims[2], dims[3]],
+            made,
+            kernel: [kh, kw],
+            stride: two("strides")?,
+            before,
+            last: true,
+            panel: self.lanes,
+        };
+        Some((w, weight))
+    }
+
+    fn conv(&mut self, b: &Binding, c: &Call, dims: &[i64], at: &Expr, out: &mut Out) -> Option<RVar> {
+        let x = c.args.first()?;
+        let data = self.dims(x, out)?;
+        let (mut w, weight) = self.window(c, &data, dims)?;
+        let few = w.taken <= FEW_CHANNELS && w.size[0] * w.size[1] > 1;
+        w.last = w.kind == Kind::Depthwise || self.last_of(x).is_some() || !few;
+        if let Some(&made) = self.transformed.get(&b.var).filter(|_| w.suits_winograd(self.lanes)) {
+            w.kind = Kind::Winograd(made);
+        }
+        w.choose_panel(self.lanes);
+        let x = if w.last { self.as_last(x, out)?.expr() } else { x.clone() };
+        let values: Vec<f32> =
+            weight.bytes().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let packed: Vec<u8> = w.pack(&values).into_iter().flat_map(f32::to_le_bytes).collect();
+        let packed = Constant::new(DType::F32, vec![packed.len() as i64 / 4], packed);
+        let mut prim = w.prim();
+        prim.name = self.names.fresh(&prim.name);
+        prim.span = at.span();
+        let info = StructInfo::tensor(w.out_shape(), DType::F32);
+        let args = vec![x, Expr::new(ExprKind::Constant(packed), at.span())];
+        let value = call_tir(&prim.name, args, vec![info.clone()], at).ok()?;
+        self.new.push(prim);
+        Some(out.bind_as(b.var.name(), value, info))
+    }
+
+    /// Operators of [`ELEMENTWISE`] with a tensor that exists as NHWC.
+    fn elementwise(&mut self, b: &Binding, c: &Call, dims: &[i64], out: &mut Out) -> Option<RVar> {
+        if !c.args.iter().any(|a| self.last_of(a).is_some()) {
+            return None;
+        }
+        let mut args = vec![];
+        for a in &c.args {
+            let Some(StructInfo::Tensor(_)) = out.typed.info_of(a) else {
+                args.push(a.clone());
+                continue;
+            };
+            let shape = self.dims(a, out)?;
+            if let Some(k) = self.constant(a) {
+                let k = constant_last(&k)?;
+                args.push(Expr::new(ExprKind::Constant(k), a.span()));
+            } else if shape.len() == 4 && (shape == dims || self.last_of(a).is_some()) {
+                args.push(self.as_last(a, out)?.expr());
+            } else if shape.iter().product::<i64>() == 1 && shape.len() <= 4 {
+                args.push(a.clone());
+            } else {
+                return None;
+            }
+        }
+        let value = match self.silu(c, &args) {
+            Some(x) => call("nn.silu", vec![x], Attrs::default(), out.span)?,
+            None => Expr::new(ExprKind::Call(Call { args: args.clone(), ..c.clone() }), out.span),
+        };
+        let var = out.bind(b.var.name(), value)?;
+        if let Some(x) = args.first().and_then(|x| x.as_var()).filter(|_| c.is_op("sigmoid")) {
+            self.sigmoids.insert(var.clone(), x.clone());
+        }
+        Some(var)
+    }
+
+    /// Rule `silu`: `x * sigmoid(x)` is one operator, so that what makes `x` has one reader.
+    fn silu(&self, c: &Call, args: &[Expr]) -> Option<Expr> {
+        let [a, b] = args else { return None };
+        let of =
+            |s: &Expr, x: &Expr| s.as_var().and_then(|s| self.sigmoids.get(s)).is_some_and(|v| x.as_var() == Some(v));
+        match c.is_op("multiply") {
+            true if of(b, a) => Some(a.clone()),
+            true if of(a, b) => Some(b.clone()),
+            _ => None,
+        }
+    }
+
+    /// Windows over rows and columns.
+    fn pool(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<RVar> {
+        let x = self.last_of(c.args.first()?)?;
+        let mut c = c.clone();
+        if c.attrs.str("layout") != Some("NCHW") || !["", "NCHW"].contains(&c.attrs.str("out_layout").unwrap_or("")) {
+            return None;
+        }
+        c.attrs.set("layout", AttrValue::Str("NHWC".into()));
+        c.attrs.set("out_layout", AttrValue::Str("NHWC".into()));
+        c.args[0] = x.expr();
+        out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
+    }
+
+    /// Reductions that keep the dims.
+    fn reduction(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<RVar> {
+        let x = self.last_of(c.args.first()?)?;
+        let axes = c.attrs.ints("axis").or_else(|| c.attrs.int("axis").map(|a| vec![a]))?;
+        if c.attrs.bool("keepdims") != Some(true) {
+            return None;
+        }
+        let mut axes: Vec<i64> =
+            axes.iter().map(|a| [0, 3, 1, 2].get(a.rem_euclid(4) as usize).copied().unwrap_or(0)).collect();
+        axes.sort();
+        let mut c = c.clone();
+        c.attrs.set("axis", ints(&axes));
+        c.args[0] = x.expr();
+        out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
+    }
+
+    /// Concatenation along any axis of tensors that all exist as NHWC.
+    fn concat(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<RVar> {
+        let ExprKind::Tuple(items) = c.args.first()?.kind() else { return None };
+        let items: Vec<Expr> = items.iter().map(|i| Some(self.last_of(i)?.expr())).collect::<Option<_>>()?;
+        let axis = c.attrs.int("axis")?.rem_euclid(4) as usize;
+        let mut c = c.clone();
+        c.attrs.set("axis", AttrValue::Int([0, 3, 1, 2][axis]));
+        c.args[0] = Expr::new(ExprKind::Tuple(items), out.span);
+        out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
+    }
+
+    /// Views of a tensor without rows and columns: the order of its elements is the same in both forms.
+    fn flattened(&mut self, b: &Binding, c: &Call, dims: &[i64], mut out: Out) -> Option<Vec<Binding>> {
+        let x = c.args.first()?;
+        let from = self.dims(x, &out)?;
+        let last = self.last_of(x)?;
+        if from[2] * from[3] != 1 {
+            return None;
+        }
+        let value = reshape(last.expr(), dims, out.span)?;
+        out.list.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
+        Some(out.list)
+    }
+}
+
+/// Bytes that a library may hold beyond the grown weights.
+const ALLOWANCE: f64 = 200.0 * 1024.0;
+
+/// The convolutions worth transforming: those that save the most time for each byte that their weights grow, as far as
+/// the weights may grow.
+fn transformed(pass: &Pass, typed: &Typed, choice: Choice) -> HashMap<RVar, i64> {
+    let mut total = 0.0;
+    let mut found: Vec<(f64, f64, RVar, i64)> = vec![];
+    for f in &typed.module.funcs {
+        let Func::Relax(f) = f else { continue };
+        f.body.walk(&mut |e| {
+            if let ExprKind::Constant(c) = e.kind() {
+                total += c.bytes().len() as f64;
+            }
+        });
+        for b in f.bindings() {
+            let BindingValue::Expr(e) = &b.value else { continue };
+            let Some(c) = e.as_op_call("nn.conv2d") else { continue };
+            let dims = |info: Option<StructInfo>| info.as_ref().and_then(|i| dims_of(i.as_tensor()?));
+            let data = c.args.first().and_then(|x| dims(typed.info_of(x)));
+            let (Some(data), Some(out)) = (data, dims(typed.sinfo.get(&b.var).cloned())) else { continue };
+            let Some((w, _)) = pass.window(c, &data, &out).filter(|(w, _)| w.suits_winograd(pass.lanes)) else {
+                continue;
+            };
+            for made in [2, 4] {
+                let (gain, bytes) = (w.winograd_gain(made, choice.lanes), w.winograd_growth(made));
+                if gain > 0.0 {
+                    found.push((gain, bytes, b.var.clone(), made));
+                }
+            }
+        }
+    }
+    found.sort_by(|a, b| (b.0 / b.1).total_cmp(&(a.0 / a.1)));
+    let mut left = (choice.growth - 1.0).max(0.0) * total + ALLOWANCE;
+    if choice.growth <= 1.0 {
+        left = 0.0;
+    }
+    let mut chosen: HashMap<RVar, (f64, f64, i64)> = HashMap::new();
+    for (gain, bytes, var, made) in found {
+        let (old_gain, old_bytes) = chosen.get(&var).map_or((0.0, 0.0), |c| (c.0, c.1));
+        if gain > old_gain && bytes - old_bytes <= left {
+            left -= bytes - old_bytes;
+            chosen.insert(var, (gain, bytes, made));
+        }
+    }
+    chosen.into_iter().map(|(v, c)| (v, c.2)).collect()
+}
+
+fn flattening(name: &str) -> bool {
+    crate::host::VIEWS.contains(&name)
+}
+
+/// A constant operand of NCHW tensors for NHWC ones.
+fn constant_last(c: &Constant) -> Option<Constant> {
+    let rank = c.shape.len();
+    if c.elements() == 1 && rank <= 4 {
+        return Some(c.clone());
+    }
+    if rank > 4 {
+        return None;
+    }
+    let mut shape = vec![1; 4 - rank];
+    shape.extend(&c.shape);
+    let [n, ch, h, w] = shape[..] else { return None };
+    let to = vec![n, h, w, ch];
+    if h * w == 1 || ch == 1 {
+        return Some(Constant { shape: to, ..c.clone() });
+    }
+    let size = c.dtype.bytes();
+    let bytes = c.bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    for i in 0..n {
+        for p in 0..h * w {
+            for k in 0..ch {
+                let at = ((i * ch + k) * h * w + p) as usize * size;
+                out.extend_from_slice(&bytes[at..at + size]);
+            }
+        }
+    }
+    Some(Constant::new(c.dtype, to, out))
+}

@@ -1,0 +1,147 @@
+//! Convolutions as products of tiles: neighbouring columns of the result by the channels of a panel of weights. The
+//! data is read in place, one value for all lanes; strides are displacements.
+
+use super::super::emit::{Emit, Res};
+use super::super::poly::Poly;
+use super::tile::{best_rows, cuts, most_pieces, pieces, At, Group, Piece, Run};
+use relax_ir::prim::Intrin;
+use relax_ir::{DType, PrimExpr, Var};
+
+/// Multiplications of vectors in the body of the innermost loop.
+const BODY: i64 = 120;
+
+pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
+    let w = &r.w;
+    let whole = w.made / w.panel;
+    let bytes = w.panel * w.depth() * 4;
+    let panel = Var::new("panel", DType::I64);
+    e.ranges.add_loop(&panel, Poly::default(), Poly::constant(whole));
+    e.for_loop(&panel, PrimExpr::i64(0), PrimExpr::i64(whole), 1, |e| {
+        let p = e.bind("p", r.weight.expr().ptr_add(panel.expr() * bytes));
+        channels(e, r, &p, panel.expr() * w.panel, w.panel)
+    })?;
+    match w.made % w.panel {
+        0 => Ok(()),
+        rest => {
+            let p = e.bind("p", r.weight.expr().ptr_add(whole * bytes));
+            channels(e, r, &p, PrimExpr::i64(whole * w.panel), rest)
+        }
+    }
+}
+
+/// Addresses of data and weights, and how far the taps of a channel made lie apart.
+struct Operands {
+    x: PrimExpr,
+    weights: PrimExpr,
+    width: i64,
+}
+
+/// A panel of `width` channels.
+fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i64) -> Res<()> {
+    for pieces in pieces(width, r.lanes).chunks(most_pieces(r.lanes)) {
+        let (len, _) = best_rows(&r.w, r.lanes, pieces.len() as i64);
+        let cuts = cuts(&r.w, len);
+        r.rows(e, &mut |e, at, row, lo, hi| {
+            for cut in &cuts {
+                r.columns(e, cut, row, &mut |e, column, p| {
+                    let sums = r.sums(e, cut.len, pieces);
+                    let from = Operands { x: p, weights: weights.clone(), width };
+                    taps(e, r, from, (lo, hi), &mut |e, from| {
+                        cut.groups.iter().try_for_each(|g| group(e, r, from, g, pieces, &sums))
+                    })?;
+                    let at = At { column, channel: first.clone(), ..at.clone() };
+                    r.finish(e, &at, pieces, &sums)
+                })?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+type Body<'a> = &'a mut dyn FnMut(&mut Emit, &Operands) -> Res<()>;
+
+/// Loops over the rows of taps, inside those over channels where the data has channels first.
+fn taps(e: &mut Emit, r: &Run, from: Operands, (lo, hi): (&PrimExpr, &PrimExpr), body: Body) -> Res<()> {
+    let w = &r.w;
+    let strides = r.strides();
+    if w.last {
+        return rows(e, r, from, w.kernel[1] * w.taken, (lo, hi), body);
+    }
+    let c = Var::new("c", DType::I64);
+    e.ranges.add_loop(&c, Poly::default(), Poly::constant(w.taken));
+    e.for_loop(&c, PrimExpr::i64(0), PrimExpr::i64(w.taken), 1, |e| {
+        let x = e.bind("p", from.x.clone().ptr_add(c.expr() * (strides[3] * 4)));
+        let step = w.kernel[0] * w.kernel[1] * from.width * 4;
+        let weights = e.bind("p", from.weights.clone().ptr_add(c.expr() * step));
+        rows(e, r, Operands { x, weights, width: from.width }, w.kernel[1], (lo, hi), body)
+    })
+}
+
+/// `run`: taps of a row.
+fn rows(e: &mut Emit, r: &Run, from: Operands, run: i64, (lo, hi): (&PrimExpr, &PrimExpr), body: Body) -> Res<()> {
+    let stride = r.strides()[1];
+    let y = Var::new("y", DType::I64);
+    e.ranges.add_loop(&y, Poly::default(), Poly::constant(r.w.kernel[0]));
+    e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {
+        let x = e.bind("p", from.x.clone().ptr_add(y.expr() * (stride * 4)));
+        let weights = e.bind("p", from.weights.clone().ptr_add(y.expr() * (run * from.width * 4)));
+        body(e, &Operands { x, weights, width: from.width })
+    })
+}
+
+/// The taps of a group, which lie behind one another in data and weights.
+fn group(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], sums: &[Vec<Var>]) -> Res<()> {
+    let unit = if r.w.last { r.w.taken } else { 1 };
+    let (first, len) = (g.tap * unit, g.taps * unit);
+    let inside = g.inside.iter().filter(|i| **i).count().max(1) as i64;
+    let most = (BODY / (inside * pieces.len() as i64)).clamp(1, 16);
+    let unroll = match len <= most {
+        true => len,
+        false => (most / 2 + 1..=most).rev().find(|u| len % u == 0).unwrap_or(most),
+    };
+    let whole = len / unroll * unroll;
+    let k = Var::new("k", DType::I64);
+    e.ranges.add_loop(&k, Poly::default(), Poly::constant(whole));
+    e.for_loop(&k, PrimExpr::i64(0), PrimExpr::i64(whole), unroll, |e| {
+        let at = e.bind("at", k.expr() * from.width);
+        (0..unroll).try_for_each(|u| tap(e, r, from, (&k.expr(), &at), first + u, g, pieces, sums))
+    })?;
+    let zero = PrimExpr::i64(0);
+    (whole..len).try_for_each(|u| tap(e, r, from, (&zero, &zero), first + u, g, pieces, sums))
+}
+
+/// One multiplication for each sum.
+#[allow(clippy::too_many_arguments)]
+fn tap(
+    e: &mut Emit,
+    r: &Run,
+    from: &Operands,
+    (k, at): (&PrimExpr, &PrimExpr),
+    tap: i64,
+    g: &Group,
+    pieces: &[Piece],
+    sums: &[Vec<Var>],
+) -> Res<()> {
+    let full = pieces.len() == 4;
+    let mut vectors = vec![];
+    for (i, p) in pieces.iter().enumerate() {
+        let offset = at.clone() + (tap * from.width + p.at);
+        let load = PrimExpr::load_ptr(from.weights.clone(), offset, DType::F32.with_lanes(p.lanes as u16));
+        // Four vectors and seven rows leave three registers for weights.
+        vectors.push(if full && i == 3 { load } else { e.bind("w", load) });
+    }
+    let step = r.w.stride[1] * r.strides()[2];
+    for (i, row) in sums.iter().enumerate().filter(|(i, _)| g.inside[*i]) {
+        let load = PrimExpr::load_ptr(from.x.clone(), k.clone() + (tap + i as i64 * step), DType::F32);
+        let lone = pieces.len() == 1;
+        let x = if lone { load } else { e.bind("x", load) };
+        for ((sum, p), w) in row.iter().zip(pieces).zip(&vectors) {
+            let x = x.clone().broadcast(p.lanes as u16);
+            // The second factor is the one that may be read from memory.
+            let (a, b) = if lone { (w.clone(), x) } else { (x, w.clone()) };
+            e.assign(sum, PrimExpr::call(Intrin::Fma, vec![a, b, sum.expr()]));
+        }
+    }
+    Ok(())
+}

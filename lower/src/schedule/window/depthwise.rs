@@ -1,0 +1,91 @@
+//! Depthwise convolutions: vectors of channels, tiles of neighbouring columns that share what they read.
+
+use super::super::emit::{Emit, Res};
+use super::super::poly::Poly;
+use super::tile::{cuts, pieces, At, Cut, Piece, Run};
+use relax_ir::prim::Intrin;
+use relax_ir::{DType, PrimExpr, Var};
+
+pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
+    let w = &r.w;
+    // Sums, the weights of a row of taps and one value read.
+    let wide = if r.registers() == 32 && w.made >= 2 * r.lanes { 2 } else { 1 };
+    let most = ((r.registers() - 1) / wide - w.kernel[1] - 1).clamp(1, 14);
+    let tiles = |len: i64| (w.out[1] + len - 1) / len;
+    let least = tiles(most.min(w.out[1]));
+    let len = (1..=most.min(w.out[1])).find(|&l| tiles(l) == least).unwrap_or(1);
+    let cuts = cuts(w, len);
+    let block = wide * r.lanes;
+    let whole = w.made / block * block;
+    r.rows(e, &mut |e, at, row, lo, hi| {
+        for cut in &cuts {
+            r.columns(e, cut, row, &mut |e, column, p| {
+                let at = At { column, ..at.clone() };
+                let c = Var::new("c", DType::I64);
+                e.ranges.add_loop(&c, Poly::default(), Poly::constant(whole));
+                e.for_loop(&c, PrimExpr::i64(0), PrimExpr::i64(whole), block, |e| {
+                    let at = At { channel: c.expr(), ..at.clone() };
+                    tile(e, r, &at, &p, (lo, hi), cut, &pieces(block, r.lanes))
+                })?;
+                let at = At { channel: PrimExpr::i64(whole), ..at.clone() };
+                pieces(w.made - whole, r.lanes)
+                    .chunks(wide as usize)
+                    .try_for_each(|pieces| tile(e, r, &at, &p, (lo, hi), cut, pieces))
+            })?;
+        }
+        Ok(())
+    })
+}
+
+fn tile(
+    e: &mut Emit,
+    r: &Run,
+    at: &At,
+    p: &PrimExpr,
+    (lo, hi): (&PrimExpr, &PrimExpr),
+    cut: &Cut,
+    pieces: &[Piece],
+) -> Res<()> {
+    let w = &r.w;
+    let strides = r.strides();
+    let sums = r.sums(e, cut.len, pieces);
+    let y = Var::new("y", DType::I64);
+    e.ranges.add_loop(&y, Poly::default(), Poly::constant(w.kernel[0]));
+    e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {
+        let channel = at.channel.clone() * 4;
+        let x = e.bind("p", p.clone().ptr_add(y.expr() * (strides[1] * 4) + channel.clone()));
+        let weights = e.bind("p", r.weight.expr().ptr_add(y.expr() * (w.kernel[1] * w.made * 4) + channel));
+        let load = |p: &PrimExpr, at: i64, lanes: i64| {
+            PrimExpr::load_ptr(p.clone(), PrimExpr::i64(at), DType::F32.with_lanes(lanes as u16))
+        };
+        let mut vectors = vec![];
+        for tap in 0..w.kernel[1] {
+            let row: Vec<PrimExpr> =
+                pieces.iter().map(|q| e.bind("w", load(&weights, tap * w.made + q.at, q.lanes))).collect();
+            vectors.push(row);
+        }
+        let inside = |tap: i64, i: i64| {
+            cut.groups.iter().any(|g| (g.tap..g.tap + g.taps).contains(&tap) && g.inside[i as usize])
+        };
+        // Every column of the data serves the windows over it.
+        for column in 0..(cut.len - 1) * w.stride[1] + w.kernel[1] {
+            let uses: Vec<(i64, i64)> = (0..cut.len)
+                .map(|i| (i, column - i * w.stride[1]))
+                .filter(|&(i, tap)| (0..w.kernel[1]).contains(&tap) && inside(tap, i))
+                .collect();
+            if uses.is_empty() {
+                continue;
+            }
+            for (k, q) in pieces.iter().enumerate() {
+                let x = e.bind("x", load(&x, column * strides[2] + q.at, q.lanes));
+                for &(i, tap) in &uses {
+                    let sum = &sums[i as usize][k];
+                    let args = vec![x.clone(), vectors[tap as usize][k].clone(), sum.expr()];
+                    e.assign(sum, PrimExpr::call(Intrin::Fma, args));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    r.finish(e, at, pieces, &sums)
+}

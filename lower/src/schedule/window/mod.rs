@@ -1,0 +1,343 @@
+//! Window operators over channels-last tensors: convolutions whose weights were packed at compile time, and
+//! depthwise convolutions.
+//!
+//! [`Window`] says everything about one of them; it travels as an attribute of the block that states what it computes
+//! ([`Window::prim`]), through fusion, to the kernels here ([`conv`], [`depthwise`]). Windows at the edges leave out
+//! the taps that fall outside, by variants of a tile along the columns and by the bounds of a loop along the rows;
+//! nothing is padded or gathered.
+
+mod conv;
+mod depthwise;
+mod tile;
+mod winograd;
+
+use super::emit::{Emit, Res};
+use super::stage::Stage;
+use super::SchedOptions;
+use relax_ir::attrs::Attrs;
+use relax_ir::prim::PrimKind;
+use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc, StmtKind};
+use relax_ir::{AttrValue, DType, PrimExpr, Var};
+
+/// The attribute of a block.
+const KEY: &str = "window";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Conv,
+    Depthwise,
+    /// With tiles of so many rows and columns of the result: 2 or 4.
+    Winograd(i64),
+}
+
+/// A convolution of float32 with every size known, without dilation. Data is NHWC, or NCHW when not `last`; the result
+/// is NHWC. Weights are one-dimensional, see [`Window::pack`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    pub kind: Kind,
+    pub batch: i64,
+    /// Rows and columns of the data.
+    pub size: [i64; 2],
+    /// Channels of the data.
+    pub taken: i64,
+    /// Rows and columns of the result.
+    pub out: [i64; 2],
+    /// Channels of the result.
+    pub made: i64,
+    pub kernel: [i64; 2],
+    pub stride: [i64; 2],
+    /// Zeros before the first row and column.
+    pub before: [i64; 2],
+    pub last: bool,
+    /// Channels of the result whose weights lie together.
+    pub panel: i64,
+}
+
+impl Window {
+    /// The attribute's value.
+    fn list(&self) -> Vec<i64> {
+        let kind = match self.kind {
+            Kind::Conv => 0,
+            Kind::Depthwise => 1,
+            Kind::Winograd(made) => made,
+        };
+        let mut v = vec![kind, self.batch, self.taken, self.made];
+        for pair in [self.size, self.out, self.kernel, self.stride, self.before] {
+            v.extend(pair);
+        }
+        v.extend([self.last as i64, self.panel]);
+        v
+    }
+
+    /// What a block says about itself.
+    pub fn of(attrs: &Attrs) -> Option<Window> {
+        let v = attrs.ints(KEY)?;
+        let pair = |i: usize| [v[i], v[i + 1]];
+        (v.len() == 16).then(|| Window {
+            kind: match v[0] {
+                0 => Kind::Conv,
+                1 => Kind::Depthwise,
+                made => Kind::Winograd(made),
+            },
+            batch: v[1],
+            taken: v[2],
+            made: v[3],
+            size: pair(4),
+            out: pair(6),
+            kernel: pair(8),
+            stride: pair(10),
+            before: pair(12),
+            last: v[14] != 0,
+            panel: v[15],
+        })
+    }
+
+    /// Sets the panel that suits vectors of so many lanes best.
+    pub fn choose_panel(&mut self, lanes: i64) {
+        self.panel = tile::best_panel(self, lanes);
+    }
+
+    /// Elements of packed weights.
+    fn packed(&self) -> i64 {
+        match self.kind {
+            Kind::Depthwise | Kind::Conv => self.made * self.depth(),
+            Kind::Winograd(made) => self.made * self.taken * (made + 2) * (made + 2),
+        }
+    }
+
+    /// Whether [`Kind::Winograd`] can compute it.
+    pub fn suits_winograd(&self, lanes: i64) -> bool {
+        let channels = self.made % lanes == 0 && self.taken % lanes == 0;
+        let shape = self.kernel == [3, 3] && self.stride == [1, 1] && self.before.iter().all(|p| *p <= 2);
+        self.kind == Kind::Conv && self.last && channels && shape
+    }
+
+    /// Bytes that transformed weights take beyond the convolution's own.
+    pub fn winograd_growth(&self, made: i64) -> f64 {
+        let positions = ((made + 2) * (made + 2) - self.kernel[0] * self.kernel[1]) as f64;
+        positions * (self.made * self.taken * 4) as f64
+    }
+
+    /// Cycles that tiles of `made` x `made` save, about.
+    pub fn winograd_gain(&self, made: i64, lanes: i64) -> f64 {
+        let positions = ((made + 2) * (made + 2)) as f64;
+        let tiles = (self.batch * self.out.map(|n| (n + made - 1) / made).iter().product::<i64>()) as f64;
+        let (taken, out) = (self.taken as f64, self.made as f64);
+        let lanes = lanes as f64;
+        let taps: f64 = [0, 1].map(|i| (3 * self.out[i] - 2 * self.before[i].min(1)) as f64).iter().product();
+        let direct = taps * self.batch as f64 * taken * out / lanes;
+        let products = positions * tiles.max(4.0) * taken * out / lanes * 1.15;
+        let transforms = tiles * positions * 5.0 * (taken + out) / lanes;
+        // Large weights come from memory in each call.
+        let cold = if self.winograd_growth(made) > 1e6 { self.winograd_growth(made) / 10.0 } else { 0.0 };
+        direct - products - transforms - cold
+    }
+
+    /// Bytes of scratch memory that the kernel needs.
+    pub fn scratch(&self) -> i64 {
+        match self.kind {
+            Kind::Winograd(made) => winograd::scratch(self, made),
+            _ => 0,
+        }
+    }
+
+    /// Multiplications for one element of the result.
+    pub fn depth(&self) -> i64 {
+        match self.kind {
+            Kind::Conv | Kind::Winograd(_) => self.kernel[0] * self.kernel[1] * self.taken,
+            Kind::Depthwise => self.kernel[0] * self.kernel[1],
+        }
+    }
+
+    fn data_shape(&self) -> Vec<PrimExpr> {
+        let [h, w] = self.size;
+        let dims = if self.last { [self.batch, h, w, self.taken] } else { [self.batch, self.taken, h, w] };
+        dims.iter().map(|&d| PrimExpr::i64(d)).collect()
+    }
+
+    pub fn out_shape(&self) -> Vec<PrimExpr> {
+        [self.batch, self.out[0], self.out[1], self.made].iter().map(|&d| PrimExpr::i64(d)).collect()
+    }
+
+    /// Weights `[made, taken, rows, columns]` (depthwise: `[made, 1, rows, columns]`) in the order in which kernels
+    /// read them: convolutions panel by panel, within a panel by tap (row, column, channel taken; NCHW data: channel,
+    /// row, column), within a tap by channel made; depthwise by tap, then by channel.
+    pub fn pack(&self, w: &[f32]) -> Vec<f32> {
+        let [kh, kw] = self.kernel;
+        let mut out = Vec::with_capacity(w.len());
+        let at = |o: i64, i: i64, y: i64, x: i64, taken: i64| w[(((o * taken + i) * kh + y) * kw + x) as usize];
+        if self.kind == Kind::Depthwise {
+            for tap in 0..kh * kw {
+                out.extend((0..self.made).map(|o| at(o, 0, tap / kw, tap % kw, 1)));
+            }
+            return out;
+        }
+        if let Kind::Winograd(m) = self.kind {
+            return self.pack_transformed(m, &|o, i| {
+                std::array::from_fn(|t| at(o, i, t as i64 / 3, t as i64 % 3, self.taken) as f64)
+            });
+        }
+        for first in (0..self.made).step_by(self.panel as usize) {
+            let end = self.made.min(first + self.panel);
+            for k in 0..self.depth() {
+                let (i, y, x) = match self.last {
+                    true => (k % self.taken, k / self.taken / kw, k / self.taken % kw),
+                    false => (k / (kh * kw), k / kw % kh, k % kw),
+                };
+                out.extend((first..end).map(|o| at(o, i, y, x, self.taken)));
+            }
+        }
+        out
+    }
+
+    /// Position by position, then as for a 1x1 convolution.
+    fn pack_transformed(&self, m: i64, kernel: &dyn Fn(i64, i64) -> [f64; 9]) -> Vec<f32> {
+        let plane = (self.made * self.taken) as usize;
+        let mut out = vec![0.0; self.packed() as usize];
+        let mut next = 0;
+        for first in (0..self.made).step_by(self.panel as usize) {
+            for i in 0..self.taken {
+                for o in first..self.made.min(first + self.panel) {
+                    for (p, x) in winograd::weights(&kernel(o, i), m).into_iter().enumerate() {
+                        out[p * plane + next] = x as f32;
+                    }
+                    next += 1;
+                }
+            }
+        }
+        out
+    }
+
+    /// The operator as a PrimFunc of data and packed weights.
+    pub fn prim(&self) -> PrimFunc {
+        let name = match self.kind {
+            Kind::Conv => "conv2d",
+            Kind::Depthwise => "depthwise_conv2d",
+            Kind::Winograd(_) => "winograd_conv2d",
+        };
+        let mut k = KernelBuilder::new(name);
+        let x = k.input("data", &self.data_shape(), DType::F32);
+        let packed = PrimExpr::i64(self.packed());
+        let w = k.input("weight", &[packed], DType::F32);
+        let [kh, kw] = self.kernel.map(PrimExpr::i64);
+        let taken = PrimExpr::i64(self.taken);
+        let extents = match (self.kind, self.last) {
+            (Kind::Depthwise, _) => vec![kh.clone(), kw.clone()],
+            (_, true) => vec![kh.clone(), kw.clone(), taken.clone()],
+            (_, false) => vec![taken.clone(), kh.clone(), kw.clone()],
+        };
+        let y = k.sum(name, &self.out_shape(), DType::F32, &extents, |s, r| {
+            let o = s[3].clone();
+            let (c, y, x_) = match (self.kind, self.last) {
+                (Kind::Depthwise, _) => (o.clone(), &r[0], &r[1]),
+                (_, true) => (r[2].clone(), &r[0], &r[1]),
+                (_, false) => (r[0].clone(), &r[1], &r[2]),
+            };
+            let row = s[1].clone() * self.stride[0] + y.clone() - self.before[0];
+            let col = s[2].clone() * self.stride[1] + x_.clone() - self.before[1];
+            let index = match self.last {
+                true => vec![s[0].clone(), row.clone(), col.clone(), c],
+                false => vec![s[0].clone(), c, row.clone(), col.clone()],
+            };
+            let mut inside = PrimExpr::bool(true);
+            for (i, at) in [row, col].into_iter().enumerate() {
+                let reach = (self.out[i] - 1) * self.stride[i] + self.kernel[i] - 1 - self.before[i];
+                if self.before[i] > 0 {
+                    inside = inside.and(at.clone().ge(0));
+                }
+                if reach >= self.size[i] {
+                    inside = inside.and(at.lt(self.size[i]));
+                }
+            }
+            let value = x.at(index);
+            let value = match inside.as_int() {
+                Some(_) => value,
+                None => inside.if_then_else(value, PrimExpr::zero(DType::F32)),
+            };
+            let tap = r.iter().zip(&extents).fold(PrimExpr::i64(0), |t, (v, n)| t * n.clone() + v.clone());
+            let first = o.clone().floor_div(self.panel) * self.panel;
+            let width = match self.made % self.panel {
+                0 => PrimExpr::i64(self.panel),
+                _ => (PrimExpr::i64(self.made) - first.clone()).min(self.panel),
+            };
+            let in_panel = |k: PrimExpr, depth: i64| first.clone() * depth + k * width + (o.clone() - first.clone());
+            let weight = match self.kind {
+                Kind::Depthwise => w.at(vec![tap * self.made + o.clone()]),
+                Kind::Conv => w.at(vec![in_panel(tap, self.depth())]),
+                Kind::Winograd(m) => {
+                    let at = in_panel(r[2].clone(), self.taken);
+                    let mut sum: Option<PrimExpr> = None;
+                    for (f, i) in winograd::tap(m, &r[0]) {
+                        for (g, j) in winograd::tap(m, &r[1]) {
+                            let position = i.clone() * (m + 2) + j;
+                            let x = f.clone() * g * w.at(vec![position * (self.made * self.taken) + at.clone()]);
+                            sum = Some(sum.map_or(x.clone(), |s| s + x));
+                        }
+                    }
+                    sum.unwrap_or_else(|| PrimExpr::zero(DType::F32))
+                }
+            };
+            value * weight
+        });
+        let mut prim = k.finish(&[y]);
+        prim.body = prim.body.rewrite(&mut |e| e.clone(), &mut |s| match s.kind() {
+            StmtKind::Block(b) => {
+                let mut b = b.clone();
+                let list = self.list().into_iter().map(AttrValue::Int).collect();
+                b.attrs.set(KEY, AttrValue::List(list));
+                relax_ir::tir::Stmt::at(StmtKind::Block(b), s.span())
+            }
+            _ => s,
+        });
+        prim
+    }
+}
+
+/// Emits the stage; `false`, with nothing emitted, when it does not have the form.
+pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &SchedOptions) -> Res<bool> {
+    let lanes = o.vector_bytes as i64 / 4;
+    let [acc] = s.accs.as_slice() else { return Ok(false) };
+    if lanes < 4 || s.spatial.len() != 4 || acc.init.as_float() != Some(0.0) {
+        return Ok(false);
+    }
+    let sources = loaded(&acc.update);
+    let [x, weight] = sources.as_slice() else { return Ok(false) };
+    if s.outs.iter().any(|o| o.buffer.dtype() != DType::F32) {
+        return Ok(false);
+    }
+    let dense = |e: &Emit, b: &Buffer| e.places.get(b).is_some_and(|p| p.offset.is_zero());
+    if !dense(e, x) || !dense(e, weight) {
+        return Ok(false);
+    }
+    if matches!(w.kind, Kind::Winograd(_))
+        && (scratch.is_none() || !Window { kind: Kind::Conv, ..w.clone() }.suits_winograd(lanes))
+    {
+        return Ok(false);
+    }
+    let run = tile::Run::new(e, s, w, o, x, weight)?;
+    match w.kind {
+        Kind::Conv => conv::emit(e, &run)?,
+        Kind::Depthwise => depthwise::emit(e, &run)?,
+        Kind::Winograd(made) => {
+            let Some(scratch) = scratch else { return Err(e.internal("no scratch memory")) };
+            winograd::emit(e, &run, made, scratch)?
+        }
+    }
+    Ok(true)
+}
+
+/// The buffers that an expression loads, in order.
+fn loaded(x: &PrimExpr) -> Vec<Buffer> {
+    let mut out: Vec<Buffer> = vec![];
+    x.walk(&mut |n| {
+        if let PrimKind::BufferLoad(b, _) = n.kind() {
+            if !out.contains(b) {
+                out.push(b.clone());
+            }
+        }
+    });
+    out
+}
+
+#[cfg(test)]
+mod tests;

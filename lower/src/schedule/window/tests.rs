@@ -1,0 +1,107 @@
+//! Kernels of windows against the blocks that they come from, for every width of vectors.
+
+use super::*;
+use crate::interp::{self, Arg, Tensor};
+use crate::schedule::{machine, SchedOptions};
+use relax_ir::Constant;
+
+fn data(shape: &[i64]) -> Tensor {
+    let n: i64 = shape.iter().product();
+    let bytes = (0..n).flat_map(|i| ((((i * 7919) % 31) - 15) as f32 * 0.125).to_le_bytes()).collect();
+    Tensor::from_constant(&Constant::new(DType::F32, shape.to_vec(), bytes))
+}
+
+fn check(mut w: Window) {
+    for bytes in [16, 32, 64] {
+        w.choose_panel(bytes / 4);
+        let f = w.prim();
+        let dims = |b: &Buffer| b.shape.iter().filter_map(|d| d.as_int()).collect::<Vec<_>>();
+        let args: Vec<Arg> = f.buffers().map(|b| Arg::Tensor(data(&dims(b)))).collect();
+        let (mut wanted, mut got) = (args.clone(), args);
+        interp::run(&f, &mut wanted).expect("interpreted");
+        machine::run(&f, &mut got, &SchedOptions { vector_bytes: bytes as u32 }).expect("scheduled");
+        let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.pop(), got.pop()) else { panic!("tensors") };
+        let float = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("four bytes"));
+        let largest = a.data.chunks(4).map(|b| float(b).abs()).fold(0.0, f32::max);
+        assert_eq!(a.data.len(), b.data.len());
+        for (i, (x, y)) in a.data.chunks(4).zip(b.data.chunks(4)).enumerate() {
+            assert!(
+                (float(x) - float(y)).abs() <= 1e-4 + largest * 2e-5,
+                "{w:?} at {bytes} bytes: element {i}: {} and {}",
+                float(x),
+                float(y)
+            );
+        }
+    }
+}
+
+fn conv(size: [i64; 2], taken: i64, made: i64, kernel: [i64; 2], stride: [i64; 2], pad: [i64; 2]) -> Window {
+    let out = [0, 1].map(|i| (size[i] + 2 * pad[i] - kernel[i]) / stride[i] + 1);
+    let kind = Kind::Conv;
+    Window { kind, batch: 1, size, taken, out, made, kernel, stride, before: pad, last: true, panel: 16 }
+}
+
+#[test]
+fn one_by_one() {
+    check(conv([3, 5], 7, 24, [1, 1], [1, 1], [0, 0]));
+    check(Window { batch: 2, ..conv([4, 4], 8, 100, [1, 1], [2, 2], [0, 0]) });
+}
+
+#[test]
+fn borders() {
+    check(conv([5, 9], 3, 16, [3, 3], [1, 1], [1, 1]));
+    check(conv([6, 17], 4, 40, [3, 3], [2, 2], [1, 1]));
+    check(conv([4, 4], 2, 8, [5, 5], [1, 1], [2, 2]));
+    check(conv([2, 3], 2, 20, [3, 5], [1, 1], [1, 2]));
+}
+
+#[test]
+fn channels_first() {
+    check(Window { last: false, ..conv([16, 18], 3, 32, [7, 7], [2, 2], [3, 3]) });
+    check(Window { last: false, batch: 2, ..conv([6, 6], 1, 12, [3, 3], [1, 1], [1, 1]) });
+}
+
+#[test]
+fn depthwise() {
+    for stride in [1, 2] {
+        for (kernel, pad) in [(3, 1), (5, 2)] {
+            let w = conv([9, 21], 44, 44, [kernel, kernel], [stride, stride], [pad, pad]);
+            check(Window { kind: Kind::Depthwise, ..w });
+        }
+    }
+}
+
+#[test]
+fn transformed() {
+    for made in [2, 4] {
+        let kind = Kind::Winograd(made);
+        check(Window { kind, ..conv([8, 8], 16, 32, [3, 3], [1, 1], [1, 1]) });
+        check(Window { kind, batch: 2, ..conv([7, 13], 16, 48, [3, 3], [1, 1], [1, 1]) });
+        check(Window { kind, ..conv([5, 6], 32, 16, [3, 3], [1, 1], [0, 0]) });
+    }
+}
+
+#[test]
+fn packing_is_undone() {
+    let direct = conv([8, 8], 16, 16, [3, 3], [1, 1], [1, 1]);
+    let weights: Vec<f32> = (0..16 * 16 * 9).map(|i| ((i * 37) % 23) as f32 * 0.1 - 1.0).collect();
+    let result = |w: &Window| {
+        let f = w.prim();
+        let packed: Vec<u8> = w.pack(&weights).into_iter().flat_map(f32::to_le_bytes).collect();
+        let n = packed.len() as i64 / 4;
+        let packed = Tensor::from_constant(&Constant::new(DType::F32, vec![n], packed));
+        let out = Tensor::zeros(DType::F32, &[1, 8, 8, 16]);
+        let mut args = vec![Arg::Tensor(data(&[1, 8, 8, 16])), Arg::Tensor(packed), Arg::Tensor(out)];
+        interp::run(&f, &mut args).expect("interpreted");
+        let Some(Arg::Tensor(t)) = args.pop() else { panic!("a tensor") };
+        t.data
+    };
+    let wanted = result(&direct);
+    for made in [2, 4] {
+        let got = result(&Window { kind: Kind::Winograd(made), ..direct.clone() });
+        let float = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("four bytes"));
+        for (x, y) in wanted.chunks(4).zip(got.chunks(4)) {
+            assert!((float(x) - float(y)).abs() < 1e-3, "{} {}", float(x), float(y));
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! What the kernels of window operators share: how rows and columns of the result are cut into tiles, and what happens
+//! to the sums of a tile.
+
+use super::super::emit::{Emit, Lane, Res};
+use super::super::map::{point, spread};
+use super::super::nest::{used_plainly, Target};
+use super::super::poly::Poly;
+use super::super::stage::Stage;
+use super::super::SchedOptions;
+use super::{Kind, Window};
+use relax_ir::flat::FlatStmt;
+use relax_ir::prim::{Intrin, PrimKind};
+use relax_ir::tir::Buffer;
+use relax_ir::{DType, PrimExpr, Var};
+use std::collections::HashMap;
+
+/// Vector registers for vectors of so many lanes.
+fn registers(lanes: i64) -> i64 {
+    if lanes == 16 {
+        32
+    } else {
+        16
+    }
+}
+
+/// Vectors of one tap that lie side by side: offset and lanes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Piece {
+    pub at: i64,
+    pub lanes: i64,
+}
+
+/// `width` channels as vectors. What is left of a multiple of 4 is left out.
+pub fn pieces(width: i64, lanes: i64) -> Vec<Piece> {
+    let mut out = vec![];
+    let mut at = 0;
+    for l in [16, 8, 4] {
+        while l <= lanes && width - at >= l {
+            out.push(Piece { at, lanes: l });
+            at += l;
+        }
+    }
+    out
+}
+
+/// Vectors side by side in a tile of a convolution, at most.
+pub fn most_pieces(lanes: i64) -> usize {
+    match lanes {
+        16 => 4,
+        8 => 3,
+        _ => 3,
+    }
+}
+
+/// Rows of a tile of a convolution with so many vectors side by side, at most.
+fn most_rows(lanes: i64, pieces: i64) -> i64 {
+    match (registers(lanes), pieces) {
+        // One vector of weights is read from memory.
+        (32, 4) => 7,
+        (32, 3) => 9,
+        (32, _) => 14,
+        (_, 1) => 10,
+        (n, p) => (n - 1 - p) / p,
+    }
+}
+
+/// Columns of the result that are computed alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cut {
+    pub start: i64,
+    pub len: i64,
+    /// Tiles of that length in a row.
+    pub count: i64,
+    /// Runs of taps, with the columns for which they lie inside of the data.
+    pub groups: Vec<Group>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    pub tap: i64,
+    pub taps: i64,
+    pub inside: Vec<bool>,
+}
+
+pub fn cuts(w: &Window, len: i64) -> Vec<Cut> {
+    let mut out: Vec<Cut> = vec![];
+    let columns = w.out[1];
+    for start in (0..columns).step_by(len as usize) {
+        let len = len.min(columns - start);
+        let mut groups: Vec<Group> = vec![];
+        for tap in 0..w.kernel[1] {
+            let at = |i: i64| (start + i) * w.stride[1] + tap - w.before[1];
+            let inside: Vec<bool> = (0..len).map(|i| (0..w.size[1]).contains(&at(i))).collect();
+            match groups.last_mut() {
+                Some(g) if g.inside == inside && g.tap + g.taps == tap => g.taps += 1,
+                _ if inside.contains(&true) => groups.push(Group { tap, taps: 1, inside }),
+                _ => {}
+            }
+        }
+        match out.last_mut() {
+            Some(c) if c.len == len && c.groups == groups => c.count += 1,
+            _ => out.push(Cut { start, len, count: 1, groups }),
+        }
+    }
+    out
+}
+
+/// The length of tiles that takes the least time, and that time in cycles for all columns of a row.
+pub fn best_rows(w: &Window, lanes: i64, pieces: i64) -> (i64, f64) {
+    let mut most = most_rows(lanes, pieces);
+    if w.last && w.stride[1] * w.taken * 4 % 4096 == 0 {
+        most = most.min(8);
+    }
+    let mut best = (1, f64::MAX);
+    for r in 1..=most.min(w.out[1].max(1)) {
+        let mut cost = 0.0;
+        for start in (0..w.out[1]).step_by(r as usize) {
+            let len = r.min(w.out[1] - start);
+            let step = ((len * pieces) as f64).max(pieces as f64 + len as f64 * 0.5).max(4.0);
+            cost += w.depth() as f64 * step + (20 + len * pieces * 3) as f64;
+        }
+        if cost < best.1 * 0.999 {
+            best = (r, cost);
+        }
+    }
+    best
+}
+
+/// As [`Window::choose_panel`].
+pub fn best_panel(w: &Window, lanes: i64) -> i64 {
+    if let Kind::Winograd(made) = w.kind {
+        return best_panel(&product(w, super::winograd::Shape::new(w, made).tiles()), lanes);
+    }
+    let mut best = (lanes, f64::MAX);
+    for p in (1..=most_pieces(lanes) as i64).rev() {
+        let panel = p * lanes;
+        let flat = flattened(w);
+        let w = flat.as_ref().unwrap_or(w);
+        let full = w.made / panel;
+        let mut cost = if full > 0 { full as f64 * best_rows(w, lanes, p).1 } else { 0.0 };
+        let rest = pieces(w.made % panel, lanes).len() as i64;
+        if rest > 0 {
+            cost += best_rows(w, lanes, rest).1;
+        }
+        // The data is read once for each panel.
+        cost += (w.made as f64 / panel as f64).ceil() * (w.out[0] * w.out[1] * w.taken) as f64 * 0.02 / w.out[0] as f64;
+        if cost < best.1 * 0.99 {
+            best = (panel, cost);
+        }
+    }
+    best.0
+}
+
+/// The product of `rows` rows with a matrix of weights.
+fn product(w: &Window, rows: i64) -> Window {
+    Window {
+        kind: Kind::Conv,
+        batch: 1,
+        size: [1, rows],
+        out: [1, rows],
+        kernel: [1, 1],
+        stride: [1, 1],
+        before: [0, 0],
+        last: true,
+        ..w.clone()
+    }
+}
+
+/// A 1x1 convolution as one over a single row.
+pub fn flattened(w: &Window) -> Option<Window> {
+    let whole = w.kernel == [1, 1] && w.stride == [1, 1] && w.before == [0, 0] && w.size == w.out && w.last;
+    let columns = w.batch * w.size[0] * w.size[1];
+    (whole && w.kind == Kind::Conv).then(|| Window { batch: 1, size: [1, columns], out: [1, columns], ..w.clone() })
+}
+
+/// A stage on its way to a kernel.
+pub struct Run {
+    pub w: Window,
+    pub x: Var,
+    pub weight: Var,
+    pub lanes: i64,
+    /// The axes of the result.
+    axes: Vec<Var>,
+    acc: Var,
+    targets: Vec<Target>,
+    lane: Var,
+    /// Sums go through memory before the epilogue, which needs many registers.
+    stack: Option<Var>,
+}
+
+/// Where a tile is.
+#[derive(Clone)]
+pub struct At {
+    pub batch: PrimExpr,
+    pub row: PrimExpr,
+    pub column: PrimExpr,
+    pub channel: PrimExpr,
+}
+
+impl Run {
+    pub fn new(e: &mut Emit, s: &Stage, w: &Window, o: &SchedOptions, x: &Buffer, weight: &Buffer) -> Res<Run> {
+        for a in &s.spatial {
+            let extent = Poly::of(&a.extent, &e.ranges);
+            e.ranges.add_loop(&a.var, Poly::default(), extent);
+        }
+        let axes: Vec<Var> = s.spatial.iter().map(|a| a.var.clone()).collect();
+        let mut targets = vec![];
+        for o in &s.outs {
+            let (ptr, offset) = e.offset(&o.buffer, &o.indices)?;
+            let value = e.flatten(&o.value)?;
+            targets.push(Target { ptr, offset: offset.expr(), dtype: o.buffer.dtype(), value });
+        }
+        let pointer = |b: &Buffer| e.places.get(b).map(|p| p.ptr.clone());
+        let (Some(x), Some(weight)) = (pointer(x), pointer(weight)) else {
+            return Err(e.internal("a window without operands"));
+        };
+        let flat = flattened(w).filter(|_| walks_as_one(e, &targets, &axes, w));
+        let heavy = targets.iter().map(|t| weight_of(&t.value)).sum::<usize>() > 6;
+        let stack = heavy.then(|| Var::new("sums", DType::HANDLE));
+        if let Some(var) = &stack {
+            e.push(FlatStmt::Stack { var: var.clone(), bytes: 28 * 64, align: 64 });
+        }
+        Ok(Run {
+            w: flat.unwrap_or_else(|| w.clone()),
+            x,
+            weight,
+            lanes: o.vector_bytes as i64 / 4,
+            axes,
+            acc: s.accs[0].var.clone(),
+            targets,
+            lane: Var::new("lane", DType::I64),
+            stack,
+        })
+    }
+
+    /// The product of `rows` rows of `x` with weights, stored to `out` as it is.
+    pub fn product(&self, x: Var, weight: Var, out: Var, rows: i64) -> Run {
+        let axes: Vec<Var> = ["n", "h", "w", "c"].iter().map(|n| Var::new(*n, DType::I64)).collect();
+        let acc = Var::new("acc", DType::F32);
+        let offset = axes[2].expr() * self.w.made + axes[3].expr();
+        let targets = vec![Target { ptr: out, offset, dtype: DType::F32, value: acc.expr() }];
+        let w = product(&self.w, rows);
+        let lane = Var::new("lane", DType::I64);
+        Run { w, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack: None }
+    }
+
+    pub fn registers(&self) -> i64 {
+        registers(self.lanes)
+    }
+
+    /// Elements between neighbours of the data: batch, row, column, channel.
+    pub fn strides(&self) -> [i64; 4] {
+        let [h, w] = self.w.size;
+        let c = self.w.taken;
+        match self.w.last {
+            true => [h * w * c, w * c, c, 1],
+            false => [c * h * w, w, 1, h * w],
+        }
+    }
+
+    /// Loops over batch and rows; the body gets both, the address of the first tap's row at the first column, and the
+    /// bounds of the rows of taps that lie inside.
+    pub fn rows(
+        &self,
+        e: &mut Emit,
+        body: &mut dyn FnMut(&mut Emit, &At, &PrimExpr, &PrimExpr, &PrimExpr) -> Res<()>,
+    ) -> Res<()> {
+        let w = &self.w;
+        let strides = self.strides();
+        let (n, row) = (Var::new("n", DType::I64), Var::new("row", DType::I64));
+        e.ranges.add_loop(&n, Poly::default(), Poly::constant(w.batch));
+        e.ranges.add_loop(&row, Poly::default(), Poly::constant(w.out[0]));
+        let zero = PrimExpr::i64(0);
+        e.for_loop(&n, zero.clone(), PrimExpr::i64(w.batch), 1, |e| {
+            e.for_loop(&row, zero.clone(), PrimExpr::i64(w.out[0]), 1, |e| {
+                let first = row.expr() * w.stride[0] - w.before[0];
+                let at = n.expr() * (strides[0] * 4) + first.clone() * (strides[1] * 4) - w.before[1] * strides[2] * 4;
+                let pointer = e.bind("p", self.x.expr().ptr_add(at));
+                let reach = (w.out[0] - 1) * w.stride[0] + w.kernel[0] - 1 - w.before[0];
+                let lo = match w.before[0] {
+                    0 => zero.clone(),
+                    _ => e.bind("lo", (PrimExpr::i64(0) - first.clone()).max(0)),
+                };
+                let hi = match reach >= w.size[0] {
+                    true => e.bind("hi", (PrimExpr::i64(w.size[0]) - first).min(w.kernel[0])),
+                    false => PrimExpr::i64(w.kernel[0]),
+                };
+                let at = At { batch: n.expr(), row: row.expr(), column: zero.clone(), channel: zero.clone() };
+                body(e, &at, &pointer, &lo, &hi)
+            })
+        })
+    }
+
+    /// A loop over the tiles of a cut; the body gets the first column and its address.
+    pub fn columns(
+        &self,
+        e: &mut Emit,
+        cut: &Cut,
+        row: &PrimExpr,
+        body: &mut dyn FnMut(&mut Emit, PrimExpr, PrimExpr) -> Res<()>,
+    ) -> Res<()> {
+        let column = Var::new("column", DType::I64);
+        let end = cut.start + cut.count * cut.len;
+        e.ranges.add_loop(&column, Poly::constant(cut.start), Poly::constant(end - cut.start));
+        let step = self.w.stride[1] * self.strides()[2] * 4;
+        e.for_loop(&column, PrimExpr::i64(cut.start), PrimExpr::i64(end), cut.len, |e| {
+            let p = e.bind("p", row.clone().ptr_add(column.expr() * step));
+            body(e, column.expr(), p)
+        })
+    }
+
+    /// Accumulators of a tile, rows first.
+    pub fn sums(&self, e: &mut Emit, rows: i64, pieces: &[Piece]) -> Vec<Vec<Var>> {
+        let zero = |e: &mut Emit, p: &Piece| e.local("acc", spread(PrimExpr::zero(DType::F32), p.lanes as u16));
+        (0..rows).map(|_| pieces.iter().map(|p| zero(e, p)).collect()).collect()
+    }
+
+    /// The epilogue of a tile: rows are neighbouring columns of the result.
+    pub fn finish(&self, e: &mut Emit, at: &At, pieces: &[Piece], sums: &[Vec<Var>]) -> Res<()> {
+        let Some(stack) = &self.stack else {
+            for (i, row) in sums.iter().enumerate() {
+                for (p, sum) in pieces.iter().zip(row) {
+                    self.point(e, at, PrimExpr::i64(i as i64), p, sum.expr())?;
+                }
+            }
+            return Ok(());
+        };
+        let width: i64 = pieces.iter().map(|p| p.lanes).sum();
+        let first = pieces.first().map_or(0, |p| p.at);
+        for (i, row) in sums.iter().enumerate() {
+            for (p, sum) in pieces.iter().zip(row) {
+                let offset = PrimExpr::i64(i as i64 * width + p.at - first);
+                e.push(FlatStmt::Store { ptr: stack.expr(), offset, value: sum.expr() });
+            }
+        }
+        let i = Var::new("i", DType::I64);
+        e.ranges.add_loop(&i, Poly::default(), Poly::constant(sums.len() as i64));
+        e.for_loop(&i, PrimExpr::i64(0), PrimExpr::i64(sums.len() as i64), 1, |e| {
+            for p in pieces {
+                let offset = i.expr() * width + (p.at - first);
+                let sum = PrimExpr::load_ptr(stack.expr(), offset, DType::F32.with_lanes(p.lanes as u16));
+                let sum = e.bind("sum", sum);
+                self.point(e, at, i.expr(), p, sum)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The outputs of one vector of sums.
+    pub fn point(&self, e: &mut Emit, at: &At, i: PrimExpr, p: &Piece, sum: PrimExpr) -> Res<()> {
+        let channel = at.channel.clone() + p.at + self.lane.expr();
+        let values = [at.batch.clone(), at.row.clone(), at.column.clone() + i, channel];
+        let map: HashMap<Var, PrimExpr> = self.axes.iter().cloned().zip(values).collect();
+        let mut outs = self.targets.clone();
+        for o in &mut outs {
+            o.offset = o.offset.substitute(&map);
+            o.value = o.value.substitute(&map);
+        }
+        e.set_value(&self.acc, sum);
+        e.start_lane(&self.lane, false);
+        let r = point(e, &outs, &Lane::of(&self.lane, p.lanes as u16));
+        e.end_lane(&self.lane);
+        r
+    }
+}
+
+/// Operations of an epilogue that take registers of their own.
+fn weight_of(value: &PrimExpr) -> usize {
+    let mut n = 0;
+    value.walk(&mut |x| match x.kind() {
+        PrimKind::Call(Intrin::Abs | Intrin::Fabs | Intrin::Sqrt | Intrin::Floor | Intrin::Fma, _) => n += 1,
+        PrimKind::Call(..) => n += 100,
+        PrimKind::Binary(..) if x.dtype().is_float() => n += 1,
+        PrimKind::Select(..) | PrimKind::IfThenElse(..) => n += 2,
+        _ => {}
+    });
+    n
+}
+
+/// Whether batch, rows and columns of everything outside of the window lie behind one another.
+fn walks_as_one(e: &Emit, targets: &[Target], axes: &[Var], w: &Window) -> bool {
+    let [n, h, c] = [&axes[0], &axes[1], &axes[2]];
+    let mut offsets = vec![];
+    for t in targets {
+        offsets.push(Poly::of(&t.offset, &e.ranges));
+        if [n, h, c].iter().any(|v| used_plainly(&t.value, v)) {
+            return false;
+        }
+        t.value.walk(&mut |x| {
+            if let PrimKind::Load { offset, .. } = x.kind() {
+                offsets.push(Poly::of(offset, &e.ranges));
+            }
+        });
+    }
+    offsets.iter().all(|p| {
+        let stride = |v: &Var| p.split(v).map(|(s, _)| s);
+        match (stride(n), stride(h), stride(c)) {
+            (Some(n), Some(h), Some(c)) => {
+                (w.size[0] == 1 || h == c.scale(w.size[1])) && (w.batch == 1 || n == c.scale(w.size[0] * w.size[1]))
+            }
+            _ => false,
+        }
+    })
+}
