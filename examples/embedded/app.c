@@ -80,6 +80,8 @@ int main(void) {
   /* The compiler's bound must hold. */
   board_print(" of at most "), print_number(MODEL_MAIN_STACK_MAX);
   if (stack > MODEL_MAIN_STACK_MAX) wrong++;
+  /* And be near what is used. */
+  if (MODEL_MAIN_STACK_MAX * 10 > stack * 13) wrong++;
 #endif
   board_print("\n");
 

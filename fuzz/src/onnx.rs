@@ -331,6 +331,8 @@ fn compile(model: &[u8]) -> Stage {
         silent: false,
         vector_bytes: 16,
         wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
+        size_budget: 1.6,
+        strict: false,
         dot4: wide.is_some_and(|w| w.dot4),
     };
     let assemble = |f: &relax_ir::flat::FlatFunc| wide.and_then(|w| x86::assemble(f, w));

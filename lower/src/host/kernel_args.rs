@@ -101,7 +101,11 @@ pub fn match_args(
             map.get(v).map(pass).ok_or_else(unbound)
         })
         .collect::<Result<_, _>>()?;
-    let scratch = wide_workspace(prim, vector_bytes).substitute(&map);
+    // A kernel that takes a workspace takes the pointer also where these dims need none of it.
+    let scratch = match wide_workspace(prim, vector_bytes) {
+        none if none.is_int(0) => none,
+        some => Some(some.substitute(&map)).filter(|s| !s.is_int(0)).unwrap_or(PrimExpr::i64(64)),
+    };
     let later =
         later.into_iter().map(|(a, w, what)| (a.cast(DType::I64), w.substitute(&map).cast(DType::I64), what)).collect();
     Ok(Matched { buffers, dims, scratch, later })

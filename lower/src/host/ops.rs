@@ -241,14 +241,18 @@ fn kernel(
     }
     let n_in = inputs.iter().filter(|v| matches!(v, HostValue::Tensor(_))).count();
     // Outputs have the dims that the kernel declares, over the variables of this function.
-    let mut outputs = vec![];
+    let (mut outputs, mut stated) = (vec![], vec![]);
     let buffers: Vec<_> = prim.buffers().skip(n_in).cloned().collect();
     for b in &buffers {
         let dims: Vec<PrimExpr> = b.shape.iter().map(|d| p.dim_value(d, scope)).collect();
-        let dims = if data_dependent { dims.iter().map(|d| p.upper(d)).collect() } else { dims };
-        outputs.push(p.tensor_of(dims, b.dtype()));
+        // Memory for the most there can be, also where the operand's own dims were read from data; what the kernel
+        // sees are the dims that it declares.
+        let most = if data_dependent { dims.iter().map(|d| p.upper(d)).collect() } else { dims.clone() };
+        let output = p.tensor_of(most, b.dtype());
+        stated.push(TensorValue { dims, ..output.clone() });
+        outputs.push(output);
     }
-    p.kernel(&prim, &inputs, &outputs, span)?;
+    p.kernel(&prim, &inputs, &stated, span)?;
     if !data_dependent {
         let mut v: Vec<HostValue> = outputs.into_iter().map(HostValue::Tensor).collect();
         return Ok(if v.len() == 1 && !matches!(out, StructInfo::Tuple(_)) {

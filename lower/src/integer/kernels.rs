@@ -1,7 +1,6 @@
 //! Kernels over 8-bit integers, in block form. Those that the library of a target may have carry [`ATTR`].
 
 use super::matching::Product;
-use relax_ir::prim::Intrin;
 use relax_ir::relax::Expr;
 use relax_ir::tir::{KernelBuilder, PrimFunc};
 use relax_ir::{AttrValue, DType, PrimExpr};
@@ -45,9 +44,13 @@ fn int(v: i64) -> PrimExpr {
     PrimExpr::int(DType::I32, v)
 }
 
-/// Steps of the result, as float, to the result.
+/// 1.5 * 2^23: the sum of it and a number below 2^22 has that number, rounded half to even, in its last bits.
+const MAGIC: f32 = 12_582_912.0;
+
+/// Steps of the result, as float (below 2^22), to the result.
 fn rounded(v: PrimExpr, zero: i64, (low, high): (i64, i64), dtype: DType) -> PrimExpr {
-    let i = v.call1(Intrin::Round).cast(DType::I32) + int(zero);
+    let bits = (v + PrimExpr::f32(MAGIC)).reinterpret(DType::I32);
+    let i = bits + int(zero - i64::from(MAGIC.to_bits()));
     i.max(int(low)).min(int(high)).cast(dtype)
 }
 

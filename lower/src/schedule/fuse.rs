@@ -12,7 +12,7 @@ use relax_ir::{PrimExpr, Var};
 use std::collections::HashMap;
 
 pub enum Item {
-    Stage(Stage),
+    Stage(Box<Stage>),
     Stmt(Stmt),
 }
 

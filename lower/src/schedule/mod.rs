@@ -71,7 +71,7 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
         StmtKind::Seq(v) => v.as_slice(),
         _ => std::slice::from_ref(&f.body),
     };
-    let item = |s: &Stmt| recognise(s).map_or_else(|| Item::Stmt(s.clone()), Item::Stage);
+    let item = |s: &Stmt| recognise(s).map_or_else(|| Item::Stmt(s.clone()), |s| Item::Stage(Box::new(s)));
     let mut items = stmts.iter().map(item).collect();
     fuse(&mut items, &mut allocs);
     let bytes = items.iter().filter_map(|i| match i {
@@ -169,7 +169,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
 pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
     let plan = plan(f, o);
     let stages = plan.items.iter().flat_map(|i| match i {
-        Item::Stage(s) => vec![s.clone()],
+        Item::Stage(s) => vec![(**s).clone()],
         Item::Stmt(s) => recurrence(s).map_or(vec![], |(_, _, stages)| stages),
     });
     stages.filter_map(|s| contract::packable(&s, o)).filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()

@@ -188,6 +188,10 @@ pub struct Run {
     stack: Option<Var>,
 }
 
+/// What is emitted for a row of the result: where it is, the first tap's address, and the bounds of the rows of taps
+/// that lie inside.
+pub type RowBody<'a> = dyn FnMut(&mut Emit, &At, &PrimExpr, &PrimExpr, &PrimExpr) -> Res<()> + 'a;
+
 /// Where a tile is.
 #[derive(Clone)]
 pub struct At {
@@ -260,11 +264,7 @@ impl Run {
 
     /// Loops over batch and rows; the body gets both, the address of the first tap's row at the first column, and the
     /// bounds of the rows of taps that lie inside.
-    pub fn rows(
-        &self,
-        e: &mut Emit,
-        body: &mut dyn FnMut(&mut Emit, &At, &PrimExpr, &PrimExpr, &PrimExpr) -> Res<()>,
-    ) -> Res<()> {
+    pub fn rows(&self, e: &mut Emit, body: &mut RowBody) -> Res<()> {
         let w = &self.w;
         let strides = self.strides();
         let (n, row) = (Var::new("n", DType::I64), Var::new("row", DType::I64));
