@@ -15,9 +15,11 @@ type RunFn =
 type MetadataFn = unsafe extern "C" fn() -> *const c_char;
 
 mod counted;
+mod exact;
 mod packed;
 
 pub use counted::Counted;
+pub use exact::Argument;
 pub use packed::{PackedFunction, Reply};
 
 /// A loaded library.

@@ -773,6 +773,9 @@ fn stack_tensor(b: &mut Builder, data: PrimExpr, dtype: DType, ndim: i32, shape:
     let abi = b.abi;
     let t = b.stack("tensor", abi.tensor_size, 8);
     b.store(&t, abi.tensor_data, data);
+    // The CPU's memory, device 0.
+    b.store(&t, abi.tensor_device, PrimExpr::i32(1));
+    b.store(&t, abi.tensor_device + 4, PrimExpr::i32(0));
     b.store(&t, abi.tensor_ndim, PrimExpr::i32(ndim));
     b.store(&t, abi.tensor_dtype, PrimExpr::i32(dtype_word(dtype)));
     b.store(&t, abi.tensor_shape, shape);
