@@ -190,8 +190,9 @@ pub struct CodegenArgs {
     /// Target triple (default: this machine).
     #[arg(long, value_name = "TRIPLE")]
     pub target: Option<String>,
-    /// baseline, native, or a CPU level: x86-64-v2, x86-64-v3, x86-64-v4.
-    #[arg(long, value_name = "CPU", default_value = "baseline")]
+    /// auto (kernels for every x86-64 level, chosen when the library is loaded; elsewhere baseline), baseline, native, or
+    /// one level: x86-64-v2, x86-64-v3, x86-64-v4.
+    #[arg(long, value_name = "CPU", default_value = "auto")]
     pub target_cpu: String,
     /// What exported names start with (default: from the output's or model's file name).
     #[arg(long)]

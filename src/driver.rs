@@ -5,7 +5,7 @@ use crate::cli::{CodegenArgs, Emit, Fp, Linker, Messages, Quantized, Stage, Weig
 use crate::output::{self, Output};
 use crate::placement;
 use crate::source::Sources;
-use relax_backend::target::Target;
+use relax_backend::target::{Levels, Target};
 use relax_backend::x86;
 use relax_ir::analysis::{self, Typed};
 use relax_ir::flat::FlatFunc;
@@ -49,6 +49,8 @@ pub(crate) struct Machine {
     pub vector_bytes: u32,
     /// Vectors that some kernels can have.
     pub wide: Option<x86::Wide>,
+    /// Whether kernels come in several forms, `wide` the widest.
+    pub levels: Levels,
     /// Whether the back end has the library of integer kernels.
     pub library: bool,
 }
@@ -186,7 +188,8 @@ impl Session {
         let machine = Machine {
             pointer_bytes: target.pointer_bytes(),
             vector_bytes,
-            wide: x86::Wide::of(&target),
+            wide: widest(&target, o),
+            levels: if o.opt_level >= 2 { target.levels } else { Levels::One },
             library: false,
         };
         let program = self.lower_for(model, prefix, o, hosted, &machine)?;
@@ -211,13 +214,14 @@ impl Session {
         if integers && o.opt_level >= 2 {
             self.stage("integers", |_| relax_lower::integer::to_integers(&mut typed));
         }
-        let Machine { pointer_bytes, vector_bytes, wide, library } = *machine;
+        let Machine { pointer_bytes, vector_bytes, wide, levels, library } = *machine;
         let options = relax_lower::Options {
             prefix: prefix.to_string(),
             pointer_bytes,
             opt_level: o.opt_level,
             wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
             dot4: wide.is_some_and(|w| w.dot4),
+            versions: levels != Levels::One,
             unchecked: o.no_checks,
             external_weights: o.weights == Weights::External,
             library,
@@ -227,7 +231,13 @@ impl Session {
             strict: o.fp == Fp::Strict,
         };
         let mut program = self.stage("lower", |s| {
-            let assemble = |f: &FlatFunc| wide.and_then(|w| x86::assemble(f, w));
+            let assemble = |f: &FlatFunc, bytes: u32| {
+                let wide = match bytes {
+                    32 if wide.is_some_and(|w| w.vector_bytes() > 32) => Some(x86::Wide::V3),
+                    _ => wide,
+                };
+                wide.and_then(|w| x86::assemble(f, w))
+            };
             let r = relax_lower::lower(typed, &options, Some(&assemble));
             let (program, warnings) = s.all_ok(r)?;
             s.note(warnings)?;
@@ -237,6 +247,11 @@ impl Session {
             let d = d.clone().note("an object for embedded targets holds no runtime, which this needs");
             return self.ok(Err(d));
         }
+        program.module.versions.prefix = prefix.to_string();
+        program.module.versions.fixed = match levels {
+            Levels::Fixed(level) => Some(level),
+            _ => None,
+        };
         let placed = placement::apply(&mut program, o, hosted);
         self.ok(placed)?;
         relax_backend::descriptor::add(&mut program, hosted, pointer_bytes);
@@ -444,7 +459,7 @@ impl Session {
                     Stage::Lowered => relax_lower::Until::Legalized,
                     _ => relax_lower::Until::Fused,
                 };
-                let wide = x86::Wide::of(&self.target(o)?).map(|w| relax_lower::layout::Choice {
+                let wide = widest(&self.target(o)?, o).map(|w| relax_lower::layout::Choice {
                     lanes: w.vector_bytes() as i64 / 4,
                     growth: o.size_budget,
                     strict: o.fp == Fp::Strict,
@@ -454,6 +469,14 @@ impl Session {
                 Ok(print_typed(&typed.module, &typed.sinfo))
             }
         }
+    }
+}
+
+/// The widest vectors that kernels may have.
+fn widest(target: &Target, o: &CodegenArgs) -> Option<x86::Wide> {
+    match target.levels {
+        Levels::One => x86::Wide::of(target),
+        _ => (o.opt_level >= 2).then_some(x86::Wide::V4),
     }
 }
 

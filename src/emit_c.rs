@@ -2,6 +2,7 @@
 
 use crate::cli::CodegenArgs;
 use crate::driver::{Machine, Res, Session};
+use relax_backend::target::Levels;
 use relax_ir::program::Program;
 use relax_ir::{Diagnostic, Span};
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ impl Session {
         let pointer_bytes = pointer_bytes(o);
         let pointer_bytes = self.ok(pointer_bytes)?;
         // Loops of one element a step: what the C compiler makes the most of, on any processor.
-        let machine = Machine { pointer_bytes, vector_bytes: 0, wide: None, library: true };
+        let machine = Machine { pointer_bytes, vector_bytes: 0, wide: None, levels: Levels::One, library: true };
         let program = self.lower_for(model, prefix, o, hosted, &machine)?;
         self.stage("write C", |s| {
             let describe = |span: Span| s.sources.place(span);

@@ -10,6 +10,7 @@ pub mod descriptor;
 pub mod elf;
 pub mod header;
 pub mod target;
+pub mod versions;
 pub mod x86;
 
 pub use target::{Cpu, OptLevel, Target};

@@ -4,7 +4,7 @@ use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use relax_ir::{Diagnostic, Span};
 use std::str::FromStr;
-use target_lexicon::{Architecture, BinaryFormat, Endianness, OperatingSystem, Triple};
+use target_lexicon::{Architecture, BinaryFormat, Endianness, Environment, OperatingSystem, Triple};
 
 /// The processor within an architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,17 @@ pub enum Cpu {
     Native,
     /// A Cranelift preset (`x86-64-v3`, `znver4`, `z15`), or none, plus features: `x86-64-v2,+fma,-avx`, `+v`.
     Named(String),
+}
+
+/// Which forms of its kernels a library holds ([`crate::versions`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Levels {
+    /// The processor's alone.
+    One,
+    /// All; the processor that loads the library decides.
+    AtLoad,
+    /// All, and always this one is taken, from 0.
+    Fixed(usize),
 }
 
 /// Cranelift's optimisation levels.
@@ -42,6 +53,8 @@ pub struct Target {
     pub cpu: Cpu,
     /// Position-independent code: references to other objects go through the GOT.
     pub pic: bool,
+    /// Whether the library holds kernels for several processors.
+    pub levels: Levels,
     /// For functions that contain loops. `Speed` lengthens live ranges until register tiles spill (a matrix product runs
     /// at half the rate): a function that comes out of it with spills is compiled as written instead.
     pub kernel_opt: OptLevel,
@@ -61,10 +74,13 @@ impl Target {
             triple.binary_format = BinaryFormat::Elf;
         }
         let pic = is_hosted(&triple);
-        Target { triple, cpu, pic, kernel_opt: OptLevel::Speed, host_opt: OptLevel::Speed }
+        Target { triple, cpu, pic, levels: Levels::One, kernel_opt: OptLevel::Speed, host_opt: OptLevel::Speed }
     }
 
-    /// From the command line: a triple (or `host`), and `baseline`, `native` or a name as in [`Cpu::Named`].
+    /// From the command line: a triple (or `host`), and `auto`, `baseline`, `native` or a name as in [`Cpu::Named`].
+    ///
+    /// `auto` is the baseline with kernels for its successors, where the loader can choose: x86-64 with glibc.
+    /// `auto=x86-64-v3` makes the choice beforehand.
     pub fn parse(triple: &str, cpu: &str) -> Result<Target, Diagnostic> {
         let triple = if triple == "host" || triple.is_empty() {
             Triple::host()
@@ -74,12 +90,26 @@ impl Target {
                     .help("e.g. x86_64-unknown-linux-gnu, aarch64-unknown-none-elf, riscv64gc-unknown-linux-gnu")
             })?
         };
+        let levels = match cpu.strip_prefix("auto") {
+            Some(rest) if triple.architecture == Architecture::X86_64 && triple.environment == Environment::Gnu => {
+                match rest {
+                    "" => Levels::AtLoad,
+                    "=baseline" | "=x86-64-v2" => Levels::Fixed(0),
+                    _ => match crate::versions::LEVELS.iter().position(|l| rest.strip_prefix('=') == Some(l)) {
+                        Some(at) => Levels::Fixed(at + 1),
+                        None => Levels::One,
+                    },
+                }
+            }
+            _ => Levels::One,
+        };
         let cpu = match cpu {
-            "" | "baseline" => Cpu::Baseline,
+            "" | "baseline" | "auto" => Cpu::Baseline,
+            _ if levels != Levels::One => Cpu::Baseline,
             "native" => Cpu::Native,
             name => Cpu::Named(name.to_string()),
         };
-        let target = Target::new(triple, cpu);
+        let target = Target { levels, ..Target::new(triple, cpu) };
         target.isa(OptLevel::Speed)?;
         Ok(target)
     }

@@ -334,8 +334,9 @@ fn compile(model: &[u8]) -> Stage {
         size_budget: 1.6,
         strict: false,
         dot4: wide.is_some_and(|w| w.dot4),
+        versions: false,
     };
-    let assemble = |f: &relax_ir::flat::FlatFunc| wide.and_then(|w| x86::assemble(f, w));
+    let assemble = |f: &relax_ir::flat::FlatFunc, _: u32| wide.and_then(|w| x86::assemble(f, w));
     let mut program = match relax_lower::lower(typed, &options, Some(&assemble)) {
         Ok((program, _)) => program,
         Err(diags) => {

@@ -8,7 +8,7 @@ use crate::constant::Constant;
 use crate::dtype::DType;
 use crate::prim::{PrimExpr, Var};
 use crate::span::Span;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Who may call a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,9 +147,32 @@ impl DataBytes {
 pub struct FlatModule {
     pub funcs: Vec<FlatFunc>,
     pub data: Vec<FlatData>,
-    /// Machine code of functions that are compiled already, by name: no relocations, the target's calling convention.
-    pub assembled: HashMap<String, Vec<u8>>,
+    /// Functions that are compiled already, by name.
+    pub assembled: HashMap<String, Assembled>,
+    /// Kernels that stand in the library several times.
+    pub versions: Versions,
     pub sections: Sections,
+}
+
+/// Machine code without relocations, in the target's calling convention.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assembled {
+    pub bytes: Vec<u8>,
+    /// Bytes of stack, the return address included.
+    pub frame: u32,
+}
+
+/// Forms of kernels for processors that can do more than the target's. Which one is called is decided when the library
+/// is loaded: level 0 is the target's own.
+#[derive(Clone, Debug, Default)]
+pub struct Versions {
+    /// What the names of the symbols that decide start with.
+    pub prefix: String,
+    /// By kernel: machine code for each level from 1 on; `None` where the level's code generator has to make it, or
+    /// the level below serves.
+    pub kernels: BTreeMap<String, Vec<Option<Assembled>>>,
+    /// Take this level and ask no processor (for tests).
+    pub fixed: Option<usize>,
 }
 
 /// Sections of the object that code and weights go to; the usual ones where there is no name.

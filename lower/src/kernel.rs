@@ -32,16 +32,18 @@ pub fn kernel_workspace(f: &PrimFunc) -> PrimExpr {
     schedule::workspace(f, &SchedOptions::default())
 }
 
-/// As [`kernel_workspace`], enough for vectors of `vector_bytes` too.
-pub fn wide_workspace(f: &PrimFunc, vector_bytes: u32) -> PrimExpr {
+/// As [`kernel_workspace`], enough for each of these sizes of vectors too.
+pub fn wide_workspace(f: &PrimFunc, vector_bytes: &[u32]) -> PrimExpr {
     let narrow = kernel_workspace(f);
-    if vector_bytes <= SchedOptions::default().vector_bytes || crate::integer::in_library(f) {
+    if crate::integer::in_library(f) {
         return narrow;
     }
-    let wide = schedule::workspace(f, &SchedOptions { vector_bytes });
-    match (narrow.as_int(), wide.as_int()) {
-        (Some(a), Some(b)) => PrimExpr::i64(a.max(b)),
-        _ if narrow == wide => narrow,
-        _ => narrow.max(wide),
-    }
+    vector_bytes.iter().fold(narrow, |most, &vector_bytes| {
+        let wide = schedule::workspace(f, &SchedOptions { vector_bytes });
+        match (most.as_int(), wide.as_int()) {
+            (Some(a), Some(b)) => PrimExpr::i64(a.max(b)),
+            _ if most == wide => most,
+            _ => most.max(wide),
+        }
+    })
 }

@@ -30,7 +30,7 @@ pub use bind_params::bind_params;
 pub use kernel::{kernel_dims, kernel_workspace};
 
 use relax_ir::analysis::{self, Typed};
-use relax_ir::flat::FlatFunc;
+use relax_ir::flat::{Assembled, FlatFunc};
 use relax_ir::program::Program;
 use relax_ir::tir::PrimFunc;
 use relax_ir::Diagnostics;
@@ -49,6 +49,9 @@ pub struct Options {
     /// Those vectors multiply four pairs of bytes at a time ([`relax_ir::prim::Intrin::Dot4`]): quantised networks are
     /// computed in integers.
     pub dot4: bool,
+    /// Kernels in several forms, chosen when the library is loaded: narrow vectors, and those of
+    /// [`Options::wide_levels`]. Weights are packed for the widest, and all forms read them.
+    pub versions: bool,
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     pub unchecked: bool,
     /// The back end has the functions of [`integer::library_call`].
@@ -67,6 +70,16 @@ pub struct Options {
 }
 
 impl Options {
+    /// Bytes of the vectors that kernels may have, the narrow ones of every kernel aside.
+    pub fn wide_levels(&self) -> &'static [u32] {
+        match (self.wide_bytes, self.versions) {
+            (64, true) => &[32, 64],
+            (64, false) => &[64],
+            (32, _) => &[32],
+            _ => &[],
+        }
+    }
+
     /// The choices of the layout pass; `None` for narrow vectors.
     pub fn layout(&self) -> Option<layout::Choice> {
         let lanes = self.wide_bytes as i64 / 4;
@@ -108,9 +121,9 @@ pub fn passes(
     Ok(typed)
 }
 
-/// A code generator for wider vectors than every target has: machine code of a kernel, or `None` when it has to be
-/// scheduled for narrow vectors.
-pub type Assemble<'a> = &'a dyn Fn(&FlatFunc) -> Option<Vec<u8>>;
+/// A code generator for wider vectors than every target has, of so many bytes: machine code of a kernel, or `None` when
+/// it has to be scheduled for narrow vectors.
+pub type Assemble<'a> = &'a dyn Fn(&FlatFunc, u32) -> Option<Assembled>;
 
 /// From analysed Relax to a flat program, with warnings.
 pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<(Program, Diagnostics), Diagnostics> {
@@ -136,16 +149,25 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
             program.module.funcs.push(f);
             continue;
         }
-        if let Some((mut f, code)) = wide.and_then(|w| assemble(k, options.wide_bytes, w)) {
-            f.name = host::kernel_symbol(&options.prefix, &k.name);
-            program.module.assembled.insert(f.name.clone(), code);
-            program.module.funcs.push(f);
-            continue;
+        let name = host::kernel_symbol(&options.prefix, &k.name);
+        let levels = options.wide_levels();
+        let mut forms: Vec<_> = levels.iter().map(|&bytes| wide.and_then(|w| assemble(k, bytes, w))).collect();
+        if !options.versions {
+            if let Some((mut f, code)) = forms.pop().flatten() {
+                f.name = name;
+                program.module.assembled.insert(f.name.clone(), code);
+                program.module.funcs.push(f);
+                continue;
+            }
         }
         match schedule::schedule(k, &sched) {
             Ok(mut f) => {
-                f.name = host::kernel_symbol(&options.prefix, &k.name);
+                f.name = name;
                 math::expand(&mut f);
+                if options.versions {
+                    let forms = forms.into_iter().map(|f| f.map(|f| f.1)).collect();
+                    program.module.versions.kernels.insert(f.name.clone(), forms);
+                }
                 program.module.funcs.push(f);
             }
             Err(d) => errors.push(d),
@@ -158,10 +180,10 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
 }
 
 /// A kernel for wide vectors, as flat form and as machine code.
-fn assemble(k: &PrimFunc, vector_bytes: u32, wide: Assemble) -> Option<(FlatFunc, Vec<u8>)> {
+fn assemble(k: &PrimFunc, vector_bytes: u32, wide: Assemble) -> Option<(FlatFunc, Assembled)> {
     let sched = schedule::SchedOptions { vector_bytes };
     let mut f = schedule::schedule(k, &sched).ok()?;
     math::expand(&mut f);
-    let code = wide(&f)?;
+    let code = wide(&f, vector_bytes)?;
     Some((f, code))
 }

@@ -14,14 +14,15 @@ mod object;
 mod symbols;
 mod value;
 
-use crate::target::{isa_has, OptLevel, Target};
+use crate::target::{isa_has, Cpu, OptLevel, Target};
+use crate::versions::{self, Expanded};
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::{settings, Context, FinalizedMachReloc};
 use func::Machine;
 use rayon::prelude::*;
-use relax_ir::flat::{FlatFunc, FlatModule, FlatStmt};
+use relax_ir::flat::{Assembled, FlatFunc, FlatModule, FlatStmt};
 use relax_ir::{Diagnostic, Span};
 use std::fmt::Write;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -51,15 +52,15 @@ pub struct Measures {
 }
 
 impl Code {
-    fn assembled(bytes: &[u8]) -> Code {
+    fn assembled(a: &Assembled) -> Code {
         Code {
-            bytes: bytes.to_vec(),
+            bytes: a.bytes.clone(),
             align: 64,
             relocs: vec![],
             func: Function::new(),
             disassembly: None,
             spilled: 0,
-            frame: u32::MAX,
+            frame: a.frame,
         }
     }
 }
@@ -93,7 +94,7 @@ impl Isas {
 /// Cranelift's optimiser is superlinear: beyond this many instructions it is left out.
 const LARGE: usize = 20_000;
 
-fn has_loop(body: &[FlatStmt]) -> bool {
+pub(crate) fn has_loop(body: &[FlatStmt]) -> bool {
     body.iter()
         .any(|s| matches!(s, FlatStmt::For { .. } | FlatStmt::While { .. }) || stmt_bodies(s).into_iter().any(has_loop))
 }
@@ -132,10 +133,16 @@ pub fn compile(module: &FlatModule, target: &Target) -> Result<Vec<u8>, Diagnost
 /// # Errors
 /// As [`compile`].
 pub fn compile_measured(module: &FlatModule, target: &Target) -> Result<(Vec<u8>, Measures), Diagnostic> {
-    let symbols = Symbols::new(module)?;
-    let codes = compile_all(module, &symbols, target, false)?;
-    let functions = codes.iter().map(|c| (c.bytes.len() as u32, c.frame)).collect();
-    Ok((object::write(module, &symbols, &codes, target)?, Measures { functions }))
+    let expanded = versions::expand(module)?;
+    let symbols = Symbols::new(&expanded.module)?;
+    let codes = compile_all(&expanded, &symbols, target, false)?;
+    // A function stands for all of its forms.
+    let measure = |(at, others): (usize, &Vec<usize>)| {
+        let forms = || std::iter::once(&at).chain(others).map(|&i| &codes[i]);
+        (forms().map(|c| c.bytes.len() as u32).sum(), forms().map(|c| c.frame).max().unwrap_or(0))
+    };
+    let functions = expanded.forms.iter().enumerate().map(measure).collect();
+    Ok((object::write(&expanded, &symbols, &codes, target)?, Measures { functions }))
 }
 
 /// The Cranelift IR of every function, before optimisation.
@@ -143,6 +150,8 @@ pub fn compile_measured(module: &FlatModule, target: &Target) -> Result<(Vec<u8>
 /// # Errors
 /// As [`compile`].
 pub fn print(module: &FlatModule, target: &Target) -> Result<String, Diagnostic> {
+    let expanded = versions::expand(module)?;
+    let module = &*expanded.module;
     let symbols = Symbols::new(module)?;
     let isas = Isas::new(target)?;
     let mut out = String::new();
@@ -158,10 +167,11 @@ pub fn print(module: &FlatModule, target: &Target) -> Result<String, Diagnostic>
 /// # Errors
 /// As [`compile`].
 pub fn asm(module: &FlatModule, target: &Target) -> Result<String, Diagnostic> {
-    let symbols = Symbols::new(module)?;
-    let codes = compile_all(module, &symbols, target, true)?;
+    let expanded = versions::expand(module)?;
+    let symbols = Symbols::new(&expanded.module)?;
+    let codes = compile_all(&expanded, &symbols, target, true)?;
     let mut out = String::new();
-    for (f, code) in module.funcs.iter().zip(&codes) {
+    for (f, code) in expanded.module.funcs.iter().zip(&codes) {
         let _ = writeln!(out, "{}: ; {} bytes", f.name, code.bytes.len());
         let _ = writeln!(out, "{}", code.disassembly.as_deref().unwrap_or(""));
     }
@@ -169,18 +179,30 @@ pub fn asm(module: &FlatModule, target: &Target) -> Result<String, Diagnostic> {
 }
 
 fn compile_all(
-    module: &FlatModule,
+    expanded: &Expanded,
     symbols: &Symbols,
     target: &Target,
     disassemble: bool,
 ) -> Result<Vec<Code>, Diagnostic> {
-    let isas = Isas::new(target)?;
+    let module = &*expanded.module;
+    let mut levels = vec![(target.clone(), Isas::new(target)?)];
+    if !expanded.levels.is_empty() {
+        for cpu in versions::LEVELS {
+            let target = Target { cpu: Cpu::Named(cpu.to_string()), ..target.clone() };
+            let isas = Isas::new(&target)?;
+            levels.push((target, isas));
+        }
+    }
+    let of = |name: &str| &levels[expanded.levels.get(name).copied().unwrap_or(0)];
     module
         .funcs
         .par_iter()
         .map(|f| match module.assembled.get(&f.name) {
             Some(bytes) => Ok(Code::assembled(bytes)),
-            None => guarded(f, || compile_one(f, symbols, target, &isas, disassemble)),
+            None => guarded(f, || {
+                let (target, isas) = of(&f.name);
+                compile_one(f, symbols, target, isas, disassemble)
+            }),
         })
         .collect::<Vec<_>>()
         .into_iter()

@@ -3,6 +3,7 @@
 use super::symbols::{Kind, Symbols};
 use super::{Code, NOWHERE};
 use crate::target::Target;
+use crate::versions::Expanded;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::ExternalName;
 use cranelift_codegen::FinalizedRelocTarget;
@@ -12,7 +13,7 @@ use object::{
     elf, Architecture as Arch, BinaryFormat, Endianness, FileFlags, RelocationEncoding, RelocationFlags,
     RelocationKind, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
 };
-use relax_ir::flat::{DataBytes, FlatModule, Linkage};
+use relax_ir::flat::{DataBytes, Linkage};
 use relax_ir::Diagnostic;
 use std::borrow::Cow;
 use target_lexicon::{Architecture, BinaryFormat as Format};
@@ -21,11 +22,12 @@ use target_lexicon::{Architecture, BinaryFormat as Format};
 const OWN_SECTION: usize = 1 << 16;
 
 pub(super) fn write(
-    module: &FlatModule,
+    expanded: &Expanded,
     symbols: &Symbols,
     codes: &[Code],
     target: &Target,
 ) -> Result<Vec<u8>, Diagnostic> {
+    let module = &*expanded.module;
     let fault = |m: String| Diagnostic::internal(NOWHERE, m);
     if target.triple.binary_format != Format::Elf {
         let message = format!("objects for `{}` are not ELF", target.triple);
@@ -43,6 +45,10 @@ pub(super) fn write(
     if arch == Arch::Riscv64 {
         object.flags =
             FileFlags::Elf { os_abi: elf::ELFOSABI_NONE, abi_version: 0, e_flags: elf::EF_RISCV_FLOAT_ABI_DOUBLE };
+    }
+
+    if expanded.resolver.is_some() {
+        object.flags = FileFlags::Elf { os_abi: elf::ELFOSABI_GNU, abi_version: 0, e_flags: 0 };
     }
 
     let ids: Vec<SymbolId> = symbols
@@ -66,7 +72,10 @@ pub(super) fn write(
                 },
                 weak: false,
                 section: SymbolSection::Undefined,
-                flags: SymbolFlags::None,
+                flags: match expanded.resolver.as_ref() == Some(&s.name) {
+                    true => SymbolFlags::Elf { st_info: elf::STB_LOCAL << 4 | elf::STT_GNU_IFUNC, st_other: 0 },
+                    false => SymbolFlags::None,
+                },
             })
         })
         .collect();

@@ -75,6 +75,8 @@ pub struct Layout {
 pub enum DynReloc {
     /// The library's base plus this.
     Relative(u64),
+    /// What the resolver at the library's base plus this returns.
+    Indirect(u64),
     /// The address of an import, in the offset table.
     Slot(SymbolId),
     /// The address of an import plus an addend, in data.
@@ -273,7 +275,9 @@ fn local_symbols(input: &Input, linked: &Linked, address: &[Option<u64>], strtab
         for (id, s) in input.symbols.iter().enumerate() {
             let Place::Section(section, _) = s.place else { continue };
             let kept = address[section].is_some() && linked.target[id] == id;
-            let named = !s.name.is_empty() && !s.name.starts_with(".L") && matches!(s.kind, STT_FUNC | STT_OBJECT);
+            let named = !s.name.is_empty()
+                && !s.name.starts_with(".L")
+                && matches!(s.kind, STT_FUNC | STT_OBJECT | STT_GNU_IFUNC);
             if kept && named && exported[id] == global {
                 list.push(LocalSymbol { symbol: id, name: strtab.add(s.name), global });
             }
@@ -282,12 +286,13 @@ fn local_symbols(input: &Input, linked: &Linked, address: &[Option<u64>], strtab
     list
 }
 
-/// Base-relative ones first, each kind by address.
+/// Base-relative ones first, those that run code of the library last, each kind by address.
 fn relocs(input: &Input, linked: &Linked, layout: &Layout) -> Result<Vec<(u64, DynReloc)>, Diagnostic> {
     let mut list = vec![];
     let got = layout.address_of(Part::Got);
     for (i, &symbol) in linked.got.iter().enumerate() {
         let what = match layout.symbol(input, symbol) {
+            Some(address) if linked.is_indirect(input, symbol) => DynReloc::Indirect(address),
             Some(address) => DynReloc::Relative(address),
             None => DynReloc::Slot(symbol),
         };
@@ -299,11 +304,17 @@ fn relocs(input: &Input, linked: &Linked, layout: &Layout) -> Result<Vec<(u64, D
         let base = layout.address[section].ok_or_else(|| fault("a kept section has no place"))?;
         let what = match (input.symbols[symbol].place, layout.symbol(input, symbol)) {
             (Place::Absolute(_), _) => continue,
+            (_, Some(address)) if linked.is_indirect(input, symbol) && r.addend == 0 => DynReloc::Indirect(address),
             (_, Some(address)) => DynReloc::Relative(address.wrapping_add_signed(r.addend)),
             (_, None) => DynReloc::Import(symbol, r.addend),
         };
         list.push((base + r.offset, what));
     }
-    list.sort_by_key(|(place, what)| (!matches!(what, DynReloc::Relative(_)), *place));
+    let turn = |what: &DynReloc| match what {
+        DynReloc::Relative(_) => 0,
+        DynReloc::Slot(_) | DynReloc::Import(..) => 1,
+        DynReloc::Indirect(_) => 2,
+    };
+    list.sort_by_key(|(place, what)| (turn(what), *place));
     Ok(list)
 }

@@ -52,7 +52,7 @@ pub struct Linked {
     pub imports: Vec<SymbolId>,
     /// Symbols with a slot in the global offset table, in order of first use.
     pub got: Vec<SymbolId>,
-    /// Imports that are called through a stub; each has a slot, too.
+    /// Imports and indirect functions that are called through a stub; each has a slot, too.
     pub plt: Vec<SymbolId>,
     /// Per symbol: its place in `got` and in `plt`.
     pub slot: Vec<Option<u32>>,
@@ -64,6 +64,11 @@ pub struct Linked {
 impl Linked {
     pub fn is_import(&self, input: &Input, symbol: SymbolId) -> bool {
         input.symbols[symbol].place == Place::Undefined
+    }
+
+    /// Whether the symbol is a resolver: a function that returns where the function is.
+    pub fn is_indirect(&self, input: &Input, symbol: SymbolId) -> bool {
+        input.symbols[symbol].kind == elf::STT_GNU_IFUNC && !self.is_import(input, symbol)
     }
 }
 
@@ -146,14 +151,19 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
                 imported.entry(name).or_insert(symbol);
             }
             let (mut wants_slot, mut wants_stub) = (false, false);
+            // Where the function is, its resolver tells when the library is loaded.
+            let indirect = linked.is_indirect(input, symbol);
             match need {
                 Need::Nothing => {}
-                Need::Value | Need::Call if !import => {}
+                Need::Value | Need::Call if !import && !indirect => {}
                 Need::Call => (wants_slot, wants_stub) = (true, true),
+                Need::Value if indirect => {
+                    return Err(fault(format!("`{name}` is reached without an indirection")));
+                }
                 Need::Value => {
                     return Err(fault(format!("`{name}` of the C library is reached without an indirection")))
                 }
-                Need::SlotUnlessLocal if !import => {}
+                Need::SlotUnlessLocal if !import && !indirect => {}
                 Need::Slot | Need::SlotUnlessLocal => wants_slot = true,
                 Need::Pointer => {
                     if kind == Kind::Code {

@@ -33,11 +33,12 @@ pub fn write(input: &Input, linked: &Linked, layout: &Layout) -> Result<Vec<u8>,
                 }
             }
             Part::Rela => {
-                let (relative, slot, import) = input.arch.dynamic_types();
+                let (relative, slot, import, indirect) = input.arch.dynamic_types();
                 for &(place, what) in &layout.relocs {
                     let index = |id| layout.dynamic.index(id).ok_or_else(|| fault("an import has no dynamic symbol"));
                     let (info, addend) = match what {
                         DynReloc::Relative(v) => (relative as u64, v),
+                        DynReloc::Indirect(v) => (indirect as u64, v),
                         DynReloc::Slot(id) => (index(id)? << 32 | slot as u64, 0),
                         DynReloc::Import(id, a) => (index(id)? << 32 | import as u64, a as u64),
                     };
@@ -119,8 +120,10 @@ fn section_index(layout: &Layout, address: u64) -> u16 {
 }
 
 fn headers(input: &Input, layout: &Layout, out: &mut Out) {
+    let indirect = layout.relocs.iter().any(|r| matches!(r.1, DynReloc::Indirect(_)));
+    let abi = if indirect { ELFOSABI_GNU } else { ELFOSABI_NONE };
     out.put(&ELFMAG);
-    out.put(&[ELFCLASS64, ELFDATA2LSB, EV_CURRENT, ELFOSABI_NONE, 0, 0, 0, 0, 0, 0, 0, 0]);
+    out.put(&[ELFCLASS64, ELFDATA2LSB, EV_CURRENT, abi, 0, 0, 0, 0, 0, 0, 0, 0]);
     out.u16(ET_DYN);
     out.u16(input.arch.machine());
     out.u32(EV_CURRENT as u32);
@@ -295,10 +298,8 @@ fn place_section(
 fn site(input: &Input, linked: &Linked, layout: &Layout, base: u64, r: &Reloc) -> Site {
     let symbol = linked.target[r.symbol];
     let entry = |index: Option<u32>, part, each: u64| index.map(|i| layout.address_of(part) + i as u64 * each);
-    let value = match layout.symbol(input, symbol) {
-        Some(address) => address,
-        None => entry(linked.stub[symbol], Part::Plt, STUB).unwrap_or(0),
-    };
+    let stub = entry(linked.stub[symbol], Part::Plt, STUB);
+    let value = stub.or_else(|| layout.symbol(input, symbol)).unwrap_or(0);
     Site {
         place: base + r.offset,
         value: value.wrapping_add_signed(r.addend),

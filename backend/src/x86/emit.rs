@@ -5,6 +5,7 @@ use super::inst::*;
 use super::Wide;
 use iced_x86::code_asm::*;
 use iced_x86::{IcedError, Register};
+use relax_ir::flat::Assembled;
 
 type Res = Result<(), IcedError>;
 
@@ -72,7 +73,7 @@ struct Emitter<'a> {
     labelled: bool,
 }
 
-pub fn emit(p: &Program, places: &Places, wide: Wide) -> Option<Vec<u8>> {
+pub fn emit(p: &Program, places: &Places, wide: Wide) -> Option<Assembled> {
     let objects = places.vector_slots as i32 * 64;
     let slots = objects + p.stack as i32;
     let mut a = CodeAssembler::new(64).ok()?;
@@ -80,12 +81,13 @@ pub fn emit(p: &Program, places: &Places, wide: Wide) -> Option<Vec<u8>> {
     let labels = (0..p.labels).map(|_| a.create_label()).collect();
     let pool = p.pool.iter().map(|_| a.create_label()).collect();
     let mut e = Emitter { a, p, places, wide, labels, pool, objects, slots, labelled: false };
-    e.function().ok()?;
-    e.a.assemble(0).ok()
+    let frame = e.function().ok()?;
+    Some(Assembled { bytes: e.a.assemble(0).ok()?, frame })
 }
 
 impl Emitter<'_> {
-    fn function(&mut self) -> Res {
+    /// The whole function; bytes of stack that it takes at most.
+    fn function(&mut self) -> Result<u32, IcedError> {
         let used = |n: &&u8| self.places.of.contains(&Place::Reg(**n));
         let p = self.p;
         let general = |n: &&u8| {
@@ -99,7 +101,8 @@ impl Emitter<'_> {
         let arguments = self.slots + self.places.general_slots as i32 * 8;
         let old = arguments + 48;
         self.a.mov(rax, rsp)?;
-        self.a.sub(rsp, (old + 8 + 63) / 64 * 64)?;
+        let size = (old + 8 + 63) / 64 * 64;
+        self.a.sub(rsp, size)?;
         self.a.and(rsp, -64)?;
         self.a.mov(qword_ptr(rsp + old), rax)?;
         for (i, &n) in ARGUMENTS.iter().enumerate().take(p.params.len()) {
@@ -137,7 +140,8 @@ impl Emitter<'_> {
             self.a.set_label(&mut self.pool[i])?;
             self.a.dd(&[bits])?;
         }
-        Ok(())
+        // The return address, what is saved, and what aligning takes.
+        Ok(8 + saved.len() as u32 * 8 + size as u32 + 63)
     }
 
     fn slot(&self, s: u32) -> AsmMemoryOperand {

@@ -11,7 +11,7 @@ mod emit;
 mod inst;
 
 use crate::target::Target;
-use relax_ir::flat::FlatFunc;
+use relax_ir::flat::{Assembled, FlatFunc};
 use target_lexicon::Architecture;
 
 /// What the processor can do.
@@ -40,6 +40,11 @@ impl Wide {
         Some(if full { Wide { lanes: 16, registers: 32, dot4 } } else { Wide { lanes: 8, registers: 16, dot4 } })
     }
 
+    /// AVX2 and FMA.
+    pub const V3: Wide = Wide { lanes: 8, registers: 16, dot4: false };
+    /// AVX-512.
+    pub const V4: Wide = Wide { lanes: 16, registers: 32, dot4: false };
+
     pub fn vector_bytes(&self) -> u32 {
         self.lanes as u32 * 4
     }
@@ -50,7 +55,7 @@ impl Wide {
 }
 
 /// The machine code of a kernel (System V calling convention), or `None` for what only Cranelift can compile.
-pub fn assemble(f: &FlatFunc, wide: Wide) -> Option<Vec<u8>> {
+pub fn assemble(f: &FlatFunc, wide: Wide) -> Option<Assembled> {
     let program = build::build(f, wide, false)?;
     if let Some(places) = alloc::in_registers(&program, wide) {
         return emit::emit(&program, &places, wide);

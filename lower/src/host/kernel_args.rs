@@ -37,7 +37,7 @@ pub fn match_args(
     prim: &PrimFunc,
     inputs: &[KernelArg],
     outputs: &[KernelArg],
-    vector_bytes: u32,
+    vector_bytes: &'static [u32],
     span: Span,
 ) -> Result<Matched, Diagnostic> {
     let error = |m: String| Diagnostic::error("call-tir", span, format!("{}: {m}", prim.name));

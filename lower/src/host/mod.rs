@@ -39,7 +39,7 @@ pub struct Context {
     pub funcs: Vec<FlatFunc>,
     pub checks: Vec<CheckInfo>,
     /// Of the widest vectors that kernels may be scheduled for.
-    pub vector_bytes: u32,
+    pub vector_bytes: &'static [u32],
     /// Kernels made while planning.
     pub kernels: Vec<PrimFunc>,
     constants: Constants,
@@ -55,7 +55,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     let mut cx = Context {
         prefix: prefix.to_string(),
         abi,
-        vector_bytes: options.wide_bytes,
+        vector_bytes: options.wide_levels(),
         pool: Pool::new(prefix, unchecked, options.silent),
         funcs: vec![],
         checks: vec![],

@@ -49,7 +49,7 @@ pub struct Planner<'a> {
     unbounded: HashSet<Var>,
     facts: Facts,
     /// Of the widest vectors that kernels may be scheduled for.
-    vector_bytes: u32,
+    vector_bytes: &'static [u32],
     /// Checks found so far in the whole program, numbered from 1.
     infos: &'a mut Vec<CheckInfo>,
     active: Vec<String>,
@@ -63,7 +63,7 @@ impl<'a> Planner<'a> {
     pub fn new(
         typed: &'a Typed,
         facts: Facts,
-        vector_bytes: u32,
+        vector_bytes: &'static [u32],
         infos: &'a mut Vec<CheckInfo>,
         kernels: &'a mut Vec<PrimFunc>,
     ) -> Planner<'a> {

@@ -80,12 +80,15 @@ impl Arch {
         }
     }
 
-    /// Dynamic relocation types: the library's own address plus addend, an offset table slot, a pointer to an import.
-    pub fn dynamic_types(self) -> (u32, u32, u32) {
+    /// Dynamic relocation types: the library's own address plus addend, an offset table slot, a pointer to an import,
+    /// what a resolver of the library returns.
+    pub fn dynamic_types(self) -> (u32, u32, u32, u32) {
         match self {
-            Arch::X86_64 => (elf::R_X86_64_RELATIVE, elf::R_X86_64_GLOB_DAT, elf::R_X86_64_64),
-            Arch::Aarch64 => (elf::R_AARCH64_RELATIVE, elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_ABS64),
-            Arch::Riscv64 => (elf::R_RISCV_RELATIVE, elf::R_RISCV_64, elf::R_RISCV_64),
+            Arch::X86_64 => (elf::R_X86_64_RELATIVE, elf::R_X86_64_GLOB_DAT, elf::R_X86_64_64, elf::R_X86_64_IRELATIVE),
+            Arch::Aarch64 => {
+                (elf::R_AARCH64_RELATIVE, elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_ABS64, elf::R_AARCH64_IRELATIVE)
+            }
+            Arch::Riscv64 => (elf::R_RISCV_RELATIVE, elf::R_RISCV_64, elf::R_RISCV_64, elf::R_RISCV_IRELATIVE),
         }
     }
 

@@ -69,7 +69,7 @@ pub struct Gen<'a, 'p> {
     pub kernels: &'p mut Vec<PrimFunc>,
     pub queue: &'p mut Queue,
     pub facts: Facts,
-    pub vector_bytes: u32,
+    pub vector_bytes: &'static [u32],
     pub slots: usize,
     pub frame: PrimExpr,
     /// Where the arguments of another round go.
