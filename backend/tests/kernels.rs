@@ -190,6 +190,27 @@ fn rows_and_maps() {
     }
 }
 
+/// SSE's comparisons fault on memory that is not aligned to 16 bytes; tensors are aligned to their element.
+#[test]
+fn comparisons_read_any_address() {
+    for t in targets() {
+        let n = 64;
+        let (x, y) = (numbers(n + 1, 5), numbers(n + 1, 6));
+        let mut b = KernelBuilder::new("less");
+        let [p, q] = ["x", "y"].map(|name| b.input(name, &[PrimExpr::i64(n as i64)], F));
+        let o = b.compute("o", &[PrimExpr::i64(n as i64)], DType::BOOL, |s| p.at(s.to_vec()).lt(q.at(s.to_vec())));
+        let mut kernel = Kernel::new(&b.finish(&[o]), &t);
+        for at in [0, 1] {
+            // Bytes, in the memory of floats.
+            let mut o = vec![f32::NAN; n / 4];
+            let (x, y) = (&x[at..at + n], &y[at..at + n]);
+            kernel.run(x, y, &mut o);
+            let want: Vec<u8> = x.iter().zip(y).map(|(a, b)| u8::from(a < b)).collect();
+            assert_eq!(o.iter().flat_map(|f| f.to_le_bytes()).collect::<Vec<_>>(), want);
+        }
+    }
+}
+
 /// By its series; small arguments only.
 fn erf(x: f64) -> f64 {
     let (mut term, mut sum) = (x, x);

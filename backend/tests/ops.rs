@@ -67,12 +67,36 @@ fn load(module: &FlatModule, target: &Target) -> (Library, tempfile::TempDir) {
 
 const WORDS: usize = 16;
 
+const GUARD: u8 = 0xa5;
+
+/// A tensor's bytes at an address that is aligned to its element and no more, the least that callers promise.
+struct Buffer {
+    bytes: Vec<u8>,
+    first: usize,
+    len: usize,
+}
+
+impl Buffer {
+    fn of(t: &Tensor) -> Buffer {
+        let (element, len) = (usize::from(t.dtype.bits).div_ceil(8), t.data.len());
+        let mut bytes = vec![GUARD; len + 192];
+        let first = bytes.as_ptr().align_offset(64) + 64 + element;
+        bytes[first..first + len].copy_from_slice(&t.data);
+        Buffer { bytes, first, len }
+    }
+
+    fn data(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.first..self.first + self.len]
+    }
+}
+
 fn run(library: &Library, job: &mut Job) -> Result<(), String> {
     let kernel = &job.ready.kernel;
     let mut want = job.ready.params.clone();
     interp::run(kernel, &mut want).map_err(|d| d.message)?;
     let mut tensors: Vec<Tensor> = job.ready.params.iter().filter_map(|a| a.tensor().cloned()).collect();
-    let mut words: Vec<i64> = tensors.iter_mut().map(|t| t.data.as_mut_ptr() as i64).collect();
+    let mut buffers: Vec<Buffer> = tensors.iter().map(Buffer::of).collect();
+    let mut words: Vec<i64> = buffers.iter_mut().map(|b| b.data().as_mut_ptr() as i64).collect();
     for v in kernel_dims(kernel) {
         words.push(job.ready.number(&v.expr())?);
     }
@@ -95,6 +119,12 @@ fn run(library: &Library, job: &mut Job) -> Result<(), String> {
         f(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13], w[14], w[15]);
     }
     drop(scratch);
+    for (t, b) in tensors.iter_mut().zip(&mut buffers) {
+        t.data.copy_from_slice(b.data());
+        if b.bytes.iter().filter(|x| **x == GUARD).count() < b.bytes.len() - t.data.len() {
+            return Err("bytes beside a tensor are written".into());
+        }
+    }
     for (got, want) in tensors.iter().zip(want.iter().filter_map(|a| a.tensor())) {
         compare(got, want, 1e-4, 1e-4)?;
     }

@@ -124,7 +124,7 @@ impl Fx<'_> {
                 .parts
                 .iter()
                 .map(|&p| match from.is_float() {
-                    true => self.b.ins().fcmp(FloatCC::NotEqual, p, zero),
+                    true => self.fcmp(FloatCC::NotEqual, p, zero),
                     false => self.b.ins().icmp(IntCC::NotEqual, p, zero),
                 })
                 .collect();

@@ -34,6 +34,8 @@ pub(super) struct Fx<'a> {
     pub has_round: bool,
     /// Vectors of bytes can be multiplied.
     pub has_mul8: bool,
+    /// Comparisons of vectors of floats must not take an operand from memory: see [`Fx::fcmp`].
+    pub loads_apart: bool,
     bindings: FnvHashMap<u32, Binding>,
     /// Values of shared subexpressions of the statement at hand, by node; one layer per branch that may not run.
     memo: Vec<FnvHashMap<usize, Val>>,
@@ -66,6 +68,7 @@ pub(super) struct Machine<'a> {
     pub has_fma: bool,
     pub has_round: bool,
     pub has_mul8: bool,
+    pub loads_apart: bool,
     pub pic: bool,
 }
 
@@ -90,6 +93,7 @@ pub(super) fn build(f: &FlatFunc, symbols: &Symbols, m: Machine) -> Result<Funct
         has_fma: m.has_fma,
         has_round: m.has_round,
         has_mul8: m.has_mul8,
+        loads_apart: m.loads_apart,
         bindings: FnvHashMap::default(),
         memo: vec![FnvHashMap::default()],
         funcs: FnvHashMap::default(),

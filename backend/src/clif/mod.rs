@@ -112,6 +112,7 @@ fn machine<'a>(target: &Target, isa: &'a OwnedTargetIsa) -> Machine<'a> {
         has_fma: !x86 || (isa_has(&**isa, "fma") && isa_has(&**isa, "avx")),
         has_round: !x86 || isa_has(&**isa, "sse41"),
         has_mul8: !x86,
+        loads_apart: x86 && !isa_has(&**isa, "avx"),
         pic: target.pic,
     }
 }

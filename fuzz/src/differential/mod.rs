@@ -112,7 +112,7 @@ fn sized(seed: u64, i: u64, size: usize, at: &Path, count: Option<&Count>) -> Re
     }
     let p = program(&mut rng, size);
     let fail = |e: String| format!("{e}\n{}", p.text);
-    std::fs::write(at, &p.text).map_err(|e| e.to_string())?;
+    std::fs::write(at, format!("# --seed {seed} --only {i}, size {size}\n{}", p.text)).map_err(|e| e.to_string())?;
     let (module, diags) = relax_frontend::rlx::parse(FileId(0), &p.text);
     let Some(module) = module.filter(|_| !diags.has_errors()) else {
         let first = diags.list.iter().map(|d| d.message.clone()).next();
