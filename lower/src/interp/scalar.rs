@@ -314,13 +314,12 @@ fn int_pow(base: i64, exponent: i64) -> i64 {
     }
 }
 
-/// Float to integer: truncates; NaN gives 0. Beyond the range of int64 (uint64 for that type) it saturates, then
-/// wraps to the type.
+/// Float to integer, as compiled code does it: truncates, and saturates at the range of the type; NaN gives 0.
 pub fn float_to_int(d: DType, v: f64) -> i64 {
-    if d == DType::U64 && v >= 0.0 {
-        v as u64 as i64
-    } else {
-        v as i64
+    match (d.is_signed(), d.bits) {
+        (false, 64) => v as u64 as i64,
+        (true, 64) => v as i64,
+        _ => (v as i64).clamp(d.int_min(), d.int_max()),
     }
 }
 
