@@ -13,6 +13,15 @@ need clang clang
 need valgrind valgrind
 need readelf binutils
 need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+need s390x-linux-gnu-gcc gcc-s390x-linux-gnu
+need riscv64-linux-gnu-gcc gcc-riscv64-linux-gnu
+# The C libraries that these compilers link.
+library() { # a file, package
+  [ -e "$1" ] || missing+=("$2")
+}
+library /usr/aarch64-linux-gnu/lib/libc.a libc6-dev-arm64-cross
+library /usr/s390x-linux-gnu/lib/libc.a libc6-dev-s390x-cross
+library /usr/riscv64-linux-gnu/lib/libc.a libc6-dev-riscv64-cross
 need qemu-system-aarch64 qemu-system-arm
 need qemu-aarch64 qemu-user
 need arm-none-eabi-gcc gcc-arm-none-eabi

@@ -55,6 +55,8 @@ const INSPECT_EXAMPLES: &str = "\
 Examples:
   relax-aot inspect model.rlx
       entries, shape variables, operators, memory, checks at run time, kernels
+  relax-aot inspect model.rlx --target aarch64-unknown-none --svg memory.svg
+      and the memory map of the object: code, constants, workspace, stack; the workspace over time as a drawing
   relax-aot inspect libmodel.so
       what a compiled library says about itself
   relax-aot inspect libmodel.so --format json
@@ -342,6 +344,9 @@ pub enum Stage {
 pub struct InspectArgs {
     /// A model (.rlx, .onnx), a compiled library (.so) or an object (.o).
     pub file: PathBuf,
+    /// Of a model: draw which part of the workspace is in use at which step.
+    #[arg(long, value_name = "FILE.svg")]
+    pub svg: Option<PathBuf>,
     /// For people or for programs.
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,

@@ -193,6 +193,10 @@ impl Session {
             library: false,
         };
         let program = self.lower_for(model, prefix, o, hosted, &machine)?;
+        if let Some(d) = program.entries.iter().find_map(|e| e.dynamic.as_deref()).filter(|_| target.big_endian()) {
+            let d = d.clone().note("this needs the runtime's values, which are for little-endian machines");
+            return self.ok(Err(d));
+        }
         Ok((program, target))
     }
 
@@ -243,8 +247,8 @@ impl Session {
             s.note(warnings)?;
             Ok(program)
         })?;
-        if let Some(d) = program.entries.iter().find_map(|e| e.dynamic.as_deref()).filter(|_| !hosted) {
-            let d = d.clone().note("an object for embedded targets holds no runtime, which this needs");
+        if let Some(d) = program.entries.iter().find_map(|e| e.dynamic.as_deref()).filter(|_| library && !hosted) {
+            let d = d.clone().note("this needs the runtime's values, which a C file has not: write an object");
             return self.ok(Err(d));
         }
         program.module.versions.prefix = prefix.to_string();

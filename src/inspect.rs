@@ -33,6 +33,10 @@ fn model(s: &mut Session, a: &InspectArgs) -> Result<String, Failed> {
     let kernels: Vec<&str> =
         program.module.funcs.iter().filter_map(|f| f.name.strip_prefix(&format!("{prefix}_k_"))).collect();
     let operators = operators(&module);
+    if let Some(path) = &a.svg {
+        let written = crate::output::write(path, crate::drawing::svg(&program).as_bytes());
+        s.ok(written)?;
+    }
     if a.format == Format::Json {
         let mut all = relax_backend::descriptor::metadata(&program);
         all["operators"] = json!(operators);
@@ -44,6 +48,49 @@ fn model(s: &mut Session, a: &InspectArgs) -> Result<String, Failed> {
     let _ = writeln!(out, "operators: {}", list.join(", "));
     let _ = writeln!(out, "kernels: {}", kernels.join(", "));
     out += &crate::budget::timeline(&program);
+    if a.options.target.is_some() {
+        out += &memory_map(s, a, &prefix)?;
+    }
+    Ok(out)
+}
+
+/// What the object for the target takes in each memory. For targets that only C serves: the part that does not depend
+/// on the C compiler.
+fn memory_map(s: &mut Session, a: &InspectArgs, prefix: &str) -> Result<String, Failed> {
+    let seen = s.diags.list.len();
+    let native = s.target(&a.options).is_ok();
+    s.diags.list.truncate(seen);
+    let mut out = String::new();
+    let section = |name: &Option<String>| name.as_ref().map_or(String::new(), |n| format!(" in {n}"));
+    let (program, stack) = if native {
+        let c = s.compile(&a.file, prefix, &a.options, false)?;
+        let parsed = parse(&a.file, &c.object);
+        let file = s.ok(parsed)?;
+        let of = |kinds: &[SectionKind]| -> u64 {
+            file.sections().filter(|x| kinds.contains(&x.kind())).map(|x| x.size()).sum()
+        };
+        let code = of(&[SectionKind::Text]);
+        let constants = of(&[SectionKind::ReadOnlyData, SectionKind::ReadOnlyDataWithRel, SectionKind::ReadOnlyString]);
+        let _ = writeln!(out, "memory map for {}:", c.target.triple);
+        let _ = writeln!(out, "  flash  {code:>9} bytes of code{}", section(&c.program.module.sections.code));
+        let weights = section(&c.program.module.sections.weights);
+        let _ = writeln!(out, "  flash  {constants:>9} bytes of constants{weights}");
+        (c.program, c.stack)
+    } else {
+        let (program, _) = s.c_source(&a.file, prefix, "model.h", &a.options, false)?;
+        let _ = writeln!(out, "memory map as C, code and stack as the C compiler makes them:");
+        let weights = section(&program.module.sections.weights);
+        let _ = writeln!(out, "  flash  {:>9} bytes of weights{weights}", program.weight_bytes);
+        (program, Default::default())
+    };
+    for e in &program.entries {
+        let place = section(&program.workspace_section);
+        let (name, most) = (&e.name, e.workspace_max.map_or("unbounded".to_string(), |n| n.to_string()));
+        let _ = writeln!(out, "  RAM    {most:>9} bytes of workspace of {name}{place}");
+        if let Some(n) = stack.get(name) {
+            let _ = writeln!(out, "  stack  {n:>9} bytes of a call of {name}");
+        }
+    }
     Ok(out)
 }
 

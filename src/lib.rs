@@ -4,6 +4,7 @@
 pub mod budget;
 pub mod cli;
 pub mod compare;
+pub mod drawing;
 pub mod driver;
 pub mod emit_c;
 pub mod inspect;

@@ -123,17 +123,19 @@ pub(super) fn write(
         }
     }
 
+    // s390x reaches data by halfwords (`larl`): nothing may lie at an odd address.
+    let least: u32 = if target.big_endian() { 2 } else { 1 };
     for (n, symbol) in symbols.list.iter().enumerate() {
         match &symbol.kind {
             Kind::Text(t) => {
                 let section = object.section_id(StandardSection::ReadOnlyData);
                 let mut bytes = t.as_bytes().to_vec();
                 bytes.push(0);
-                object.add_symbol_data(ids[n], section, &bytes, 1);
+                object.add_symbol_data(ids[n], section, &bytes, u64::from(least));
             }
             Kind::Data(i) => {
                 let data = &module.data[*i];
-                let align = data.align.max(1).next_power_of_two() as u64;
+                let align = data.align.max(least).next_power_of_two() as u64;
                 let bytes = native_bytes(&data.bytes, target.big_endian());
                 let section = if !data.relocs.is_empty() {
                     object.section_id(StandardSection::ReadOnlyDataWithRel)

@@ -3,6 +3,7 @@
 use fnv::FnvHashMap;
 use relax_ir::abi::AbiLayout;
 use relax_ir::flat::{Callee, DataBytes, FlatData, FlatFunc, FlatStmt, Linkage};
+use relax_ir::prim::BinOp;
 use relax_ir::{DType, PrimExpr, Span, Var};
 
 /// Strings and other small data shared by all host functions of a program.
@@ -149,6 +150,26 @@ impl<'p> Builder<'p> {
     pub fn store(&mut self, ptr: &PrimExpr, bytes: i64, value: PrimExpr) {
         let ptr = ptr.clone().ptr_add(PrimExpr::i64(bytes));
         self.push(FlatStmt::Store { ptr, offset: PrimExpr::i64(0), value });
+    }
+
+    /// The dtype of a `DLTensor` as [`super::check_tensor::dtype_word`] has it, whatever the machine's byte order.
+    pub fn load_dtype(&mut self, tensor: &PrimExpr) -> PrimExpr {
+        let at = self.abi.tensor_dtype;
+        let code = self.load("code", tensor, at, DType::U8).cast(DType::I32);
+        let bits = self.load("bits", tensor, at + 1, DType::U8).cast(DType::I32);
+        let lanes = self.load("lanes", tensor, at + 2, DType::U16).cast(DType::I32);
+        let shifted = |x, by| PrimExpr::binary(BinOp::Shl, x, PrimExpr::i32(by));
+        let low = PrimExpr::binary(BinOp::BitOr, code, shifted(bits, 8));
+        let word = PrimExpr::binary(BinOp::BitOr, low, shifted(lanes, 16));
+        self.bind("dtype", word)
+    }
+
+    /// Writes the dtype of a `DLTensor` from such a word.
+    pub fn store_dtype(&mut self, tensor: &PrimExpr, word: i32) {
+        let at = self.abi.tensor_dtype;
+        self.store(tensor, at, PrimExpr::int(DType::U8, i64::from(word & 255)));
+        self.store(tensor, at + 1, PrimExpr::int(DType::U8, i64::from(word >> 8 & 255)));
+        self.store(tensor, at + 2, PrimExpr::int(DType::U16, i64::from(word >> 16)));
     }
 
     pub fn address(&mut self, symbol: &str) -> PrimExpr {

@@ -17,7 +17,7 @@ pub fn callee(prefix: &str) -> Callee {
     local_callee(&format!("{prefix}__check_tensor"), p, Some(DType::I32))
 }
 
-/// DLPack's dtype as the 32-bit word in memory: code, bits, lanes.
+/// DLPack's dtype as a word: code, bits, lanes from the lowest byte on, as little-endian machines have it in memory.
 pub fn dtype_word(d: DType) -> i32 {
     let (code, bits) = d.dlpack();
     code as i32 | (bits as i32) << 8 | (d.lanes as i32) << 16
@@ -48,7 +48,7 @@ pub fn function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
     let got = b.load("device", &tensor, abi.tensor_device, DType::I32);
     let elsewhere = got.clone().ne(PrimExpr::i32(DEVICE_CPU));
     fail(&mut b, elsewhere, code::DEVICE, PrimExpr::i64(DEVICE_CPU as i64), got.cast(DType::I64));
-    let got = b.load("got_dtype", &tensor, abi.tensor_dtype, DType::I32);
+    let got = b.load_dtype(&tensor);
     let differ = got.clone().ne(dtype.expr()).and(dtype.expr().ge(PrimExpr::i32(0)));
     let element = b.bind("element", got.clone());
     fail(&mut b, differ, code::DTYPE, dtype.expr().cast(DType::I64), got.cast(DType::I64));

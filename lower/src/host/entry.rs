@@ -465,8 +465,11 @@ fn pass_on(b: &mut Builder, prefix: &str, args: &PrimExpr, leaf: usize, out: &Pr
         (abi.tensor_dtype, code::DTYPE, format!("{what}, dtype")),
         (abi.tensor_ndim, code::RANK, format!("{what}, number of dims")),
     ] {
-        let wanted = b.load("wanted", &arg, at, DType::I32);
-        let got = b.load("got", out, at, DType::I32);
+        let both = [&arg, out].map(|t| match code {
+            code::DTYPE => b.load_dtype(t),
+            _ => b.load("ndim", t, at, DType::I32),
+        });
+        let [wanted, got] = both;
         let differ = wanted.clone().ne(got.clone());
         let (wanted, got) = (wanted.cast(DType::I64), got.cast(DType::I64));
         b.fail_if(differ, Failure { code, constraint: 0, wanted, got, what: &what });
@@ -474,7 +477,7 @@ fn pass_on(b: &mut Builder, prefix: &str, args: &PrimExpr, leaf: usize, out: &Pr
     let rank = b.load("rank", &arg, abi.tensor_ndim, DType::I32).cast(DType::I64);
     let have = b.load("have", &arg, abi.tensor_shape, DType::HANDLE);
     let room = b.load("room", out, abi.tensor_shape, DType::HANDLE);
-    let word = b.load("word", &arg, abi.tensor_dtype, DType::I32);
+    let word = b.load_dtype(&arg);
     let bits =
         PrimExpr::binary(BinOp::BitAnd, PrimExpr::binary(BinOp::Shr, word, PrimExpr::i32(8)), PrimExpr::i32(255));
     let bytes = b.local("bytes", bits.floor_div(PrimExpr::i32(8)).cast(DType::I64));
@@ -658,7 +661,7 @@ fn infer_function(
             });
             continue;
         }
-        b.store(&tensor, abi.tensor_dtype, PrimExpr::i32(dtype_word(r.dtype)));
+        b.store_dtype(&tensor, dtype_word(r.dtype));
         b.store(&tensor, abi.tensor_ndim, PrimExpr::i32(r.dims.len() as i32));
         if r.dims.is_empty() {
             continue;
@@ -777,7 +780,7 @@ fn stack_tensor(b: &mut Builder, data: PrimExpr, dtype: DType, ndim: i32, shape:
     b.store(&t, abi.tensor_device, PrimExpr::i32(1));
     b.store(&t, abi.tensor_device + 4, PrimExpr::i32(0));
     b.store(&t, abi.tensor_ndim, PrimExpr::i32(ndim));
-    b.store(&t, abi.tensor_dtype, PrimExpr::i32(dtype_word(dtype)));
+    b.store_dtype(&t, dtype_word(dtype));
     b.store(&t, abi.tensor_shape, shape);
     b.store(&t, abi.tensor_strides, null());
     b.store(&t, abi.tensor_byte_offset, PrimExpr::i64(0));

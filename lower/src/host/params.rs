@@ -241,7 +241,7 @@ impl Signature {
                     b.let_var(ptr, data.ptr_add(offset));
                     let rank = b.load("rank", &tensor, abi.tensor_ndim, DType::I32);
                     b.let_var(ndim, rank.cast(DType::I64));
-                    let word = b.load("word", &tensor, abi.tensor_dtype, DType::I32);
+                    let word = b.load_dtype(&tensor);
                     b.let_var(dtype_word, word.cast(DType::I64));
                     let shape = b.load("shape", &tensor, abi.tensor_shape, DType::HANDLE);
                     for l in self.late.iter().filter(|l| l.leaf == i) {
