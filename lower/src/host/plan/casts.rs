@@ -1,0 +1,164 @@
+//! MatchCast over planned values: binds the shape variables that are new, checks the rest.
+
+use super::*;
+
+impl Planner<'_> {
+    /// Checks the value against `info` and returns it with what is known then.
+    pub(super) fn match_cast(
+        &mut self,
+        v: HostValue,
+        info: &StructInfo,
+        scope: &mut Scope,
+        what: &str,
+        span: Span,
+    ) -> Res<HostValue> {
+        let refined = self.refined(v.clone(), info);
+        if matches!((&v, &refined), (HostValue::Unranked(_), HostValue::Tensor(_))) {
+            self.match_info(&v, info, scope, what, span)?;
+        }
+        self.match_info(&refined, info, scope, what, span)?;
+        Ok(refined)
+    }
+
+    /// MatchCast: binds the shape variables of `info` that are new, checks the rest.
+    pub fn match_info(
+        &mut self,
+        v: &HostValue,
+        info: &StructInfo,
+        scope: &mut Scope,
+        what: &str,
+        span: Span,
+    ) -> Res<()> {
+        let mut later = vec![];
+        self.match_new(v, info, scope, what, span, &mut later)?;
+        for (actual, wanted, what) in later {
+            let wanted = self.dim(&wanted, scope);
+            self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn match_new(
+        &mut self,
+        v: &HostValue,
+        info: &StructInfo,
+        scope: &mut Scope,
+        what: &str,
+        span: Span,
+        later: &mut Vec<(PrimExpr, PrimExpr, String)>,
+    ) -> Res<()> {
+        let mismatch = |expected: &str| {
+            Err(Diagnostic::error("match-cast", span, format!("{what}: the value is not {expected}"))
+                .help("this cast can never succeed"))
+        };
+        match (info, v) {
+            (StructInfo::Object, _) => Ok(()),
+            (StructInfo::Tensor(t), HostValue::Tensor(x)) => {
+                if t.dtype.is_some_and(|d| d != x.dtype) {
+                    return mismatch(&format!("of dtype {}: it is {}", t.dtype.unwrap_or(x.dtype), x.dtype));
+                }
+                if t.ndim.is_some_and(|n| n != x.dims.len()) {
+                    return mismatch(&format!("of rank {}: it is {}", t.ndim.unwrap_or(0), x.dims.len()));
+                }
+                if let Some(relax_ir::relax::TensorShape::Var(s)) = &t.shape {
+                    if let Some(HostValue::Shape(values)) = scope.vars.get(s).cloned() {
+                        for (i, (a, w)) in x.dims.iter().zip(values).enumerate() {
+                            later.push((a.clone(), w, format!("{what}, dimension {i}")));
+                        }
+                    }
+                }
+                let dims = x.dims.clone();
+                self.match_dims(&dims, t.known_dims(), scope, what, later);
+                Ok(())
+            }
+            (StructInfo::Tensor(t), HostValue::Unranked(x)) => self.match_unranked(t, x, what, span),
+            (StructInfo::Shape { values, ndim }, HostValue::Shape(x)) => {
+                if ndim.is_some_and(|n| n != x.len()) {
+                    return mismatch(&format!("a shape of {} values: it has {}", ndim.unwrap_or(0), x.len()));
+                }
+                self.match_dims(x, values.as_deref(), scope, what, later);
+                Ok(())
+            }
+            (StructInfo::Prim { value, .. }, HostValue::Prim(x)) => {
+                if let Some(w) = value {
+                    self.match_dims(std::slice::from_ref(x), Some(std::slice::from_ref(w)), scope, what, later);
+                }
+                Ok(())
+            }
+            (StructInfo::Tuple(fields), HostValue::Tuple(xs)) if fields.len() == xs.len() => {
+                for (i, (f, x)) in fields.iter().zip(xs).enumerate() {
+                    self.match_new(x, f, scope, &format!("{what}, field {i}"), span, later)?;
+                }
+                Ok(())
+            }
+            (StructInfo::Func(_), HostValue::Func(..) | HostValue::Global(_) | HostValue::Extern(_)) => Ok(()),
+            (StructInfo::Str, HostValue::Str(_)) | (StructInfo::DType, HostValue::DType) => Ok(()),
+            (i, _) => mismatch(&relax_ir::printer::print_struct_info(i)),
+        }
+    }
+
+    /// Rank and dtype of a parameter that was not known before.
+    fn match_unranked(&mut self, t: &TensorInfo, x: &UnrankedValue, what: &str, span: Span) -> Res<()> {
+        if let Some(n) = t.ndim {
+            let wanted = PrimExpr::i64(n as i64);
+            let condition = PrimExpr::raw_binary(BinOp::Eq, x.ndim.clone(), wanted);
+            self.require(condition, code::RANK, format!("{what}, number of dims"), span)?;
+        }
+        match (t.dtype, x.dtype) {
+            (Some(d), None) => {
+                let wanted = PrimExpr::i64(super::super::check_tensor::dtype_word(d) as i64);
+                let condition = PrimExpr::raw_binary(BinOp::Eq, x.dtype_word.clone(), wanted);
+                self.require(condition, code::DTYPE, format!("{what}, dtype"), span)
+            }
+            (Some(d), Some(e)) if d != e => {
+                Err(Diagnostic::error("match-cast", span, format!("{what}: the value is of dtype {e}, never {d}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The value after a MatchCast to `info`: an unranked tensor gets its rank and dims.
+    pub(super) fn refined(&mut self, v: HostValue, info: &StructInfo) -> HostValue {
+        match (v, info) {
+            (HostValue::Unranked(x), StructInfo::Tensor(t)) => {
+                let (Some(rank), Some(dtype)) = (t.ndim, t.dtype.or(x.dtype)) else {
+                    return HostValue::Unranked(UnrankedValue { dtype: t.dtype.or(x.dtype), ..x });
+                };
+                let mut dims = vec![];
+                for axis in 0..rank {
+                    let known = self.late.iter().find(|l| l.leaf == x.leaf && l.rank == rank && l.axis == axis);
+                    let var = match known {
+                        Some(l) => l.var.clone(),
+                        None => {
+                            let var = Var::dim(format!("d{}_{axis}", x.leaf));
+                            self.late.push(LateDim { leaf: x.leaf, rank, axis, var: var.clone() });
+                            var
+                        }
+                    };
+                    dims.push(var.expr());
+                }
+                HostValue::Tensor(TensorValue { buf: x.buf, dims, dtype })
+            }
+            (HostValue::Tuple(xs), StructInfo::Tuple(fs)) if xs.len() == fs.len() => {
+                HostValue::Tuple(xs.into_iter().zip(fs).map(|(x, f)| self.refined(x, f)).collect())
+            }
+            (v, _) => v,
+        }
+    }
+
+    fn match_dims(
+        &mut self,
+        actual: &[PrimExpr],
+        wanted: Option<&[PrimExpr]>,
+        scope: &mut Scope,
+        what: &str,
+        later: &mut Vec<(PrimExpr, PrimExpr, String)>,
+    ) {
+        for (i, (a, w)) in actual.iter().zip(wanted.unwrap_or_default()).enumerate() {
+            match w.as_var() {
+                Some(v) if !scope.dims.contains_key(v) => drop(scope.dims.insert(v.clone(), a.clone())),
+                _ => later.push((a.clone(), w.clone(), format!("{what}, dimension {i}"))),
+            }
+        }
+    }
+}
