@@ -27,6 +27,11 @@ need qemu-aarch64 qemu-user
 need arm-none-eabi-gcc gcc-arm-none-eabi
 need riscv64-unknown-elf-gcc gcc-riscv64-unknown-elf
 need qemu-system-riscv64 qemu-system-misc
+# The core library for bare AArch64, or its sources with the compiler that they belong to.
+if ! [ -d "$(rustc --print sysroot)/lib/rustlib/aarch64-unknown-none/lib" ]; then
+  need /usr/bin/rustc rustc-web
+  ls -d /usr/src/rustc-*/library >/dev/null 2>&1 || missing+=(rust-web-src)
+fi
 if [ ${#missing[@]} -gt 0 ]; then
   apt-get -qq update
   # One by one: asked for together, the package solver refuses them.

@@ -20,7 +20,7 @@ needs() {
     c) echo "${CC:-cc}" ;;
     cpp) echo "${CXX:-c++}" ;;
     python) echo python3 ;;
-    embedded-aarch64) echo aarch64-linux-gnu-gcc qemu-system-aarch64 ;;
+    embedded-aarch64 | embedded-runtime) echo aarch64-linux-gnu-gcc qemu-system-aarch64 ;;
     embedded-mps2) echo arm-none-eabi-gcc qemu-system-arm ;;
     embedded-riscv64)
       # Either toolchain will do.
