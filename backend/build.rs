@@ -1,19 +1,95 @@
-//! Compiles the runtime to one relocatable object, which the compiler embeds and puts into every hosted library.
+//! Compiles the runtime to one relocatable object, which the compiler embeds and puts into every hosted library, and
+//! the decoders of pictures to another for the libraries that need them.
 //!
-//! The object must need nothing but the C library: a reference to `core` (a reachable panic) fails the build.
+//! The objects must need nothing but the C library. In the runtime's a reference to `core` (a reachable panic) fails the
+//! build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 /// What the runtime may leave undefined. The compiler itself emits the first five.
-const ALLOWED: [&str; 10] =
-    ["memcpy", "memmove", "memset", "memcmp", "strlen", "malloc", "free", "aligned_alloc", "putchar", "printf"];
+const ALLOWED: [&str; 11] = [
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "strlen",
+    "malloc",
+    "free",
+    "aligned_alloc",
+    "putchar",
+    "printf",
+    // Of the other object.
+    "relax_pictures_plain",
+];
+/// What the decoders may leave undefined.
+const ALLOWED_PICTURES: [&str; 9] =
+    ["memcpy", "memmove", "memset", "memcmp", "malloc", "calloc", "free", "aligned_alloc", "abort"];
+/// What cargo tells a build script about the build at hand; the other one is of its own.
+const INHERITED: [&str; 7] = [
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_TARGET_DIR",
+    "CARGO_BUILD_TARGET",
+    "RUSTFLAGS",
+    "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_BOOTSTRAP",
+];
 
 fn main() {
-    if let Err(message) = build() {
-        eprintln!("error: the runtime object: {message}");
-        std::process::exit(1);
+    for (what, built) in [("the runtime", build()), ("the decoders of pictures", pictures())] {
+        if let Err(message) = built {
+            eprintln!("error: the object of {what}: {message}");
+            std::process::exit(1);
+        }
+    }
+}
+
+/// Builds the package `rt/pictures`, which has dependencies, once for all profiles of this build.
+fn pictures() -> Result<(), String> {
+    let package = Path::new(&var("CARGO_MANIFEST_DIR")?).join("../rt/pictures");
+    println!("cargo::rerun-if-changed={}", package.display());
+    let out = PathBuf::from(var("OUT_DIR")?);
+    // OUT is TARGET_DIR/PROFILE/build/PACKAGE/out.
+    let shared = out.ancestors().nth(4).ok_or("OUT_DIR is none of cargo's")?.join("pictures");
+    let built = shared.join("relax_pictures.o");
+    let mut cargo = Command::new(var("CARGO")?);
+    cargo
+        .current_dir(&package)
+        .args(["rustc", "--quiet", "--release", "--locked", "--lib", "--crate-type=staticlib"])
+        // One of its dependencies claims to need a newer compiler than it does.
+        .arg("--ignore-rust-version")
+        .args(["--target", &var("TARGET")?])
+        .arg("--target-dir")
+        .arg(&shared)
+        .args(["--", "-Crelocation-model=pic", "-Cforce-unwind-tables=no"])
+        .arg(format!("--emit=obj={}", built.display()));
+    INHERITED.iter().for_each(|name| {
+        cargo.env_remove(name);
+    });
+    let done = cargo.output().map_err(|e| format!("cannot run cargo: {e}"))?;
+    if !done.status.success() {
+        return Err(String::from_utf8_lossy(&done.stderr).into_owned());
+    }
+    let object = out.join("relax_pictures.o");
+    fs::copy(&built, &object).map_err(|e| format!("{}: {e}", built.display()))?;
+    check(&object, &ALLOWED_PICTURES)?;
+    println!("cargo::rustc-env=RELAX_PICTURES_OBJECT={}", object.display());
+    Ok(())
+}
+
+/// Refuses an object that needs more than the symbols `allowed`.
+fn check(object: &Path, allowed: &[&str]) -> Result<(), String> {
+    let bytes = fs::read(object).map_err(|e| format!("{}: {e}", object.display()))?;
+    let foreign: Vec<String> = undefined(&bytes)
+        .ok_or("rustc wrote no 64-bit little-endian ELF object")?
+        .into_iter()
+        .filter(|name| !allowed.contains(&name.as_str()))
+        .collect();
+    match foreign.is_empty() {
+        true => Ok(()),
+        false => Err(format!("it needs more than the C library: {}", foreign.join(", "))),
     }
 }
 
@@ -40,15 +116,7 @@ fn build() -> Result<(), String> {
     if !out.status.success() {
         return Err(String::from_utf8_lossy(&out.stderr).into_owned());
     }
-    let bytes = fs::read(&object).map_err(|e| format!("{}: {e}", object.display()))?;
-    let foreign: Vec<String> = undefined(&bytes)
-        .ok_or("rustc wrote no 64-bit little-endian ELF object")?
-        .into_iter()
-        .filter(|name| !ALLOWED.contains(&name.as_str()))
-        .collect();
-    if !foreign.is_empty() {
-        return Err(format!("it needs more than the C library: {}", foreign.join(", ")));
-    }
+    check(&object, &ALLOWED)?;
     println!("cargo::rustc-env=RELAX_RT_OBJECT={}", object.display());
     println!("cargo::rustc-env=RELAX_RT_TARGET={target}");
     Ok(())

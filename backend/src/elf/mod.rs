@@ -1,7 +1,7 @@
 //! Shared objects without a linker.
 //!
-//! [`link_shared`] reads at most two relocatable objects (the model's and the runtime's), keeps the sections that
-//! the exports reach, and writes a dynamic library for x86-64, AArch64 or RISC-V:
+//! [`link_shared`] reads relocatable objects (the model's, the runtime's, the decoders of pictures for a model that has
+//! them), keeps the sections that the exports reach, and writes a dynamic library for x86-64, AArch64 or RISC-V:
 //!
 //! | segment | sections |
 //! |---|---|
@@ -42,6 +42,15 @@ pub fn runtime_object(triple: &str) -> Option<&'static [u8]> {
     same(triple, env!("RELAX_RT_TARGET")).then_some(&OBJECT.0)
 }
 
+/// The decoders of compressed pictures, for an object that calls them through the runtime.
+fn pictures(object: &[u8]) -> Option<&'static [u8]> {
+    #[repr(align(16))]
+    struct Aligned<T: ?Sized>(T);
+    static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(env!("RELAX_PICTURES_OBJECT")));
+    const NAME: &[u8] = b"relax_rt_picture\0";
+    object.windows(NAME.len()).any(|w| w == NAME).then_some(&OBJECT.0)
+}
+
 /// A shared library from the model's object and the runtime.
 ///
 /// `exports` become the dynamic symbols; each must be defined. Same input, same bytes.
@@ -58,6 +67,7 @@ pub fn link_shared(
 ) -> Result<Vec<u8>, Diagnostic> {
     let mut files = vec![input::aligned(object)];
     files.extend(runtime.map(input::aligned));
+    files.extend(runtime.and_then(|_| pictures(object)).map(input::aligned));
     let input = input::read(&files)?;
     let linked = resolve::resolve(&input, exports)?;
     let layout = layout::layout(&input, &linked, soname)?;

@@ -9,7 +9,8 @@ use relax_ir::Diagnostic;
 use std::collections::BTreeMap;
 
 /// The C library's functions that a library may leave undefined.
-const LIBC: [&str; 20] = [
+const LIBC: [&str; 21] = [
+    "abort",
     "aligned_alloc",
     "calloc",
     "close",

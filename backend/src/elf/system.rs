@@ -57,6 +57,11 @@ pub fn link_system(
     if let Some(runtime) = runtime {
         fs::write(&rt, runtime).map_err(io)?;
         command.arg(&rt);
+        if let Some(pictures) = super::pictures(object) {
+            let file = dir.path().join("pictures.o");
+            fs::write(&file, pictures).map_err(io)?;
+            command.arg(&file);
+        }
     }
     let result = command.arg("-o").arg(&out).output().map_err(|e| user(format!("the C compiler does not run: {e}")))?;
     if !result.status.success() {

@@ -567,6 +567,7 @@ impl<'m> Importer<'m> {
             return Err(Some(d.help("cast to float first")));
         }
         let mut cx = NodeCx { im: self, node: n, version, inputs };
+        super::ranks::check(&cx, &domain, &op).map_err(Some)?;
         let mut values = translate(&mut cx).map_err(Some)?;
         if let Some(k) = kind.filter(|k| *k != Kind::Text && moves(&op)) {
             for v in &mut values {

@@ -15,6 +15,7 @@ mod known;
 pub mod node;
 pub mod ops;
 pub mod proto;
+mod ranks;
 pub mod tensor;
 pub mod value;
 

@@ -1,8 +1,10 @@
 //! What needs a C library.
 
 pub mod libc;
+mod picture;
 mod print;
 mod run;
 
+pub use picture::relax_rt_picture;
 pub use print::relax_rt_print;
 pub use run::relax_rt_run;

@@ -74,10 +74,12 @@ KNOWN = [
      r"|axis -?\d+ is out of range"),
     ("not supported yet", None, r"an axis is supported for vectors only|the elements must be int64|cannot be (passed from|returned to) C"
      r"|is a Relax value, a scalar is needed|R\.call_inplace_packed cannot be"),
-    ("TVM has no lowering for it", r"CodeGenVM cannot emit|has no attribute|[Uu]nknown shape|Expect value to be constant|non-symbolic shape"
+    ("TVM has no lowering for it", r"CodeGenVM cannot emit|has no attribute|[Uu]nknown shape|Expect value to be constant|non-symbolic shape|op is not supported yet"
+     r"|^TypeError: Mismatched type"
      r"|do not work for local functions|split_indices must be sorted|MatchesCode|power only applies|is invalid for axis|IsFloatType"
      r"|Cannot convert from type|src_tensor_dim|^AssertionError", None),
     ("TVM crashes", r"^TVM died", None),
+    ("TVM's script has no name for it", r"has no attribute 'inspect'", None),
 ]
 
 
@@ -94,7 +96,7 @@ def known(theirs, code, message):
     for what, reason, ours in KNOWN:
         if theirs["stage"] is None and ours and code in (1, 3) and re.search(ours, message):
             return what
-        if theirs["stage"] in ("build", "crash", "timeout") and reason and code == 0 and re.search(reason, theirs["why"]):
+        if theirs["stage"] in ("parse", "build", "crash", "timeout") and reason and code == 0 and re.search(reason, theirs["why"]):
             return what
     return None
 

@@ -125,6 +125,9 @@ fn tensor_scatter(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, update) = (cx.input(0)?, cx.input(1)?);
     let rank = x.rank();
     let axis = cx.axis(cx.int("axis", -2), rank)?;
+    if update.rank() != rank {
+        return Err(cx.error(format!("the update has {} dims, the cache {rank}", update.rank())));
+    }
     let mut at = positions(cx, &update.dims[axis].clone(), rank, axis)?;
     if let Some(start) = cx.optional(2)? {
         let start = cx.cast(&start, DType::I64)?;

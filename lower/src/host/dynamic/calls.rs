@@ -14,6 +14,9 @@ use relax_ir::{DType, Diagnostic, Func, PrimExpr, Span};
 /// Dims and dtype of a tensor to be made.
 type Output = (Vec<PrimExpr>, DType);
 
+/// The packed function that the runtime has itself: the file of a picture as one that is not compressed.
+const PICTURE: &str = "relax_aot.plain_picture";
+
 impl Gen<'_, '_> {
     pub fn call(&mut self, c: &Call, span: Span, info: Option<&StructInfo>, scope: &mut Scope) -> Res<Dyn> {
         match &c.callee {
@@ -76,6 +79,13 @@ impl Gen<'_, '_> {
                 )
                 .help("call it through R.call_tir")),
             },
+            // A function of the runtime.
+            Dyn::Extern(name) if name == PICTURE => {
+                let array = self.arguments(args, span)?;
+                let (to, call) = (self.slot(), self.b.call.clone());
+                self.runtime("relax_rt_picture", vec![call, array, n, to.clone()]);
+                Ok(Dyn::Value(to))
+            }
             Dyn::Extern(name) => {
                 let to = self.call_packed(&name, args, span)?;
                 Ok(Dyn::Value(to))
