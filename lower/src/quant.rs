@@ -20,6 +20,9 @@ use std::collections::HashMap;
 /// Products of bytes that are added in int32 without a carry out of it, at most.
 const MOST_INPUTS: usize = 1 << 15;
 
+/// Floats below this become int32 as they are, also after a zero point was added.
+const LARGE: f64 = 1e9;
+
 /// Rewrites every Relax function, before operators become kernels. `vector_bytes` are those of the registers in which
 /// four bytes at a time can be multiplied.
 pub fn quantised(typed: &mut Typed, vector_bytes: u32) {
@@ -508,6 +511,7 @@ impl Pass<'_> {
             left: y.pads[1],
             depthwise,
             zero: y.scale.zero,
+            bounded: false,
             vector_bytes: self.vector_bytes as i64,
         }
     }
@@ -521,7 +525,7 @@ fn product(
     x: &Value,
     var: &RVar,
     w: &Weights,
-    conv: Conv,
+    mut conv: Conv,
     inputs: i64,
     index: &dyn Fn(i64, i64, i64, i64) -> i64,
 ) -> (PrimFunc, Vec<Expr>) {
@@ -532,6 +536,7 @@ fn product(
         false => 0,
     };
     let (mut sums, mut scales, mut biases) = (vec![], vec![], vec![]);
+    conv.bounded = true;
     for j in 0..conv.channels {
         let mut sum = 0i64;
         for ky in 0..conv.k_h {
@@ -540,6 +545,7 @@ fn product(
             }
         }
         let mut total = -x.scale.zero * sum;
+        let most = (255 * conv.k_h * conv.k_w * inputs * 128) as f64;
         let (mut scale, mut bias) = (0.0, 0.0);
         if j < outputs {
             let s = w.scales[if w.scales.len() == 1 { 0 } else { j as usize }] as f64 * x.scale.scale as f64;
@@ -552,6 +558,7 @@ fn product(
                 }
             }
         }
+        conv.bounded &= (most + total.abs() as f64) * scale.abs() + bias.abs() < LARGE;
         sums.extend((total as i32).to_le_bytes());
         scales.extend((scale as f32).to_le_bytes());
         biases.extend((bias as f32).to_le_bytes());

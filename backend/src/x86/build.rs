@@ -361,6 +361,12 @@ impl Builder {
                     if !self.evex || c.as_var() != Some(var) || var.dtype().element() != DType::I32 {
                         return None;
                     }
+                    if let ([d], [w], Some((ptr, offset, false))) = (&regs[..], &widths[..], self.operand(b)) {
+                        let a = piece(&self.value(a)?, 0)?;
+                        let m = self.address(ptr, offset, 4)?;
+                        self.push(Inst::DotMem { w: *w, d: *d, a, m });
+                        return Some(());
+                    }
                     let (a, b) = (self.value(a)?, self.value(b)?);
                     for (k, (&d, &w)) in regs.iter().zip(&widths).enumerate() {
                         let (a, b) = (piece(&a, k)?, piece(&b, k)?);
@@ -410,6 +416,9 @@ impl Builder {
 
     /// The low bytes of int32, cut off by a cast.
     fn store_bytes(&mut self, ptr: &PrimExpr, offset: &PrimExpr, value: &PrimExpr) -> Option<()> {
+        if let PrimKind::Call(Intrin::Bytes, parts) = value.kind() {
+            return self.store_limited(ptr, offset, parts);
+        }
         let PrimKind::Cast(wide) = value.kind() else { return None };
         if !self.evex || wide.dtype().element() != DType::I32 {
             return None;
@@ -417,15 +426,77 @@ impl Builder {
         let Val::Lanes { regs, uniform } = self.value(wide)? else { return None };
         let mut m = self.address(ptr, offset, 1)?;
         if value.dtype().lanes == 1 {
-            self.push(Inst::StoreBytes { w: 1, s: regs[0], m });
+            self.push(Inst::StoreBytes { w: 1, s: regs[0], m, limit: false });
             return Some(());
         }
         for (k, w) in self.widths(value.dtype().lanes)?.into_iter().enumerate() {
             let s = if uniform { regs[0] } else { *regs.get(k)? };
-            self.push(Inst::StoreBytes { w, s, m });
+            self.push(Inst::StoreBytes { w, s, m, limit: false });
             m.disp += w as i32;
         }
         Some(())
+    }
+
+    /// int32 of up to four registers as uint8: what is narrowed lies in 128-bit parts, which a permutation brings in order.
+    fn store_limited(&mut self, ptr: &PrimExpr, offset: &PrimExpr, parts: &[PrimExpr]) -> Option<()> {
+        if !self.evex {
+            return None;
+        }
+        let mut regs = vec![];
+        for p in parts {
+            let Val::Lanes { regs: one, uniform: false } = self.value(p)? else { return None };
+            regs.extend(one.into_iter().zip(self.widths(p.dtype().lanes)?));
+        }
+        let mut m = self.address(ptr, offset, 1)?;
+        if let [(a, w)] = regs[..] {
+            let (zero, s) = (self.constant(0), self.lanes_reg());
+            self.push(Inst::Two { op: Op2::MaxI, w, d: s, a, b: zero });
+            self.push(Inst::StoreBytes { w, s, m, limit: true });
+            return Some(());
+        }
+        if regs.len() > 4 || regs.iter().any(|(_, w)| *w != 16) {
+            return None;
+        }
+        let part = |i: usize| regs[i.min(regs.len() - 1)].0;
+        let (low, high, all) = (self.lanes_reg(), self.lanes_reg(), self.lanes_reg());
+        self.push(Inst::Two { op: Op2::Narrow16, w: 16, d: low, a: part(0), b: part(1) });
+        let high = match regs.len() {
+            2 => low,
+            _ => {
+                self.push(Inst::Two { op: Op2::Narrow16, w: 16, d: high, a: part(2), b: part(3) });
+                high
+            }
+        };
+        self.push(Inst::Two { op: Op2::NarrowBytes, w: 16, d: all, a: low, b: high });
+        let mut first = 0;
+        // Four elements of each part in a lane.
+        for w in [16, 8, 4] {
+            if regs.len() as u16 * 4 - first < w {
+                continue;
+            }
+            let order: Vec<u32> = (first..first + 16).map(|i| (i % 4 * 4 + i / 4 % 4) as u32).collect();
+            let (order, s) = (self.vector(&order), self.lanes_reg());
+            self.push(Inst::Two { op: Op2::Permute, w: 16, d: s, a: order, b: all });
+            self.push(Inst::Store { w, s, m });
+            m.disp += w as i32 * 4;
+            first += w;
+        }
+        Some(())
+    }
+
+    /// Different lanes from the constants.
+    fn vector(&mut self, lanes: &[u32]) -> Reg {
+        let at = match self.p.pool.windows(lanes.len()).position(|w| w == lanes) {
+            Some(at) => at,
+            None => {
+                self.p.pool.extend(lanes);
+                self.p.pool.len() - lanes.len()
+            }
+        };
+        let d = self.lanes_reg();
+        let m = Mem { base: Base::Pool(at as u32 * 4), index: None, disp: 0 };
+        self.push(Inst::Load { w: lanes.len() as u16, d, m });
+        d
     }
 
     /// Bytes from memory, as int32.

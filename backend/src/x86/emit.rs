@@ -306,6 +306,17 @@ impl Emitter<'_> {
                 wide!(self.a, w, vpdpbusd, n, a, b)?;
                 self.keep_lanes(d, 2)?;
             }
+            Inst::DotMem { w, d, a, m } => {
+                let a = self.lanes(a, 0)?;
+                let n = self.lanes(d, 2)?;
+                let m = self.mem(&m)?;
+                match w {
+                    16 => self.a.vpdpbusd(z(n), z(a), zmmword_ptr(m))?,
+                    8 => self.a.vpdpbusd(y(n), y(a), ymmword_ptr(m))?,
+                    _ => self.a.vpdpbusd(x(n), x(a), xmmword_ptr(m))?,
+                }
+                self.keep_lanes(d, 2)?;
+            }
             Inst::LoadBytes { w, d, m, signed } => {
                 let (n, m) = (self.target(d, 0), self.mem(&m)?);
                 match (w, signed) {
@@ -329,9 +340,12 @@ impl Emitter<'_> {
                 self.spread(n)?;
                 self.keep_lanes(d, 0)?;
             }
-            Inst::StoreBytes { w, s, m } => {
+            Inst::StoreBytes { w, s, m, limit } => {
                 let (n, m) = (self.lanes(s, 0)?, self.mem(&m)?);
                 match w {
+                    16 if limit => self.a.vpmovusdb(xmmword_ptr(m), z(n))?,
+                    8 if limit => self.a.vpmovusdb(qword_ptr(m), y(n))?,
+                    4 if limit => self.a.vpmovusdb(dword_ptr(m), x(n))?,
                     16 => self.a.vpmovdb(xmmword_ptr(m), z(n))?,
                     8 => self.a.vpmovdb(qword_ptr(m), y(n))?,
                     4 => self.a.vpmovdb(dword_ptr(m), x(n))?,
@@ -551,6 +565,10 @@ impl Emitter<'_> {
             Op2::Shl => wide!(self.a, w, vpsllvd, d, a, b),
             Op2::Shr => wide!(self.a, w, vpsrlvd, d, a, b),
             Op2::Sar => wide!(self.a, w, vpsravd, d, a, b),
+            Op2::Narrow16 => wide!(self.a, w, vpackssdw, d, a, b),
+            Op2::NarrowBytes => wide!(self.a, w, vpackuswb, d, a, b),
+            Op2::Permute if w == 16 => self.a.vpermd(z(d), z(a), z(b)),
+            Op2::Permute => self.a.vpermd(y(d), y(a), y(b)),
         }
     }
 

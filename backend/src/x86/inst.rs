@@ -53,6 +53,11 @@ pub enum Op2 {
     Shl,
     Shr,
     Sar,
+    /// Pairs of 128-bit parts, int32 as int16 or int16 as uint8, limited to what fits.
+    Narrow16,
+    NarrowBytes,
+    /// The lanes of `b` that the lanes of `a` name.
+    Permute,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,6 +163,13 @@ pub enum Inst {
         a: Reg,
         b: Reg,
     },
+    /// [`Inst::Dot`] with `b` in memory.
+    DotMem {
+        w: u16,
+        d: Reg,
+        a: Reg,
+        m: Mem,
+    },
     /// Bytes as int32.
     LoadBytes {
         w: u16,
@@ -171,11 +183,12 @@ pub enum Inst {
         m: Mem,
         signed: bool,
     },
-    /// The low bytes of int32; with `w` 1 that of the first lane.
+    /// The low bytes of int32, or the nearest of uint8 to uint32 (`limit`); with `w` 1 that of the first lane.
     StoreBytes {
         w: u16,
         s: Reg,
         m: Mem,
+        limit: bool,
     },
     /// `d += a * b`, with `b` in memory: `w` elements, or one for all lanes (`spread`).
     FmaMem {
@@ -332,7 +345,7 @@ impl Inst {
                 f(*d, Use);
                 f(*d, Def);
             }
-            Inst::FmaMem { d, a, m, .. } => {
+            Inst::FmaMem { d, a, m, .. } | Inst::DotMem { d, a, m, .. } => {
                 mem(m, f);
                 f(*a, Use);
                 f(*d, Use);

@@ -45,6 +45,8 @@ intrins! {
     /// Flat form: `dot4(a, x, w)` adds to each int32 lane of `a` the products of the four uint8 in the same lane of `x`
     /// with the four int8 in that of `w`.
     Dot4 = "dot4",
+    /// Flat form: the int32 lanes of all arguments, one after the other, limited to 0..255, as uint8.
+    Bytes = "limited_bytes",
     /// A hint, returns its argument.
     Likely = "likely",
     /// Flat form: sum of the lanes of a vector.

@@ -97,7 +97,7 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
     let x = args.first()?;
     let d = x.dtype();
     match f {
-        Sqrt | Floor | Ceil | Trunc | NearbyInt | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4
+        Sqrt | Floor | Ceil | Trunc | NearbyInt | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4 | Bytes
         | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
         Round => return Some(PrimExpr::raw(PrimKind::Call(NearbyInt, args.into()), result)),
         _ => {}
@@ -174,7 +174,7 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
         }
         IsInf => b.abs(&x).eq(b.c(f64::INFINITY)),
         IsFinite => b.abs(&x).lt(b.c(f64::INFINITY)),
-        Sqrt | Floor | Ceil | Trunc | NearbyInt | Round | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4
+        Sqrt | Floor | Ceil | Trunc | NearbyInt | Round | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4 | Bytes
         | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
     };
     Some(b.finish(r))

@@ -47,6 +47,8 @@ pub struct Conv {
     /// One input channel per output channel.
     pub depthwise: bool,
     pub zero: i64,
+    /// Scaled sums are small enough for int32.
+    pub bounded: bool,
     /// Bytes of a vector register.
     pub vector_bytes: i64,
 }
@@ -98,6 +100,7 @@ impl Conv {
             self.left,
             self.depthwise as i64,
             self.zero,
+            self.bounded as i64,
             self.vector_bytes,
         ]
     }
@@ -108,7 +111,7 @@ impl Conv {
     }
 
     fn from(v: &[i64]) -> Option<Conv> {
-        let [batch, in_h, in_w, in_c, k_h, k_w, stride_h, stride_w, off_h, off_w, rows, columns, channels, out_h, out_w, top, left, depthwise, zero, vector_bytes] =
+        let [batch, in_h, in_w, in_c, k_h, k_w, stride_h, stride_w, off_h, off_w, rows, columns, channels, out_h, out_w, top, left, depthwise, zero, bounded, vector_bytes] =
             *v
         else {
             return None;
@@ -134,6 +137,7 @@ impl Conv {
             left,
             depthwise,
             zero,
+            bounded: bounded != 0,
             vector_bytes,
         })
     }
@@ -271,6 +275,19 @@ impl Conv {
         let mut f = k.finish(&[y]);
         f.attrs.set(ATTR, self.attr());
         f
+    }
+
+    /// From float to int32, not limited to 0..255 yet.
+    fn unlimited(&self, v: PrimExpr, lanes: u16) -> PrimExpr {
+        let v = match self.bounded {
+            true => v,
+            false => v.min(PrimExpr::f32((255 - self.zero) as f32).broadcast(lanes)),
+        };
+        let v = v.call1(Intrin::NearbyInt).cast(DType::I32.with_lanes(lanes));
+        match self.zero {
+            0 => v,
+            zero => v + PrimExpr::i32(zero as i32).broadcast(lanes),
+        }
     }
 
     /// From float to 0..255, as int32.
@@ -417,6 +434,7 @@ impl Pixels {
             left: self.left,
             depthwise: false,
             zero: self.zero,
+            bounded: false,
             vector_bytes: self.vector_bytes,
         }
     }
@@ -520,9 +538,9 @@ impl Writer<'_> {
         });
         let most = match (v.depthwise, p.count) {
             (true, _) => 8,
-            (_, 4) => 6,
-            (_, 3) => 8,
-            (_, 2) => 12,
+            (_, 4) => 7,
+            (_, 3) => 9,
+            (_, 2) => 14,
             _ => 16,
         };
         // All pixels of an image in one row, where nothing lies between its rows.
@@ -563,17 +581,21 @@ impl Writer<'_> {
                             true => self.taps(out, &from, &column, weights.as_deref(), &accs, ints),
                             false => self.dots(out, p, &from, &column, &accs, ints),
                         }
+                        let mut values = vec![vec![]; accs.len()];
                         for j in 0..p.count as usize {
                             let at = column.clone() + j as i64 * p.lanes;
                             let scale = let_(out, "scale", load(&self.scale.expr(), at.clone(), floats));
                             let bias = let_(out, "bias", load(&self.bias.expr(), at, floats));
-                            for (r, row) in accs.iter().enumerate() {
+                            for (values, row) in values.iter_mut().zip(&accs) {
                                 let x = row[j].expr().cast(floats);
                                 let x = PrimExpr::call(Intrin::Fma, [x, scale.clone(), bias.clone()]);
-                                let value = v.round(x, lanes).cast(DType::U8.with_lanes(lanes));
-                                let ptr = to.clone().ptr_add(r as i64 * v.channels + j as i64 * p.lanes);
-                                out.push(FlatStmt::Store { ptr, offset: c(0), value });
+                                values.push(let_(out, "rounded", v.unlimited(x, lanes)));
                             }
+                        }
+                        for (r, values) in values.into_iter().enumerate() {
+                            let value = PrimExpr::call(Intrin::Bytes, values);
+                            let ptr = to.clone().ptr_add(r as i64 * v.channels);
+                            out.push(FlatStmt::Store { ptr, offset: c(0), value });
                         }
                     });
                 }
@@ -593,9 +615,11 @@ impl Writer<'_> {
             loop_(out, 0, quads, unroll, &mut |out, k| {
                 let at = let_(out, "at", k.clone() * p.width());
                 for u in 0..unroll {
-                    let w: Vec<PrimExpr> = (0..p.count)
-                        .map(|j| let_(out, "w", load(&ws, at.clone() + (u * p.width() + j * p.lanes), ints)))
-                        .collect();
+                    // Where registers are few, the last weights are read by the multiplications.
+                    let kept = if accs.len() as i64 * p.count > 27 { p.count - 1 } else { p.count };
+                    let weights = |j: i64| load(&ws, at.clone() + (u * p.width() + j * p.lanes), ints);
+                    let w: Vec<PrimExpr> =
+                        (0..p.count).map(|j| if j < kept { let_(out, "w", weights(j)) } else { weights(j) }).collect();
                     for (r, row) in accs.iter().enumerate() {
                         let ptr = line.clone().ptr_add(r as i64 * v.stride_w * v.in_c);
                         let a = load(&ptr, k.clone() + u, DType::I32).broadcast(p.lanes as u16);
@@ -679,14 +703,16 @@ mod tests {
             left: 2,
             depthwise: false,
             zero: 100,
+            bounded: true,
             vector_bytes: 64,
         };
         let one = Conv { k_h: 1, k_w: 1, in_h: 5, in_w: 7, rows: 5, columns: 7, out_h: 5, out_w: 7, ..base };
-        let one = Conv { top: 0, left: 0, channels: 148, batch: 2, in_c: 12, ..one };
+        let one = Conv { top: 0, left: 0, channels: 148, batch: 2, in_c: 12, bounded: false, ..one };
+        let packed = Conv { channels: 48, columns: 7, zero: 0, ..base };
         let strided = Conv { stride_h: 2, stride_w: 2, off_h: 1, rows: 3, columns: 4, out_h: 4, out_w: 7, ..base };
         let depthwise = Conv { depthwise: true, in_c: 28, ..base };
         let large = Conv { k_h: 4, k_w: 5, depthwise: true, in_c: 28, rows: 3, columns: 3, stride_w: 2, ..base };
-        for v in [base, one, strided, depthwise, large] {
+        for v in [base, one, packed, strided, depthwise, large] {
             let f = v.prim_func("conv");
             let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);
             let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);

@@ -330,6 +330,10 @@ impl Machine {
                 Float(v) => Float(vec![v[1..].iter().fold(v[0], |a, b| scalar::float_binary::<P32>(op, a, *b))]),
             });
         }
+        if f == Intrin::Bytes {
+            let all = vals.iter().flat_map(|v| if let Int(x) = v { x.clone() } else { vec![] });
+            return Ok(Int(all.map(|x| x.clamp(0, 255)).collect()));
+        }
         let lanes = d.lanes as usize;
         let float = |v: &Value, l: usize| match v {
             Float(x) => x[l],
