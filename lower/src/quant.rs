@@ -535,7 +535,8 @@ fn product(
         true => data[index(ky, kx, i, j) as usize] as i8,
         false => 0,
     };
-    let (mut sums, mut scales, mut biases) = (vec![], vec![], vec![]);
+    let empty = vec![0; 4 * conv.channels as usize];
+    let (mut sums, mut scales, mut biases) = (empty.clone(), empty.clone(), empty);
     conv.bounded = true;
     for j in 0..conv.channels {
         let mut sum = 0i64;
@@ -559,9 +560,11 @@ fn product(
             }
         }
         conv.bounded &= (most + total.abs() as f64) * scale.abs() + bias.abs() < LARGE;
-        sums.extend((total as i32).to_le_bytes());
-        scales.extend((scale as f32).to_le_bytes());
-        biases.extend((bias as f32).to_le_bytes());
+        let at = 4 * conv.place(PrimExpr::i64(j)).as_int().unwrap_or(j) as usize;
+        for (to, bits) in [(&mut sums, total as i32 as u32), (&mut scales, (scale as f32).to_bits())] {
+            to[at..at + 4].copy_from_slice(&bits.to_le_bytes());
+        }
+        biases[at..at + 4].copy_from_slice(&(bias as f32).to_le_bytes());
     }
     let constant =
         |d: DType, n: i64, bytes: Vec<u8>| Expr::new(ExprKind::Constant(Constant::new(d, vec![n], bytes)), var.span());

@@ -416,8 +416,8 @@ impl Builder {
 
     /// The low bytes of int32, cut off by a cast.
     fn store_bytes(&mut self, ptr: &PrimExpr, offset: &PrimExpr, value: &PrimExpr) -> Option<()> {
-        if let PrimKind::Call(Intrin::Bytes, parts) = value.kind() {
-            return self.store_limited(ptr, offset, parts);
+        if let PrimKind::Call(f @ (Intrin::Bytes | Intrin::WovenBytes), parts) = value.kind() {
+            return self.store_limited(ptr, offset, parts, *f == Intrin::WovenBytes);
         }
         let PrimKind::Cast(wide) = value.kind() else { return None };
         if !self.evex || wide.dtype().element() != DType::I32 {
@@ -437,8 +437,9 @@ impl Builder {
         Some(())
     }
 
-    /// int32 of up to four registers as uint8: what is narrowed lies in 128-bit parts, which a permutation brings in order.
-    fn store_limited(&mut self, ptr: &PrimExpr, offset: &PrimExpr, parts: &[PrimExpr]) -> Option<()> {
+    /// int32 of up to four registers as uint8: what is narrowed lies in 128-bit parts, which a permutation brings in
+    /// order where they are not `woven`.
+    fn store_limited(&mut self, ptr: &PrimExpr, offset: &PrimExpr, parts: &[PrimExpr], woven: bool) -> Option<()> {
         if !self.evex {
             return None;
         }
@@ -454,20 +455,26 @@ impl Builder {
             self.push(Inst::StoreBytes { w, s, m, limit: true });
             return Some(());
         }
-        if regs.len() > 4 || regs.iter().any(|(_, w)| *w != 16) {
+        let w = regs.first()?.1;
+        let fits = if woven { regs.len() == 4 } else { regs.len() <= 4 && w == 16 };
+        if !fits || regs.iter().any(|(_, other)| *other != w) {
             return None;
         }
         let part = |i: usize| regs[i.min(regs.len() - 1)].0;
         let (low, high, all) = (self.lanes_reg(), self.lanes_reg(), self.lanes_reg());
-        self.push(Inst::Two { op: Op2::Narrow16, w: 16, d: low, a: part(0), b: part(1) });
+        self.push(Inst::Two { op: Op2::Narrow16, w, d: low, a: part(0), b: part(1) });
         let high = match regs.len() {
             2 => low,
             _ => {
-                self.push(Inst::Two { op: Op2::Narrow16, w: 16, d: high, a: part(2), b: part(3) });
+                self.push(Inst::Two { op: Op2::Narrow16, w, d: high, a: part(2), b: part(3) });
                 high
             }
         };
-        self.push(Inst::Two { op: Op2::NarrowBytes, w: 16, d: all, a: low, b: high });
+        self.push(Inst::Two { op: Op2::NarrowBytes, w, d: all, a: low, b: high });
+        if woven {
+            self.push(Inst::Store { w, s: all, m });
+            return Some(());
+        }
         let mut first = 0;
         // Four elements of each part in a lane.
         for w in [16, 8, 4] {
@@ -1015,6 +1022,11 @@ impl Builder {
                 let x = self.two(Op2::And, n, &a, &mask)?;
                 let y = self.two(Op2::And, n, v.get(1)?, &sign)?;
                 self.two(Op2::Or, n, &x, &y)?
+            }
+            Intrin::Interleave if self.evex => {
+                let bytes = args.get(2)?.as_int()? as u8;
+                let op = Op2::Weave { bytes, high: args.get(3)?.as_int()? != 0 };
+                self.two(op, n, &a, v.get(1)?)?
             }
             Intrin::BitNot => self.flip(n, &a)?,
             Intrin::Fma if float => {

@@ -567,6 +567,10 @@ impl Emitter<'_> {
             Op2::Sar => wide!(self.a, w, vpsravd, d, a, b),
             Op2::Narrow16 => wide!(self.a, w, vpackssdw, d, a, b),
             Op2::NarrowBytes => wide!(self.a, w, vpackuswb, d, a, b),
+            Op2::Weave { bytes: 1, high: false } => wide!(self.a, w, vpunpcklbw, d, a, b),
+            Op2::Weave { bytes: 1, high: true } => wide!(self.a, w, vpunpckhbw, d, a, b),
+            Op2::Weave { high: false, .. } => wide!(self.a, w, vpunpcklwd, d, a, b),
+            Op2::Weave { high: true, .. } => wide!(self.a, w, vpunpckhwd, d, a, b),
             Op2::Permute if w == 16 => self.a.vpermd(z(d), z(a), z(b)),
             Op2::Permute => self.a.vpermd(y(d), y(a), y(b)),
         }

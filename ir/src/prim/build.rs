@@ -178,14 +178,14 @@ impl PrimExpr {
         }
     }
     /// A call of an intrinsic whose result has the type of its first argument (bool for the predicates, uint8 for
-    /// [`Intrin::Bytes`]).
+    /// [`Intrin::Bytes`] and [`Intrin::WovenBytes`]).
     pub fn call(f: Intrin, args: impl Into<Arc<[PrimExpr]>>) -> PrimExpr {
         let args = args.into();
         let first = args.first().map_or(DType::F32, |a| a.dtype());
         let dtype = match f {
             Intrin::IsNan | Intrin::IsInf | Intrin::IsFinite => DType::BOOL.with_lanes(first.lanes),
             Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin | Intrin::ExtractLane => first.element(),
-            Intrin::Bytes => DType::U8.with_lanes(args.iter().map(|a| a.dtype().lanes).sum()),
+            Intrin::Bytes | Intrin::WovenBytes => DType::U8.with_lanes(args.iter().map(|a| a.dtype().lanes).sum()),
             _ => first,
         };
         PrimExpr::raw(PrimKind::Call(f, args), dtype)

@@ -47,6 +47,11 @@ intrins! {
     Dot4 = "dot4",
     /// Flat form: the int32 lanes of all arguments, one after the other, limited to 0..255, as uint8.
     Bytes = "limited_bytes",
+    /// Flat form: the same for four arguments, four lanes of each in turn.
+    WovenBytes = "woven_bytes",
+    /// Flat form: `interleave(a, b, n, high)` takes groups of `n` bytes by turns from `a` and `b`, within each 16 bytes:
+    /// the first 8 of both, or the last 8 where `high` is 1.
+    Interleave = "interleave",
     /// A hint, returns its argument.
     Likely = "likely",
     /// Flat form: sum of the lanes of a vector.

@@ -5,6 +5,8 @@
 //! four pairs of bytes at a time ([`Intrin::Dot4`]). Weights are packed while compiling ([`Conv::pack`]): panels of as
 //! many channels as the register tile has; in each, four consecutive inputs of every channel stand together.
 
+mod depthwise;
+
 use relax_ir::attrs::AttrValue;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::{BinOp, Intrin};
@@ -145,6 +147,7 @@ impl Conv {
     fn panels(&self) -> Vec<Panel> {
         let lanes = self.vector_bytes / 4;
         let most = if self.depthwise { 1 } else { 4 };
+        let woven = self.weaves();
         let n = self.channels / lanes;
         let count = match n {
             n if n <= most => n.max(1),
@@ -160,6 +163,11 @@ impl Conv {
                 at = end;
             }
         };
+        if woven {
+            for lanes in [lanes, lanes / 2, lanes / 4].into_iter().filter(|l| *l >= 4) {
+                add(lanes, 4);
+            }
+        }
         add(lanes, count);
         for left in (1..count).rev() {
             add(lanes, left);
@@ -196,9 +204,12 @@ impl Conv {
     }
 
     /// Weights in the kernel's order, from `weight(kernel row, kernel column, input channel, output channel)`; depthwise
-    /// ones (input channel 0) as int32.
+    /// ones (input channel 0) as int32 where rows are not woven.
     pub fn pack(&self, weight: impl Fn(i64, i64, i64, i64) -> i8) -> Vec<u8> {
         let mut out = vec![];
+        if self.weaves() {
+            return self.pack_woven(&weight);
+        }
         if self.depthwise {
             for (y, x) in (0..self.k_h).flat_map(|y| (0..self.k_w).map(move |x| (y, x))) {
                 for j in 0..self.channels {
@@ -223,7 +234,7 @@ impl Conv {
     }
 
     pub fn weight_dtype(&self) -> DType {
-        if self.depthwise {
+        if self.depthwise && !self.weaves() {
             DType::I32
         } else {
             DType::I8
@@ -232,7 +243,11 @@ impl Conv {
 
     /// Elements of the packed weights.
     pub fn weights(&self) -> i64 {
-        let per_channel = if self.depthwise { self.k_h * self.k_w } else { self.depth() };
+        let per_channel = match self.depthwise {
+            true if self.weaves() => 4 * self.k_w,
+            true => self.k_h * self.k_w,
+            false => self.depth(),
+        };
         per_channel * self.channels
     }
 
@@ -252,6 +267,7 @@ impl Conv {
             let channel = if self.depthwise { i[3].clone() } else { r[2].clone() };
             let pixel = r[0].clone() * self.k_w + r[1].clone();
             let at = match self.depthwise {
+                true if self.weaves() => self.woven_position(r[0].clone(), r[1].clone(), &i[3]),
                 true => pixel * self.channels + i[3].clone(),
                 false => self.position(pixel * self.in_c + r[2].clone(), i[3].clone()),
             };
@@ -259,8 +275,9 @@ impl Conv {
         });
         let shape = [self.batch, self.out_h, self.out_w, self.channels].map(c);
         let y = k.compute("y", &shape, DType::U8, |i| {
-            let (row, column, j) = (i[1].clone() - self.top, i[2].clone() - self.left, i[3].clone());
-            let total = acc.at([i[0].clone(), row.clone(), column.clone(), j.clone()]) + sum.at([j.clone()]);
+            let (row, column) = (i[1].clone() - self.top, i[2].clone() - self.left);
+            let j = self.place(i[3].clone());
+            let total = acc.at([i[0].clone(), row.clone(), column.clone(), i[3].clone()]) + sum.at([j.clone()]);
             let v = total.cast(DType::F32) * scale.at([j.clone()]) + bias.at([j]);
             let v = self.round(v, 1).cast(DType::U8);
             let mut inside = PrimExpr::bool(true);
@@ -532,11 +549,17 @@ impl Writer<'_> {
         let (ints, floats) = (DType::I32.with_lanes(lanes), DType::F32.with_lanes(lanes));
         // In registers while all pixels pass, as far as there are any left.
         let taps = v.k_h * v.k_w;
-        let weights: Option<Vec<PrimExpr>> = (v.depthwise && taps <= 9).then(|| {
+        let woven: Option<Vec<PrimExpr>> = v.weaves().then(|| {
+            let all = self.woven_weights(out, p, &column);
+            let kept = all.len() <= 12;
+            all.into_iter().map(|w| if kept { let_(out, "w", w) } else { w }).collect()
+        });
+        let weights: Option<Vec<PrimExpr>> = (v.depthwise && !v.weaves() && taps <= 9).then(|| {
             let at = |t: i64| column.clone() + t * v.channels;
             (0..taps).map(|t| let_(out, "w", load(&self.w.expr(), at(t), ints))).collect()
         });
         let most = match (v.depthwise, p.count) {
+            (true, 4) => 3,
             (true, _) => 8,
             (_, 4) => 7,
             (_, 3) => 9,
@@ -578,6 +601,10 @@ impl Writer<'_> {
                             accs.push(sums.iter().map(|s| local(out, s)).collect());
                         }
                         match v.depthwise {
+                            true if v.weaves() => {
+                                let weights = woven.as_deref().unwrap_or(&[]);
+                                self.woven_taps(out, p, &from, &column, weights, &accs);
+                            }
                             true => self.taps(out, &from, &column, weights.as_deref(), &accs, ints),
                             false => self.dots(out, p, &from, &column, &accs, ints),
                         }
@@ -593,7 +620,8 @@ impl Writer<'_> {
                             }
                         }
                         for (r, values) in values.into_iter().enumerate() {
-                            let value = PrimExpr::call(Intrin::Bytes, values);
+                            let how = if p.is_woven(v) { Intrin::WovenBytes } else { Intrin::Bytes };
+                            let value = PrimExpr::call(how, values);
                             let ptr = to.clone().ptr_add(r as i64 * v.channels);
                             out.push(FlatStmt::Store { ptr, offset: c(0), value });
                         }
@@ -711,8 +739,10 @@ mod tests {
         let packed = Conv { channels: 48, columns: 7, zero: 0, ..base };
         let strided = Conv { stride_h: 2, stride_w: 2, off_h: 1, rows: 3, columns: 4, out_h: 4, out_w: 7, ..base };
         let depthwise = Conv { depthwise: true, in_c: 28, ..base };
+        let woven = Conv { depthwise: true, in_c: 124, channels: 124, stride_w: 2, columns: 4, ..base };
+        let narrow = Conv { depthwise: true, in_c: 28, k_h: 2, k_w: 4, rows: 7, columns: 6, ..base };
         let large = Conv { k_h: 4, k_w: 5, depthwise: true, in_c: 28, rows: 3, columns: 3, stride_w: 2, ..base };
-        for v in [base, one, packed, strided, depthwise, large] {
+        for v in [base, one, packed, strided, depthwise, woven, narrow, large] {
             let f = v.prim_func("conv");
             let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);
             let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);

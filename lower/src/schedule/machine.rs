@@ -334,6 +334,31 @@ impl Machine {
             let all = vals.iter().flat_map(|v| if let Int(x) = v { x.clone() } else { vec![] });
             return Ok(Int(all.map(|x| x.clamp(0, 255)).collect()));
         }
+        if let (Intrin::WovenBytes | Intrin::Interleave, [Int(first), ..]) = (f, &vals[..]) {
+            let mut parts = vec![];
+            for v in &vals {
+                let Int(x) = v else { return Err("not integers".into()) };
+                parts.push(x);
+            }
+            let groups = first.len() / 4;
+            if f == Intrin::WovenBytes {
+                let turns = (0..groups).flat_map(|g| parts.iter().flat_map(move |p| p[4 * g..4 * g + 4].to_vec()));
+                return Ok(Int(turns.map(|x| x.clamp(0, 255)).collect()));
+            }
+            let [a, b, n, high] = parts[..] else { return Err("four arguments".into()) };
+            let (n, from) = (n[0] as usize, 8 * high[0] as usize);
+            let bytes = |x: &[i64]| -> Vec<u8> { x.iter().flat_map(|x| (*x as i32).to_le_bytes()).collect() };
+            let mut out = vec![];
+            for g in 0..groups {
+                let (a, b) = (bytes(&a[4 * g..4 * g + 4]), bytes(&b[4 * g..4 * g + 4]));
+                for at in (from..from + 8).step_by(n) {
+                    out.extend_from_slice(&a[at..at + n]);
+                    out.extend_from_slice(&b[at..at + n]);
+                }
+            }
+            let ints = out.chunks(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]) as i64);
+            return Ok(Int(ints.collect()));
+        }
         let lanes = d.lanes as usize;
         let float = |v: &Value, l: usize| match v {
             Float(x) => x[l],
