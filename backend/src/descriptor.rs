@@ -36,8 +36,8 @@ pub fn metadata(program: &Program) -> Value {
             json!({
                 "name": e.name,
                 "symbol": format!("{}_{}", program.prefix, e.name),
-                "params": e.params.iter().map(value).collect::<Vec<_>>(),
-                "results": e.results.iter().map(value).collect::<Vec<_>>(),
+                "params": e.params.iter().map(|p| value(p, label(program, &e.name, &p.name))).collect::<Vec<_>>(),
+                "results": e.results.iter().map(|r| value(r, &r.name)).collect::<Vec<_>>(),
                 "dims": e.dims.iter().map(|d| json!({
                     "name": d.var.name(), "lower": d.lower, "upper": d.upper, "divisor": d.divisor,
                 })).collect::<Vec<_>>(),
@@ -67,7 +67,12 @@ fn size(e: &PrimExpr) -> Value {
     e.as_int().map_or_else(|| json!(prim_text(e)), |v| json!(v))
 }
 
-fn value(v: &EntryValue) -> Value {
+/// What the model calls a parameter.
+fn label<'a>(program: &'a Program, entry: &str, name: &'a str) -> &'a str {
+    program.labels.iter().find(|(e, id, _)| e == entry && id == name).map_or(name, |(_, _, label)| label)
+}
+
+fn value(v: &EntryValue, name: &str) -> Value {
     let sizes = |list: &[PrimExpr]| list.iter().map(size).collect::<Vec<_>>();
     let (kind, dtype, shape) = match &v.kind {
         EntryKind::Tensor { dtype, dims } => {
@@ -79,7 +84,7 @@ fn value(v: &EntryValue) -> Value {
         EntryKind::Str => ("str", None, None),
         EntryKind::Boxed => ("value", None, None),
     };
-    json!({ "name": v.name, "kind": kind, "dtype": dtype, "shape": shape, "text": v.text })
+    json!({ "name": name, "kind": kind, "dtype": dtype, "shape": shape, "text": v.text })
 }
 
 fn var(name: &str, dtype: DType) -> Var {

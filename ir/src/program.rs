@@ -44,7 +44,12 @@ pub struct Program {
     pub on_error: Option<String>,
     /// The weights that are in a file beside the library.
     pub weights_file: Option<WeightsFile>,
+    /// What the model calls a parameter where that is no identifier: entry, parameter, name.
+    pub labels: Vec<(String, String, String)>,
 }
+
+/// The attribute of a function with [`Program::labels`] of its parameters, a dictionary.
+pub const LABELS: &str = "relax_aot.names";
 
 /// Weights in a file of their own (`P.weights`), which each call brings: [`WeightsFile::MAGIC`], the hash, the size, then
 /// the constants at multiples of [`WeightsFile::ALIGN`].

@@ -12,6 +12,7 @@ use super::tensor::{require_storage, External};
 use super::value::{Tensor, Value};
 use super::{Options, Res, Structure};
 use relax_ir::prim::Var;
+use relax_ir::program::LABELS;
 use relax_ir::relax::{Expr, ExprKind, Function, Param, RVar, StructInfo};
 use relax_ir::{AttrValue, Attrs, DType, Diagnostic, Diagnostics, Func, IRModule, PrimExpr, Span};
 use std::collections::{HashMap, HashSet};
@@ -147,6 +148,7 @@ impl<'m> Importer<'m> {
         self.initializers(g, &mut scope)?;
         let mut params = vec![];
         let mut names = HashSet::new();
+        let mut labels = vec![];
         for (i, input) in g.input.iter().enumerate() {
             let name = text(&input.name);
             if scope.values.contains_key(&name) {
@@ -155,6 +157,9 @@ impl<'m> Importer<'m> {
             let mut id = identifier(&name, &format!("input_{i}"));
             while !names.insert(id.clone()) {
                 id.push('_');
+            }
+            if id != name {
+                labels.push((id.clone(), AttrValue::Str(name.clone())));
             }
             let at = |d: Diagnostic| Diagnostic { message: format!("input `{name}`: {}", d.message), ..d };
             let structure = options.structures.iter().find(|(n, _)| *n == name).map(|(_, s)| s.clone());
@@ -189,12 +194,16 @@ impl<'m> Importer<'m> {
         };
         let seq = self.b.close(body);
         let name = options.entry.clone().unwrap_or_else(|| "main".to_string());
+        let mut attrs = Attrs::default();
+        if !labels.is_empty() {
+            attrs.set(LABELS, AttrValue::Dict(labels));
+        }
         Ok(Function {
             name,
             params,
             ret: None,
             body: Arc::new(seq),
-            attrs: Attrs::default(),
+            attrs,
             private: false,
             pure: true,
             span: Span::NONE,

@@ -26,9 +26,9 @@ use constants::Constants;
 use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{DataBytes, FlatData, FlatFunc, Linkage};
-use relax_ir::program::{CheckInfo, MemoryUse, Program};
+use relax_ir::program::{CheckInfo, MemoryUse, Program, LABELS};
 use relax_ir::tir::PrimFunc;
-use relax_ir::Diagnostics;
+use relax_ir::{AttrValue, Diagnostics};
 use std::collections::HashSet;
 
 /// What the functions of one program share.
@@ -72,7 +72,14 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
             continue;
         }
         match entry::compile(&mut cx, typed, f) {
-            Ok(e) => program.entries.push(e),
+            Ok(e) => {
+                if let Some(AttrValue::Dict(names)) = f.attrs.get(LABELS) {
+                    let label =
+                        |(id, name): &(String, AttrValue)| Some((e.name.clone(), id.clone(), name.as_str()?.into()));
+                    program.labels.extend(names.iter().filter_map(label));
+                }
+                program.entries.push(e);
+            }
             Err(d) => errors.push(d),
         }
     }

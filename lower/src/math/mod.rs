@@ -123,7 +123,14 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
         return Some(if result.is_float() { r.cast(result) } else { r });
     }
     let mut b = Build::new(d);
-    let x = b.bind(x.clone());
+    let x = match x.kind() {
+        // As GELU has it: half a unit in the last place more, and no division.
+        PrimKind::Binary(BinOp::Div, a, by) if f == Erf && d.bits == 32 => match literal(by) {
+            Some(by) if by != 0.0 => b.mul(a, &b.c(1.0 / by)),
+            _ => b.bind(x.clone()),
+        },
+        _ => b.bind(x.clone()),
+    };
     let second = |b: &mut Build| args.get(1).map(|y| b.bind(y.clone()));
     let r = match f {
         Exp => b.exp(&x),
@@ -180,6 +187,11 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
         }
     };
     Some(b.finish(r))
+}
+
+/// The value of a literal, also of one in every lane.
+fn literal(e: &PrimExpr) -> Option<f64> {
+    uniform(e)?.as_float()
 }
 
 /// The scalar that all lanes hold; a scalar is its own.

@@ -9,6 +9,9 @@ use core::ptr::null_mut;
 
 /// Result data and workspace start at multiples of this.
 const ALIGN: usize = 64;
+/// Bytes of results for which the C library is told that they come again.
+const KEPT_FROM: u64 = 128 << 10;
+const KEPT_TO: u64 = 32 << 20;
 /// Room for the dims of a result whose rank is only known at run time.
 const MAX_RANK: usize = 32;
 
@@ -161,7 +164,7 @@ unsafe fn call_entry(
             (*call).allocator = null_mut();
         }
         let outs = results as *const *mut DLTensor;
-        let mut rc = infer_and_call(e, entry, infer, args, outs, call);
+        let mut rc = infer_and_call(e, entry, infer, args, outs, given, call);
         let mut i = 0;
         while i < e.n_results as isize {
             let copied = own_data(*outs.offset(i), given, (*e.results.offset(i)).name, call);
@@ -188,6 +191,7 @@ unsafe fn infer_and_call(
     infer: EntryFn,
     args: *const *const DLTensor,
     outs: *const *mut DLTensor,
+    given: bool,
     call: *mut Call,
 ) -> i32 {
     // SAFETY: the caller's contract.
@@ -195,6 +199,20 @@ unsafe fn infer_and_call(
         let rc = infer(args, outs, call);
         if rc != code::OK {
             return rc;
+        }
+        if !given {
+            let mut total = 0u64;
+            let mut i = 0;
+            while i < e.n_results as isize {
+                total = total.saturating_add(bytes_of(&**outs.offset(i)).unwrap_or(0));
+                i += 1;
+            }
+            if (KEPT_FROM..KEPT_TO).contains(&total) && e.n_results > 1 {
+                // Several results freed one by one go back to the system, and their pages come back by faults. An
+                // allocator that learns from what it frees keeps as much as this for the next call.
+                let block = core::hint::black_box(libc::allocate(null_mut(), total as usize, ALIGN));
+                libc::release(null_mut(), block, total as usize);
+            }
         }
         let mut i = 0;
         while i < e.n_results as isize {
