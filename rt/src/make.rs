@@ -223,6 +223,77 @@ pub unsafe extern "C" fn relax_rt_str(
     code::OK
 }
 
+/// A value as a tensor: a tensor itself (borrowed), a scalar with no dims, a shape as integers, a string as its bytes.
+/// Fails with [`code::TYPE`] under the name `what` for every other kind.
+///
+/// # Safety
+/// As for [`relax_rt_shape`]; `value` is valid and outlives `out`, `what` null or NUL-terminated.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_as_tensor(
+    call: *mut Call,
+    value: *const Value,
+    out: *mut Value,
+    what: *const c_char,
+) -> i32 {
+    // SAFETY: the tag says which member of the payload is valid; the new tensor has room for what is copied.
+    unsafe {
+        let v = *value;
+        out.write(Value::NULL);
+        let (code, bits, count, ndim, from): (u8, u8, i64, i32, *const u8) = match v.tag {
+            tag::TENSOR => {
+                out.write(Value { owned: 0, ..v });
+                return code::OK;
+            }
+            tag::INT => (0, 64, 1, 0, (&raw const v.payload).cast()),
+            tag::FLOAT => (2, 64, 1, 0, (&raw const v.payload).cast()),
+            // The low byte of the integer, on every processor that there is a back end for.
+            tag::BOOL => (6, 8, 1, 0, (&raw const v.payload).cast()),
+            tag::SHAPE => (0, 64, (*v.payload.shape).count, 1, v.payload.shape.add(1).cast()),
+            tag::STR => {
+                let mut n = 0;
+                while *v.payload.str.offset(n) != 0 {
+                    n += 1;
+                }
+                (1, 8, n as i64, 1, v.payload.str.cast())
+            }
+            other => return relax_rt_fail(call, code::TYPE, 0, tag::TENSOR as i64, other as i64, what),
+        };
+        let dtype = DLDataType { code, bits, lanes: 1 };
+        let rc = relax_rt_tensor(call, null_mut(), dtype, ndim, &count, out);
+        if rc == code::OK {
+            let t = (*out).payload.tensor;
+            copy_nonoverlapping(from, (*t).data.cast::<u8>(), count as usize * (bits as usize / 8));
+        }
+        rc
+    }
+}
+
+/// The elements of a dense tensor of int64 with one dim, as a shape.
+///
+/// # Safety
+/// As for [`relax_rt_shape`]; `tensor` is valid, `what` null or NUL-terminated.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_as_shape(
+    call: *mut Call,
+    tensor: *const DLTensor,
+    out: *mut Value,
+    what: *const c_char,
+) -> i32 {
+    // SAFETY: one dim, which counts the elements behind the data pointer.
+    unsafe {
+        out.write(Value::NULL);
+        let t = &*tensor;
+        if t.ndim != 1 {
+            return relax_rt_fail(call, code::RANK, 0, 1, t.ndim as i64, what);
+        }
+        if t.dtype.code != 0 || t.dtype.bits != 64 || t.dtype.lanes != 1 {
+            return relax_rt_fail(call, code::DTYPE, 0, 64, t.dtype.bits as i64, what);
+        }
+        let data = t.data.cast::<u8>().add(t.byte_offset as usize).cast::<i64>();
+        relax_rt_shape(call, null_mut(), *t.shape, data, out)
+    }
+}
+
 /// Wraps `data` of the caller; `destroy` is called with it when the last owner is gone, and on failure.
 ///
 /// # Safety

@@ -95,6 +95,8 @@ pub struct Cx<'a> {
     pub type_vars: Vec<&'a str>,
     pub metadata: Option<Metadata>,
     pub names: Names<'a>,
+    /// The module lists its virtual devices.
+    pub devices: bool,
 }
 
 impl<'a> Cx<'a> {
@@ -108,6 +110,7 @@ impl<'a> Cx<'a> {
             type_vars: vec![],
             metadata: None,
             names: Names::new(DType::I64),
+            devices: false,
         }
     }
 
@@ -167,6 +170,12 @@ impl<'a> Cx<'a> {
     pub fn dtype_text(&mut self, s: &str, span: Span) -> Option<DType> {
         if let Ok(d) = s.parse() {
             return Some(d);
+        }
+        match s {
+            "float" => return Some(DType::F32),
+            "int" => return Some(DType::I32),
+            "uint" => return Some(DType::U32),
+            _ => {}
         }
         if ["float8", "float4", "float6", "custom["].iter().any(|p| s.starts_with(p)) {
             return self.unsupported("dtype", span, format!("the data type `{s}` is not supported"));

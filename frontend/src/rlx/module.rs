@@ -121,6 +121,7 @@ impl<'a> Cx<'a> {
                     }
                 }
                 (Some("I.module_global_infos"), Some(call)) => {
+                    self.devices = true;
                     for (k, v) in self.attrs_argument(call, e.span).unwrap_or_default().0 {
                         let list = match v {
                             AttrValue::List(l) => l,

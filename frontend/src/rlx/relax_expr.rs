@@ -28,8 +28,10 @@ impl<'a> Cx<'a> {
                 if self.is_metadata(e) {
                     RKind::Constant(self.metadata_constant(e)?)
                 } else {
+                    // Python's own rule for a tuple that is written out.
+                    let fields = base.elements().map_or(0, <[_]>::len) as i64;
                     let (base, i) = (self.relax(base), self.int(index));
-                    match usize::try_from(i?) {
+                    match usize::try_from(i.map(|i| if i < 0 && -i <= fields { i + fields } else { i })?) {
                         Ok(i) => RKind::TupleGetItem(base?, i),
                         Err(_) => return self.error("argument", index.span, "the index of a tuple field is from 0 on"),
                     }
@@ -125,6 +127,13 @@ impl<'a> Cx<'a> {
                 return self.error("type", span, message);
             }
         };
+        if matches!(op, BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge) {
+            if let Some(n) = [a, b].into_iter().find(|e| matches!(e.kind, ExprKind::Int(_) | ExprKind::Float(_))) {
+                let d = Diagnostic::error("type", n.span, "a comparison takes Relax values on both sides");
+                let number = self.text.get(n.span.lo as usize..n.span.hi as usize).unwrap_or("..");
+                return self.report(d.help(format!("write R.const({number}, dtype)")));
+            }
+        }
         let (a, b) = (self.relax(a), self.relax(b));
         self.op_of(name, vec![a?, b?], span)
     }
@@ -248,6 +257,9 @@ impl<'a> Cx<'a> {
             ExprKind::Int(t) => match parse_int(t) {
                 Some(v) => {
                     let v = if negative { v.wrapping_neg() } else { v };
+                    if !holds(dtype, v as i64) {
+                        return self.error("argument", e.span, format!("{v} is no value of {dtype}"));
+                    }
                     Some(match dtype.is_float() {
                         true => Constant::scalar_f64(dtype, v as f64),
                         false => Constant::scalar_i64(dtype, v as i64),
@@ -285,4 +297,16 @@ fn natural_dtype(e: &Expr) -> DType {
         ExprKind::Tuple(v) | ExprKind::List(v) => v.first().map_or(DType::F32, natural_dtype),
         _ => DType::F32,
     }
+}
+
+/// Is `v` a value of the integer type?
+fn holds(dtype: DType, v: i64) -> bool {
+    if dtype.is_bool() || !(dtype.is_int() || dtype.is_uint()) || dtype.bits >= 64 {
+        return true;
+    }
+    let (low, high) = match dtype.is_uint() {
+        true => (0, (1i64 << dtype.bits) - 1),
+        false => (-(1i64 << (dtype.bits - 1)), (1i64 << (dtype.bits - 1)) - 1),
+    };
+    (low..=high).contains(&v)
 }

@@ -148,7 +148,8 @@ impl<'a> Cx<'a> {
     /// `rest` are the statements that follow in the same list.
     fn statement(&mut self, s: &Stmt<'a>, rest: &[Stmt<'a>], body: &mut Body<'a>, place: Place) -> Option<()> {
         match &s.kind {
-            StmtKind::Pass | StmtKind::Import => Some(()),
+            StmtKind::Pass => Some(()),
+            StmtKind::Import => self.error("syntax", s.span, "imports stand at the top of the file"),
             StmtKind::Broken(name) => {
                 if let Some(n) = name {
                     self.names.bind(n, Value::Poison);
@@ -159,6 +160,14 @@ impl<'a> Cx<'a> {
             StmtKind::Assign { target, annotation, value } => {
                 if self.declarations(target, value.as_ref())? {
                     return Some(());
+                }
+                if let (Some(names), Some(values)) = (target.elements(), value.as_ref().and_then(Expr::elements)) {
+                    if names.len() == values.len()
+                        && names.iter().all(|n| n.as_name().is_some())
+                        && annotation.is_none()
+                    {
+                        return self.several(names, values, rest, body, place);
+                    }
                 }
                 let Some(name) = target.as_name() else { return self.bad_target(target) };
                 if value.as_ref().is_some_and(Expr::is_error) {
@@ -235,6 +244,30 @@ impl<'a> Cx<'a> {
             }
         }
         Some(true)
+    }
+
+    /// `a, b = x, y`: all values are read before a name is bound.
+    fn several(
+        &mut self,
+        names: &[Expr<'a>],
+        values: &[Expr<'a>],
+        rest: &[Stmt<'a>],
+        body: &mut Body<'a>,
+        place: Place,
+    ) -> Option<()> {
+        let values: Option<Vec<RExpr>> = values.iter().map(|v| self.relax(v)).collect();
+        for (i, n) in names.iter().enumerate() {
+            let Some(name) = n.as_name() else { continue };
+            let Some(value) = values.as_ref().map(|v| v[i].clone()) else {
+                self.names.bind(name, Value::Poison);
+                continue;
+            };
+            let var = self.new_var(name, n.span, rest, body, place);
+            self.names.bind(name, Value::Relax(var.clone()));
+            let span = n.span.to(value.span());
+            body.push(Binding { var, annotation: None, value: BindingValue::Expr(value), span });
+        }
+        values.map(|_| ())
     }
 
     fn bad_target(&mut self, target: &Expr<'a>) -> Option<()> {
@@ -375,8 +408,16 @@ impl<'a> Cx<'a> {
         let mut block = Body::new();
         let mut stated = false;
         for s in inner {
-            let StmtKind::Expr(e) = &s.kind else { continue };
-            let (Some("R.output"), Some(call)) = (e.called().as_deref(), e.as_call()) else { continue };
+            let output = match &s.kind {
+                StmtKind::Expr(e) if e.called().as_deref() == Some("R.output") => e.as_call(),
+                _ => None,
+            };
+            if stated && (output.is_some() || matches!(s.kind, StmtKind::Assign { .. } | StmtKind::Function(_))) {
+                let d = Diagnostic::error("syntax", first_line(self.text, s.span), "nothing may follow R.output(..)");
+                self.diags.push(d.help("R.output ends its dataflow block and names all that is used later"));
+                block.ok = false;
+            }
+            let Some(call) = output else { continue };
             stated = true;
             for a in &call.args {
                 match a.as_name() {
@@ -389,11 +430,6 @@ impl<'a> Cx<'a> {
             }
         }
         let broken = inner.iter().any(|s| matches!(s.kind, StmtKind::Broken(_)));
-        if !stated && !broken {
-            let d = Diagnostic::error("syntax", item.span, "this dataflow block has no R.output(..)");
-            self.diags.push(d.help("end it with `R.output(x)`, naming what is used later"));
-            block.ok = false;
-        }
         self.names.push();
         self.statements(inner, &mut block, Place::Dataflow);
         let outputs: Vec<(&'a str, Option<Value>)> =

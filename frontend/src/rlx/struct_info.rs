@@ -126,6 +126,9 @@ impl<'a> Cx<'a> {
             None => {}
             Some(d) if matches!(d.kind, ExprKind::None) || d.as_str().is_some_and(|s| s == "void" || s.is_empty()) => {}
             Some(d) => match self.dtype(d) {
+                Some(t) if t.is_handle() => {
+                    return self.error("dtype", d.span, "a tensor has no elements of type handle")
+                }
                 Some(t) => info.dtype = Some(t),
                 None => ok = false,
             },
@@ -145,6 +148,10 @@ impl<'a> Cx<'a> {
         }
         if let Some(v) = call.arg(2, "vdevice") {
             info.vdevice = self.vdevice(v);
+            if info.vdevice.is_some() && !self.devices {
+                let d = Diagnostic::error("type", v.span, "the module lists no virtual devices");
+                return self.report(d.help("begin it with I.module_global_infos({\"vdevice\": [I.vdevice(..)]})"));
+            }
         }
         ok.then_some(StructInfo::Tensor(info))
     }
@@ -162,7 +169,14 @@ impl<'a> Cx<'a> {
         let Some(call) = call else { return Some(StructInfo::Shape { values: None, ndim: None }) };
         self.known_keywords(call, &["values", "ndim"]);
         if let Some(values) = call.arg(0, "values").filter(|v| !matches!(v.kind, ExprKind::None)) {
-            return self.dims(values).map(StructInfo::shape);
+            let info = self.dims(values).map(StructInfo::shape)?;
+            if let (Some(n), StructInfo::Shape { ndim: Some(have), .. }) = (call.arg(1, "ndim"), &info) {
+                let stated = self.int(n)?;
+                if stated != -1 && stated != *have as i64 {
+                    return self.error("type", n.span, format!("the shape has {have} values, ndim says {stated}"));
+                }
+            }
+            return Some(info);
         }
         let ndim = match call.arg(1, "ndim") {
             None => None,
@@ -188,7 +202,9 @@ impl<'a> Cx<'a> {
     }
 
     fn callable(&mut self, call: Option<&CallExpr<'a>>, span: Span) -> Option<StructInfo> {
-        let unknown = FuncInfo { params: None, ret: StructInfo::Object, pure: false, derive: None };
+        // Of a function of unknown parameters nothing can be derived.
+        let empty = || Some("empty".to_string());
+        let unknown = FuncInfo { params: None, ret: StructInfo::Object, pure: false, derive: empty() };
         let Some(call) = call else { return Some(StructInfo::Func(Arc::new(unknown))) };
         self.known_keywords(call, &["params", "ret", "purity", "derive_func"]);
         let params = match call.arg(0, "params").filter(|p| !matches!(p.kind, ExprKind::None)) {
@@ -213,6 +229,7 @@ impl<'a> Cx<'a> {
         };
         let derive = match call.keyword("derive_func") {
             Some(d) => Some(self.string(d)?),
+            None if params.is_none() => empty(),
             None => None,
         };
         Some(StructInfo::Func(Arc::new(FuncInfo { params, ret, pure, derive })))

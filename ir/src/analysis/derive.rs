@@ -349,6 +349,9 @@ impl Deriver<'_> {
             BindingValue::MatchCast { value, struct_info } => self.match_cast(b, value, struct_info, out),
             BindingValue::Expr(e) => {
                 let (e, info) = self.value(e, &b.var);
+                if let Ok(info) = &info {
+                    self.statement(b, e.span(), info);
+                }
                 let proved = self.facts.take_proved().into_iter();
                 self.part.proved.extend(proved.map(|condition| Proved { condition, span: b.span }));
                 for r in self.facts.take_requirements() {
@@ -375,6 +378,16 @@ impl Deriver<'_> {
                     (Ok(info), Some(a)) => self.annotated(b, e, info, &a.clone(), out),
                 }
             }
+        }
+    }
+
+    /// An expression that is a statement of its own has the empty tuple for its value.
+    fn statement(&mut self, b: &Binding, at: Span, info: &StructInfo) {
+        let bare = b.var.name() == "_" && b.var.span() == b.span && !b.span.is_none();
+        let unit = matches!(info, StructInfo::Tuple(f) if f.is_empty());
+        if bare && !unit {
+            let d = Diagnostic::error("unused-value", at, format!("nothing uses this value, {}", show::info(info)));
+            self.report(d.help("bind it: `_ = ..`"));
         }
     }
 

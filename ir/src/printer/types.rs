@@ -87,7 +87,7 @@ impl Printer<'_> {
             if f.pure {
                 args.push("purity=True".to_string());
             }
-            if let Some(d) = &f.derive {
+            if let Some(d) = f.derive.as_ref().filter(|d| *d != "empty") {
                 args.push(format!("derive_func={}", quote(d)));
             }
             return match args.is_empty() {

@@ -58,7 +58,11 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, D
 
 fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diagnostic> {
     let symbol = f.global_symbol().unwrap_or(&f.name).to_string();
-    let mut sig = Signature::new(f, &typed.sinfo, &mut cx.checks)?;
+    let mut sig = Signature::new(f, &typed.sinfo, &mut cx.checks, cx.uncallable)?;
+    if let Some(leaf) = sig.boxed() {
+        let what = format!("the structure of parameter {} is known at run time only", leaf.name);
+        return Err(Diagnostic::unsupported("object", f.signature_span, what));
+    }
     let mut facts = Facts::new();
     for d in &sig.dims {
         facts.declare_bounds(&d.var, d.lower, d.upper);

@@ -45,6 +45,8 @@ pub struct Context {
     constants: Constants,
     dynamic: dynamic::Queue,
     memory: Vec<MemoryUse>,
+    /// Functions take part that no C program can call with success: their parameters or results are functions.
+    uncallable: bool,
 }
 
 /// Compiles every exported Relax function. Kernels are returned by name for scheduling: those of the module that are
@@ -63,6 +65,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         constants: Constants::new(prefix, options.external_weights),
         dynamic: dynamic::Queue::default(),
         memory: vec![],
+        uncallable: false,
     };
     let mut program = Program { prefix: prefix.to_string(), unchecked, ..Default::default() };
     program.proved = typed.proved.iter().map(|p| (p.condition.clone(), p.span)).collect();
@@ -86,6 +89,28 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     // A public function that C cannot call (a function among its parameters, say) is left out with a warning, as long
     // as an entry remains.
     let mut warnings = Diagnostics::default();
+    let crossing = |d: &relax_ir::Diagnostic| matches!(d.code, "parameter" | "result");
+    if program.entries.is_empty() && errors.list.iter().all(crossing) {
+        // Without any, calls of them fail at run time and say why.
+        cx.uncallable = true;
+        for f in typed.module.relax_funcs().filter(|f| f.global_symbol().is_some()) {
+            match entry::compile(&mut cx, typed, f) {
+                Ok(e) => program.entries.push(e),
+                Err(d) => errors.push(d),
+            }
+        }
+        if !program.entries.is_empty() {
+            let (crossed, kept) = errors.list.into_iter().partition(crossing);
+            errors.list = kept;
+            for d in crossed as Vec<relax_ir::Diagnostic> {
+                warnings.push(relax_ir::Diagnostic {
+                    severity: relax_ir::diag::Severity::Warning,
+                    notes: vec!["every call of it from C fails".into()],
+                    ..d
+                });
+            }
+        }
+    }
     if !program.entries.is_empty() {
         let (left_out, kept) = errors.list.into_iter().partition(|d| matches!(d.code, "parameter" | "result"));
         errors.list = kept;

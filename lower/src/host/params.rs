@@ -66,7 +66,12 @@ struct DimCheck {
 
 impl Signature {
     /// Flattens the parameters of `f`. Parameters of unknown structure are refused here.
-    pub fn new(f: &Function, sinfo: &StructInfoMap, infos: &mut Vec<CheckInfo>) -> Result<Signature, Diagnostic> {
+    pub fn new(
+        f: &Function,
+        sinfo: &StructInfoMap,
+        infos: &mut Vec<CheckInfo>,
+        uncallable: bool,
+    ) -> Result<Signature, Diagnostic> {
         let mut s = Signature {
             leaves: vec![],
             vars: vec![],
@@ -79,7 +84,7 @@ impl Signature {
         };
         for p in &f.params {
             let info = sinfo.get(&p.var).or(p.annotation.as_ref()).cloned().unwrap_or(StructInfo::Object);
-            let value = s.flatten(p.var.name(), &info, p.var.span())?;
+            let value = s.flatten(p.var.name(), &info, p.var.span(), uncallable)?;
             s.scope.vars.insert(p.var.clone(), value);
         }
         for v in &s.vars {
@@ -101,7 +106,13 @@ impl Signature {
         Ok(s)
     }
 
-    fn flatten(&mut self, name: &str, info: &StructInfo, span: Span) -> Result<HostValue, Diagnostic> {
+    fn flatten(
+        &mut self,
+        name: &str,
+        info: &StructInfo,
+        span: Span,
+        uncallable: bool,
+    ) -> Result<HostValue, Diagnostic> {
         let refuse = |what: &str| {
             Err(Diagnostic::unsupported("parameter", span, format!("parameter {name}: {what} cannot be passed from C"))
                 .here("declared here")
@@ -109,7 +120,8 @@ impl Signature {
         };
         match info {
             StructInfo::Tuple(fields) => {
-                let values = fields.iter().enumerate().map(|(i, f)| self.flatten(&format!("{name}.{i}"), f, span));
+                let field = |(i, f)| self.flatten(&format!("{name}.{i}"), f, span, uncallable);
+                let values = fields.iter().enumerate().map(field);
                 Ok(HostValue::Tuple(values.collect::<Result<_, _>>()?))
             }
             StructInfo::Tensor(t) => {
@@ -133,7 +145,7 @@ impl Signature {
             }
             StructInfo::Shape { ndim: Some(n), .. } => {
                 let values: Vec<PrimExpr> = (0..*n).map(|i| Var::dim(format!("{name}_{i}")).expr()).collect();
-                self.flatten(name, &StructInfo::shape(values), span)
+                self.flatten(name, &StructInfo::shape(values), span, uncallable)
             }
             StructInfo::Prim { dtype, value } => {
                 let var = match value.as_ref().and_then(|v| v.as_var()) {
@@ -147,12 +159,26 @@ impl Signature {
                 self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
                 Ok(HostValue::Prim(var.expr()))
             }
-            StructInfo::Shape { .. } => refuse("a shape of unknown rank"),
-            StructInfo::Func(_) => refuse("a function"),
-            StructInfo::Object => refuse("an object of unknown structure"),
+            // What C can hand over is a tensor.
+            StructInfo::Shape { .. } => {
+                let t = TensorInfo { shape: None, dtype: Some(DType::I64), ndim: None, vdevice: None };
+                Ok(self.unranked(name, &t, info))
+            }
+            StructInfo::Object | StructInfo::Func(_) if uncallable || *info == StructInfo::Object => {
+                let t = TensorInfo { shape: None, dtype: None, ndim: None, vdevice: None };
+                Ok(self.unranked(name, &t, info))
+            }
+            StructInfo::Object | StructInfo::Func(_) => refuse("a function"),
             StructInfo::Str => refuse("a string"),
             StructInfo::DType => refuse("a dtype"),
         }
+    }
+
+    /// A parameter whose value is made from the tensor that C hands over.
+    pub fn boxed(&self) -> Option<&Leaf> {
+        self.leaves
+            .iter()
+            .find(|l| matches!(l.kind, LeafKind::Unranked { .. }) && !matches!(l.info, StructInfo::Tensor(_)))
     }
 
     fn unranked(&mut self, name: &str, t: &TensorInfo, info: &StructInfo) -> HostValue {

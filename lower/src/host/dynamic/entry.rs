@@ -27,6 +27,16 @@ struct Leaf {
 }
 
 impl Leaf {
+    /// The value becomes a tensor when it is handed over: a scalar has no dims, a shape is a list of integers, a
+    /// string one of bytes; anything else fails.
+    fn boxed(&self) -> bool {
+        match &self.info {
+            StructInfo::Tensor(_) | StructInfo::Prim { .. } => false,
+            StructInfo::Shape { values, ndim } => values.is_none() && ndim.is_none(),
+            _ => true,
+        }
+    }
+
     fn open(&self) -> bool {
         self.dtype.is_none() || self.dims.as_ref().is_none_or(|d| d.iter().any(Option::is_none))
     }
@@ -36,10 +46,10 @@ impl Leaf {
 pub fn compile(cx: &mut Context, typed: &Typed, f: &Function, why: Diagnostic) -> Result<Entry, Diagnostic> {
     let symbol = f.global_symbol().unwrap_or(&f.name).to_string();
     let base = format!("{}_{}", cx.prefix, symbol);
-    let sig = Signature::new(f, &typed.sinfo, &mut cx.checks)?;
+    let sig = Signature::new(f, &typed.sinfo, &mut cx.checks, cx.uncallable)?;
     let ret = f.ret.clone().or_else(|| typed.info_of(&f.body.body)).unwrap_or(StructInfo::Object);
     let mut leaves = vec![];
-    flatten("result", &ret, &sig, f, &mut leaves)?;
+    flatten("result", &ret, &sig, f, cx.uncallable, &mut leaves)?;
     if let [one] = &mut leaves[..] {
         one.name = "result".into();
     }
@@ -81,12 +91,19 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function, why: Diagnostic) -
     })
 }
 
-fn flatten(name: &str, info: &StructInfo, sig: &Signature, f: &Function, out: &mut Vec<Leaf>) -> Res<()> {
+fn flatten(
+    name: &str,
+    info: &StructInfo,
+    sig: &Signature,
+    f: &Function,
+    uncallable: bool,
+    out: &mut Vec<Leaf>,
+) -> Res<()> {
     let leaf = |dtype, dims| Leaf { name: name.to_string(), info: info.clone(), dtype, dims };
     match info {
         StructInfo::Tuple(fields) => {
             for (i, x) in fields.iter().enumerate() {
-                flatten(&format!("{name}.{i}"), x, sig, f, out)?;
+                flatten(&format!("{name}.{i}"), x, sig, f, uncallable, out)?;
             }
         }
         StructInfo::Tensor(t) => {
@@ -98,16 +115,16 @@ fn flatten(name: &str, info: &StructInfo, sig: &Signature, f: &Function, out: &m
             };
             out.push(leaf(t.dtype, dims));
         }
-        StructInfo::Shape { values: None, ndim: None } => return Err(refuse(f, "a shape of unknown length")),
+        StructInfo::Shape { values: None, ndim: None } => out.push(leaf(Some(DType::I64), Some(vec![None]))),
         StructInfo::Shape { values, ndim } => {
             let n = values.as_ref().map_or(ndim.unwrap_or(0), Vec::len) as i64;
             out.push(leaf(Some(DType::I64), Some(vec![Some(PrimExpr::i64(n))])));
         }
         StructInfo::Prim { dtype, .. } => out.push(leaf(Some(*dtype), Some(vec![]))),
-        StructInfo::Func(_) => return Err(refuse(f, "a function")),
-        StructInfo::Object => return Err(refuse(f, "an object of unknown structure")),
-        StructInfo::Str => return Err(refuse(f, "a string")),
-        StructInfo::DType => return Err(refuse(f, "a dtype")),
+        StructInfo::Func(_) if !uncallable => return Err(refuse(f, "a function")),
+        // As tensors, see [`Leaf::boxed`].
+        StructInfo::Func(_) | StructInfo::Object => out.push(leaf(None, None)),
+        StructInfo::Str | StructInfo::DType => out.push(leaf(Some(DType::U8), Some(vec![None]))),
     }
     Ok(())
 }
@@ -156,6 +173,7 @@ fn inner_function(
     for (i, (leaf, v)) in leaves.iter().zip(list).enumerate() {
         let out = g.b.load("out", &outs.expr(), i as i64 * abi.pointer as i64, DType::HANDLE);
         let flag = mine.expr().ptr_add(PrimExpr::i64(i as i64 * 8));
+        let v = if leaf.boxed() { g.as_tensor(&v, &format!("output {}", leaf.name), f.span)? } else { v };
         copy_out(&mut g, &prefix, leaf, v, &out, &flag);
     }
     g.b.ret(PrimExpr::i32(0));
@@ -197,7 +215,25 @@ fn argument(g: &mut Gen, v: &HostValue, sig: &Signature, args: &PrimExpr, f: &Fu
     };
     match v {
         HostValue::Tensor(t) => tensor(g, t.buf.0),
-        HostValue::Unranked(t) => tensor(g, t.buf.0),
+        HostValue::Unranked(t) => {
+            let leaf = &sig.leaves[t.leaf];
+            let what = format!("parameter {}", leaf.name);
+            match &leaf.info {
+                StructInfo::Shape { .. } => {
+                    let from = g.b.load("arg", args, t.leaf as i64 * abi.pointer as i64, DType::HANDLE);
+                    g.as_shape(from, &what)
+                }
+                StructInfo::Func(_) => {
+                    let (wanted, got) = (PrimExpr::i64(tag::CLOSURE.into()), PrimExpr::i64(tag::TENSOR.into()));
+                    let what = format!("{what}: a function cannot be passed from C");
+                    let failure = Failure { code: code::TYPE, constraint: 0, wanted, got, what: &what };
+                    // Always true, yet not for the eyes of whoever drops what follows.
+                    g.b.if_then(address_of(args.clone()).ne(PrimExpr::i64(0)), |b| b.fail(failure));
+                    tensor(g, t.buf.0)
+                }
+                _ => tensor(g, t.buf.0),
+            }
+        }
         HostValue::Shape(values) => Ok(Dyn::Shape(values.clone())),
         HostValue::Prim(e) => Ok(Dyn::Prim(e.clone())),
         HostValue::Tuple(fields) => {

@@ -36,7 +36,7 @@ pub enum Dyn {
     Prim(PrimExpr),
     Tuple(Vec<Dyn>),
     Str(String),
-    DType,
+    DType(DType),
     Absent,
     Global(String),
     Extern(String),
@@ -413,7 +413,7 @@ impl<'a, 'p> Gen<'a, 'p> {
             ExprKind::Shape(v) => Dyn::Shape(self.dims(v, scope, e.span())?),
             ExprKind::Prim(p) => Dyn::Prim(self.dim(p, scope, e.span())?),
             ExprKind::Str(s) => Dyn::Str(s.clone()),
-            ExprKind::DType(_) => Dyn::DType,
+            ExprKind::DType(d) => Dyn::DType(*d),
             ExprKind::Absent => Dyn::Absent,
             ExprKind::Op(o) => {
                 return Err(Diagnostic::error(

@@ -179,12 +179,12 @@ impl Gen<'_, '_> {
                 self.tag(&at, tag::CLOSURE, what);
                 Ok(Dyn::Value(at))
             }
-            (StructInfo::Str, Dyn::Value(at)) => {
+            (StructInfo::Str | StructInfo::DType, Dyn::Value(at)) => {
                 self.tag(&at, tag::STR, what);
                 Ok(Dyn::Value(at))
             }
             (StructInfo::Func(_), v @ (Dyn::Global(_) | Dyn::Extern(_) | Dyn::This(_))) => Ok(v),
-            (StructInfo::Str, v @ Dyn::Str(_)) | (StructInfo::DType, v @ Dyn::DType) => Ok(v),
+            (StructInfo::Str, v @ Dyn::Str(_)) | (StructInfo::DType, v @ Dyn::DType(_)) => Ok(v),
             (i, _) => Err(Diagnostic::error(
                 "match-cast",
                 span,

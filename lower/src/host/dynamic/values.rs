@@ -5,7 +5,7 @@ use super::{tag, value_callee, VALUE};
 use crate::host::build::{null, runtime_callee};
 use crate::host::check_tensor::dtype_word;
 use relax_ir::flat::{Callee, FlatStmt};
-use relax_ir::{DType, Diagnostic, PrimExpr, Span};
+use relax_ir::{DType, PrimExpr, Span};
 
 impl Gen<'_, '_> {
     /// A new slot of the frame.
@@ -101,9 +101,8 @@ impl Gen<'_, '_> {
                 let symbol = self.queue.packed(self.prefix, name);
                 self.closure(&symbol, &[], to, span)?;
             }
-            Dyn::DType | Dyn::Absent => {
-                return Err(Diagnostic::unsupported("value", span, "this value cannot be kept at run time"))
-            }
+            Dyn::DType(d) => self.own(&Dyn::Str(d.to_string()), to, span)?,
+            Dyn::Absent => self.b.store(to, 0, PrimExpr::i32(0)),
         }
         Ok(())
     }
@@ -163,6 +162,23 @@ impl Gen<'_, '_> {
         let call = self.b.call.clone();
         let rc = self.b.call(value_callee(symbol), vec![call, null(), array, n, to.clone()]);
         self.b.return_if_failed(rc);
+        Ok(Dyn::Value(to))
+    }
+
+    /// A value as a tensor; fails at run time where it has none.
+    pub fn as_tensor(&mut self, v: &Dyn, what: &str, span: Span) -> Res<Dyn> {
+        let from = self.pointer(v, span)?;
+        let to = self.slot();
+        let (call, what) = (self.b.call.clone(), self.b.text(what));
+        self.runtime("relax_rt_as_tensor", vec![call, from, to.clone(), what]);
+        Ok(Dyn::Value(to))
+    }
+
+    /// A tensor of integers as a shape.
+    pub fn as_shape(&mut self, tensor: PrimExpr, what: &str) -> Res<Dyn> {
+        let to = self.slot();
+        let (call, what) = (self.b.call.clone(), self.b.text(what));
+        self.runtime("relax_rt_as_shape", vec![call, tensor, to.clone(), what]);
         Ok(Dyn::Value(to))
     }
 
