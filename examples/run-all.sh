@@ -21,7 +21,7 @@ needs() {
     cpp) echo "${CXX:-c++}" ;;
     python) echo python3 ;;
     embedded-aarch64 | embedded-runtime) echo aarch64-linux-gnu-gcc qemu-system-aarch64 ;;
-    embedded-mps2) echo arm-none-eabi-gcc qemu-system-arm ;;
+    embedded-mps2) echo arm-none-eabi-gcc qemu-system-arm python3 ;;
     embedded-riscv64)
       # Either toolchain will do.
       command -v riscv64-unknown-elf-gcc || echo riscv64-linux-gnu-gcc

@@ -72,6 +72,11 @@ pub fn check_flash(program: &Program, measures: &Measures, sources: &Sources, li
 /// The budget is exceeded, or there is no bound.
 pub fn check_ram(program: &Program, stack: &dyn Fn(&str) -> Option<u64>, limit: u64) -> Result<(), Diagnostic> {
     for e in &program.entries {
+        if e.dynamic.is_some() {
+            let message = format!("the memory of {} has no bound: its values have no static structure", e.name);
+            let help = "bound it by the allocator of the call, which may refuse";
+            return Err(Diagnostic::error("max-ram", Span::NONE, message).help(help));
+        }
         let Some(workspace) = e.workspace_max else {
             let free: Vec<&str> = e.dims.iter().filter(|d| d.upper.is_none()).map(|d| d.var.name()).collect();
             let message = format!("the workspace of {} has no bound: it depends on {}", e.name, free.join(", "));
@@ -79,6 +84,7 @@ pub fn check_ram(program: &Program, stack: &dyn Fn(&str) -> Option<u64>, limit: 
             return Err(Diagnostic::error("max-ram", Span::NONE, message).help(help));
         };
         let stack = stack(&e.name).unwrap_or(0);
+        let workspace = workspace + e.regions.iter().map(|r| r.1).sum::<u64>();
         let total = workspace + stack;
         if total <= limit {
             continue;
@@ -139,9 +145,10 @@ pub fn timeline(program: &Program) -> String {
             let name = m.steps.get(b.first.saturating_sub(1)).map_or("", String::as_str);
             let _ = writeln!(
                 out,
-                "  {:>9} {:>9}        {bar}  made by {name}",
+                "  {:>9} {:>9}        {bar}  {}made by {name}",
                 number(b.max_offset, &b.offset),
-                number(b.max_bytes, &b.bytes)
+                number(b.max_bytes, &b.bytes),
+                b.region.as_ref().map_or(String::new(), |r| format!("in {r}, "))
             );
         }
         let (step, live) = peak(m);

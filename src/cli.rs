@@ -224,6 +224,10 @@ pub struct CodegenArgs {
     /// The section of an object or C file for code, weights or the workspace: `weights=.qspi`. Repeatable.
     #[arg(long, value_name = "PART=NAME")]
     pub section: Vec<String>,
+    /// Memories for the workspace of an object or C file, the fastest first: `fast=64K,slow=256K`. What is accessed most
+    /// per byte goes into the first; the header says how a call brings them.
+    #[arg(long, value_name = "NAME=BYTES", value_delimiter = ',')]
+    pub region: Vec<String>,
     /// Threads that a library may use of its own: only 1 is available.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u32,

@@ -18,6 +18,7 @@ pub fn svg(program: &Program) -> String {
         .memory
         .iter()
         .filter_map(|m| Some((m, program.entries.iter().find(|e| e.name == m.entry)?.workspace_max?)))
+        .filter(|(m, _)| m.buffers.iter().all(|b| b.region.is_none()))
         .filter(|(m, total)| *total > 0 && m.buffers.iter().all(|b| b.max_offset.is_some() && b.max_bytes.is_some()))
         .collect();
     let each = TOP + HEIGHT + NAMES + GAP;

@@ -219,6 +219,8 @@ impl Session {
             self.stage("integers", |_| relax_lower::integer::to_integers(&mut typed));
         }
         let Machine { pointer_bytes, vector_bytes, wide, levels, library } = *machine;
+        let regions = placement::regions(o, hosted, byte_size);
+        let regions = self.ok(regions)?;
         let options = relax_lower::Options {
             prefix: prefix.to_string(),
             pointer_bytes,
@@ -227,6 +229,7 @@ impl Session {
             dot4: wide.is_some_and(|w| w.dot4),
             versions: levels != Levels::One,
             unchecked: o.no_checks,
+            regions,
             external_weights: o.weights == Weights::External,
             library,
             silent: o.messages == Messages::None && !hosted,

@@ -29,7 +29,10 @@ fn model(s: &mut Session, a: &InspectArgs) -> Result<String, Failed> {
     // The same warnings come again below.
     s.diags.list.clear();
     let prefix = prefix_of(&a.file);
-    let (program, _) = s.lower(&a.file, &prefix, &a.options, true)?;
+    let program = match a.options.target.is_some() {
+        true => embedded(s, a, &prefix)?.0,
+        false => s.lower(&a.file, &prefix, &a.options, true)?.0,
+    };
     let kernels: Vec<&str> =
         program.module.funcs.iter().filter_map(|f| f.name.strip_prefix(&format!("{prefix}_k_"))).collect();
     let operators = operators(&module);
@@ -54,12 +57,22 @@ fn model(s: &mut Session, a: &InspectArgs) -> Result<String, Failed> {
     Ok(out)
 }
 
-/// What the object for the target takes in each memory. For targets that only C serves: the part that does not depend
-/// on the C compiler.
-fn memory_map(s: &mut Session, a: &InspectArgs, prefix: &str) -> Result<String, Failed> {
+/// The program for a target without an operating system, and whether it has native code (else C serves it).
+fn embedded(s: &mut Session, a: &InspectArgs, prefix: &str) -> Result<(relax_ir::program::Program, bool), Failed> {
     let seen = s.diags.list.len();
     let native = s.target(&a.options).is_ok();
     s.diags.list.truncate(seen);
+    let program = match native {
+        true => s.lower(&a.file, prefix, &a.options, false)?.0,
+        false => s.c_source(&a.file, prefix, "model.h", &a.options, false)?.0,
+    };
+    Ok((program, native))
+}
+
+/// What the object for the target takes in each memory. For targets that only C serves: the part that does not depend
+/// on the C compiler.
+fn memory_map(s: &mut Session, a: &InspectArgs, prefix: &str) -> Result<String, Failed> {
+    let (program, native) = embedded(s, a, prefix)?;
     let mut out = String::new();
     let section = |name: &Option<String>| name.as_ref().map_or(String::new(), |n| format!(" in {n}"));
     let (program, stack) = if native {
@@ -77,7 +90,6 @@ fn memory_map(s: &mut Session, a: &InspectArgs, prefix: &str) -> Result<String, 
         let _ = writeln!(out, "  flash  {constants:>9} bytes of constants{weights}");
         (c.program, c.stack)
     } else {
-        let (program, _) = s.c_source(&a.file, prefix, "model.h", &a.options, false)?;
         let _ = writeln!(out, "memory map as C, code and stack as the C compiler makes them:");
         let weights = section(&program.module.sections.weights);
         let _ = writeln!(out, "  flash  {:>9} bytes of weights{weights}", program.weight_bytes);
@@ -86,7 +98,12 @@ fn memory_map(s: &mut Session, a: &InspectArgs, prefix: &str) -> Result<String, 
     for e in &program.entries {
         let place = section(&program.workspace_section);
         let (name, most) = (&e.name, e.workspace_max.map_or("unbounded".to_string(), |n| n.to_string()));
-        let _ = writeln!(out, "  RAM    {most:>9} bytes of workspace of {name}{place}");
+        if e.regions.is_empty() {
+            let _ = writeln!(out, "  RAM    {most:>9} bytes of workspace of {name}{place}");
+        }
+        for (region, bytes) in &e.regions {
+            let _ = writeln!(out, "  RAM    {bytes:>9} bytes of workspace of {name} in {region}");
+        }
         if let Some(n) = stack.get(name) {
             let _ = writeln!(out, "  stack  {n:>9} bytes of a call of {name}");
         }

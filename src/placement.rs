@@ -3,6 +3,7 @@
 use crate::cli::CodegenArgs;
 use relax_ir::program::Program;
 use relax_ir::{Diagnostic, Span};
+use relax_lower::Region;
 
 /// Notes sections and the hook in the program.
 ///
@@ -39,4 +40,37 @@ pub fn apply(program: &mut Program, o: &CodegenArgs, hosted: bool) -> Result<(),
         program.on_error = Some(name.clone());
     }
     Ok(())
+}
+
+/// The memories of `--region`.
+///
+/// # Errors
+/// A region without a name or size, or a hosted library.
+pub fn regions(
+    o: &CodegenArgs,
+    hosted: bool,
+    size: fn(&str) -> Result<u64, Diagnostic>,
+) -> Result<Vec<Region>, Diagnostic> {
+    let fault = |m: String| {
+        let d = Diagnostic::error("option", Span::NONE, m);
+        Err(d.help("e.g. --region fast=64K,slow=256K, the fastest first, for model.o, model.a or model.c"))
+    };
+    if hosted && !o.region.is_empty() {
+        return fault("--region is for objects and C".into());
+    }
+    let mut out: Vec<Region> = vec![];
+    for text in &o.region {
+        let Some((name, bytes)) = text.split_once('=') else {
+            return fault(format!("--region {text}: there is no `=`"));
+        };
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || !name.chars().all(word) || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return fault(format!("--region {text}: `{name}` is no identifier of C"));
+        }
+        if out.iter().any(|r| r.name == name) {
+            return fault(format!("--region {text}: `{name}` is given twice"));
+        }
+        out.push(Region { name: name.to_string(), bytes: size(bytes)? });
+    }
+    Ok(out)
 }

@@ -69,6 +69,7 @@ fn main() {
     test("sections", sections);
     test("error hook", hook);
     test("integers", integers);
+    test("regions", regions);
     let everything = args.filter.is_none() && args.skip.is_empty() && !args.list;
     let conclusion = libtest_mimic::run(&args, trials);
     let alone = ALONE.load(Ordering::Relaxed);
@@ -159,6 +160,37 @@ fn hook() -> Result<(), String> {
         Ok(())
     } else {
         Err(format!("undefined symbols: {undefined:?}"))
+    }
+}
+
+/// Buffers with many accesses a byte are in the fast memory; what has no room anywhere is an error.
+fn regions() -> Result<(), String> {
+    use clap::Parser;
+    let compile = |regions: &str| {
+        let words =
+            ["relax-aot", "model.rlx", "-o", "model.o", "--target", "aarch64-unknown-none", "--region", regions];
+        let o = Cli::try_parse_from(words).map_err(|e| e.to_string())?.compile.options;
+        let mut session = Session::default();
+        let compiled = session
+            .compile(&example("kws_int8.onnx"), "model", &o, false)
+            .map_err(|_| session.diags.list.iter().map(|d| d.message.clone()).collect::<Vec<_>>().join("; "))?;
+        check(&compiled.object, true)?;
+        Ok::<_, String>(compiled.program)
+    };
+    let program = compile("fast=9K,slow=16K")?;
+    let used = &program.entries.first().ok_or("no entry")?.regions;
+    let fits = |i: usize, name: &str, most: u64| used.get(i).is_some_and(|r| r.0 == name && r.1 > 0 && r.1 <= most);
+    if !fits(0, "fast", 9 << 10) || !fits(1, "slow", 16 << 10) {
+        return Err(format!("regions in use: {used:?}"));
+    }
+    // The averages of 64 channels are read more often a byte than the images that they are made of.
+    let buffers = &program.memory.first().ok_or("no memory")?.buffers;
+    if !buffers.iter().any(|b| b.region.as_deref() == Some("fast") && b.max_bytes == Some(64)) {
+        return Err("the small buffers are not in the fast memory".into());
+    }
+    match compile("fast=1K,slow=2K") {
+        Err(e) if e.contains("no region has room for") => Ok(()),
+        other => Err(format!("{:?}", other.map(|p| p.entries.len()))),
     }
 }
 

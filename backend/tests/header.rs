@@ -30,6 +30,7 @@ fn program() -> Program {
         dims: vec![EntryDim { var: n.clone(), lower: Some(1), upper: Some(512), divisor: Some(8) }],
         workspace: Some(n.expr() * 64),
         workspace_max: Some(32768),
+        regions: vec![],
         dynamic: None,
     };
     let every = Entry {
@@ -50,6 +51,7 @@ fn program() -> Program {
         dims: vec![],
         workspace: None,
         workspace_max: None,
+        regions: vec![],
         dynamic: None,
     };
     Program {

@@ -130,6 +130,7 @@ fn program(hosted: bool) -> Program {
         dims: vec![],
         workspace: Some(PrimExpr::i64(0)),
         workspace_max: Some(0),
+        regions: vec![],
         dynamic: None,
     });
     descriptor::add(&mut program, hosted, 8);

@@ -16,7 +16,7 @@ MODEL=tests/corpus/torch_mobilenet_block
 "$TOOL" $MODEL.rlx --params $MODEL.params.safetensors --prefix model \
   --emit obj --target aarch64-unknown-none -o "$OUT/mobilenet/model.o"
 # A network of 8-bit integers, equal to the bit.
-"$TOOL" examples/models/kws_int8.onnx --prefix model --messages none \
+"$TOOL" examples/models/kws_int8.onnx --prefix model --messages none --region fast=9K,slow=16K \
   --emit obj --target aarch64-unknown-none -o "$OUT/kws/model.o"
 
 for model in mobilenet kws; do

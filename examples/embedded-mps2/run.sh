@@ -30,15 +30,18 @@ both() {
   echo "$model on $board ($flags):"
   # shellcheck disable=SC2086
   arm-none-eabi-gcc -std=c99 -pedantic -Wall -Wextra -Werror -ffreestanding -mthumb $flags \
-    -O2 -fno-tree-loop-distribute-patterns -c "$OUT/$model/model.c" -o "$OUT/$board.model.o"
+    -O2 -fno-tree-loop-distribute-patterns -fcallgraph-info=su -c "$OUT/$model/model.c" -o "$OUT/$board.model.o"
   # Nothing but the compiler's own arithmetic may be missing.
   if arm-none-eabi-nm -u "$OUT/$board.model.o" | grep -v __aeabi_; then
     echo "the model has undefined symbols"
     exit 1
   fi
+  # The bound that the header has for objects: here the C compiler knows the frames.
+  local stack
+  stack=$(python3 examples/embedded/stack_bound.py "$OUT/$board.model.ci" model_main)
   # shellcheck disable=SC2086
   arm-none-eabi-gcc -std=c99 -Wall -Wextra -Werror -ffreestanding -mthumb $flags -O2 -nostdlib -static \
-    -fno-tree-loop-distribute-patterns -DPICOSECONDS_PER_CLOCK=$clock -I "$OUT/$model" -I examples/embedded/$model -I examples/embedded -T $HERE/link.ld \
+    -fno-tree-loop-distribute-patterns -DPICOSECONDS_PER_CLOCK=$clock -DMODEL_MAIN_STACK_MAX=$stack -I "$OUT/$model" -I examples/embedded/$model -I examples/embedded -T $HERE/link.ld \
     $HERE/start.c examples/embedded/app.c "$OUT/$board.model.o" -lgcc -o "$OUT/$board.elf"
   arm-none-eabi-size "$OUT/$board.elf" "$OUT/$board.model.o"
   timeout 120 qemu-system-arm -M "$board" -nographic -icount shift=0 \

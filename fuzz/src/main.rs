@@ -239,6 +239,7 @@ fn try_text(text: &str, lower: bool) -> Stage {
         pointer_bytes: 8,
         opt_level: 2,
         unchecked: false,
+        regions: vec![],
         external_weights: false,
         library: false,
         silent: false,

@@ -326,6 +326,7 @@ fn compile(model: &[u8]) -> Stage {
         pointer_bytes: 8,
         opt_level: 2,
         unchecked: false,
+        regions: vec![],
         external_weights: false,
         library: false,
         silent: false,

@@ -113,6 +113,8 @@ pub struct BufferUse {
     /// At the dims' upper bounds.
     pub max_offset: Option<u64>,
     pub max_bytes: Option<u64>,
+    /// The memory it is in, when there are several ([`Entry::regions`]).
+    pub region: Option<String>,
 }
 
 /// An exported function.
@@ -129,6 +131,9 @@ pub struct Entry {
     pub workspace: Option<PrimExpr>,
     /// Bytes, when every dim has an upper bound (or there is none).
     pub workspace_max: Option<u64>,
+    /// The memories of a workspace in several pieces, with the bytes that are used of each; then [`Entry::workspace`] is
+    /// the size of an array that has an address and a size for each.
+    pub regions: Vec<(String, u64)>,
     /// Why this function needs the runtime's values (recursion, closures, packed functions, ...); `None` when all
     /// its values are laid out at compile time.
     pub dynamic: Option<Box<Diagnostic>>,

@@ -27,6 +27,7 @@ pub mod schedule;
 mod share;
 
 pub use bind_params::bind_params;
+pub use host::Region;
 pub use kernel::{kernel_dims, kernel_workspace};
 
 use relax_ir::analysis::{self, Typed};
@@ -54,6 +55,8 @@ pub struct Options {
     pub versions: bool,
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     pub unchecked: bool,
+    /// Memories for the workspace, the fastest first; none for one piece.
+    pub regions: Vec<Region>,
     /// The back end has the functions of [`integer::library_call`].
     pub library: bool,
     /// Leave out the texts of errors: codes and numbers remain.

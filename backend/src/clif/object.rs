@@ -137,7 +137,7 @@ pub(super) fn write(
                 let data = &module.data[*i];
                 let align = data.align.max(least).next_power_of_two() as u64;
                 let bytes = native_bytes(&data.bytes, target.big_endian());
-                let section = if !data.relocs.is_empty() {
+                let section = if !data.relocs.is_empty() && target.pic {
                     object.section_id(StandardSection::ReadOnlyDataWithRel)
                 } else if let (Some(weights), DataBytes::Constant(_)) = (weights, &data.bytes) {
                     weights

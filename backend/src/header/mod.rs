@@ -56,6 +56,18 @@ pub fn write_with_stack(program: &Program, stack: &BTreeMap<String, u64>) -> Str
         s += "\n/* Bytes of the file that `weights` of a call points to. */\n";
         let _ = writeln!(s, "#define {}_WEIGHTS_BYTES {}u", macro_name(p), w.bytes);
     }
+    if let Some(e) = program.entries.iter().find(|e| !e.regions.is_empty()) {
+        let names: Vec<&str> = e.regions.iter().map(|r| r.0.as_str()).collect();
+        let each: Vec<String> = names.iter().map(|n| format!("{{{n}, sizeof {n}}}")).collect();
+        s += "\n/** A memory. The workspace of a call is an array of these, in this order:\n";
+        let _ = writeln!(
+            s,
+            " * `{p}_region regions[] = {{{}}}; call.workspace = regions; call.workspace_size = sizeof regions;`\n * \
+             Each is aligned to 64 and has at least P_ENTRY_REGION_NAME_MAX bytes (below). */",
+            each.join(", ")
+        );
+        let _ = writeln!(s, "typedef struct {p}_region {{\n  void *memory;\n  size_t bytes;\n}} {p}_region;");
+    }
     for e in &program.entries {
         entry(p, e, &mut s);
         if let Some(n) = stack.get(&e.name) {
@@ -177,6 +189,9 @@ fn entry(prefix: &str, e: &Entry, s: &mut String) {
     }
     let params = if dims.is_empty() { "void".to_string() } else { dims.join(", ") };
     let _ = writeln!(s, "size_t {base}_workspace_size({params});");
+    for (name, bytes) in &e.regions {
+        let _ = writeln!(s, "#define {}_REGION_{}_MAX {bytes}u", macro_name(&base), macro_name(name));
+    }
     if let Some(max) = e.workspace_max {
         let _ = writeln!(s, "#define {}_WORKSPACE_MAX {max}u", macro_name(&base));
     }

@@ -20,6 +20,8 @@ pub struct Body<'a> {
     /// Pointer variables of the flattened results.
     pub results: Vec<Var>,
     pub workspace: Var,
+    /// The starts of the memories, when there are several.
+    pub regions: Vec<PrimExpr>,
     /// The constants, by buffer.
     pub constants: HashMap<usize, Stored>,
     /// Start of the weights file, when a constant is in it.
@@ -48,7 +50,10 @@ impl Body<'_> {
                 None => super::build::null(),
             },
             Place::Workspace => match &self.layout.offsets[id.0] {
-                Some(o) => self.workspace.expr().ptr_add(o.clone()),
+                Some(o) => {
+                    let base = self.layout.region_of.get(id.0).and_then(|&r| self.regions.get(r));
+                    base.cloned().unwrap_or_else(|| self.workspace.expr()).ptr_add(o.clone())
+                }
                 None => self.workspace.expr(),
             },
         }

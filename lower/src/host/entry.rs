@@ -7,6 +7,7 @@ use super::check_tensor::{self, dtype_word};
 use super::memory::{self, Layout};
 use super::params::{LeafKind, Signature};
 use super::plan::{Plan, Planner};
+use super::regions;
 use super::value::*;
 use super::{Context, Stored};
 use relax_ir::abi::AbiLayout;
@@ -73,7 +74,16 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
     sig.late = plan.late.clone();
     let late = sig.late.iter().map(|l| EntryDim { var: l.var.clone(), lower: None, upper: None, divisor: None });
     sig.dims.extend(late);
-    let layout = memory::layout(&plan.bufs, &plan.steps, &mut facts);
+    let layout = if cx.regions.is_empty() {
+        memory::layout(&plan.bufs, &plan.steps, &mut facts)
+    } else {
+        let kernel = |name: &str| match typed.module.get(name) {
+            Some(relax_ir::Func::Prim(p)) => Some(p.clone()),
+            _ => cx.kernels.iter().find(|k| k.name == name).cloned(),
+        };
+        let upper = |e: &PrimExpr| upper_value(e, &sig);
+        regions::layout(&plan.bufs, &plan.steps, &cx.regions, &kernel, &upper, cx.abi.pointer)?
+    };
     if let Some(v) = layout.total.vars().iter().find(|v| plan.unbounded.contains(v)) {
         return Err(Diagnostic::unsupported(
             "unbounded-memory",
@@ -122,6 +132,7 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         dims: sig.dims,
         workspace: Some(layout.total),
         workspace_max: max,
+        regions: layout.regions.into_iter().map(|r| (r.name, r.bytes)).collect(),
         dynamic: None,
     })
 }
@@ -140,6 +151,7 @@ fn memory_use(entry: &str, sig: &Signature, plan: &Plan, layout: &Layout) -> Mem
             max_bytes: upper_value(&bytes, sig),
             offset: offset.clone(),
             bytes,
+            region: layout.region_of.get(i).and_then(|&r| layout.regions.get(r)).map(|r| r.name.clone()),
         });
     }
     MemoryUse { entry: entry.to_string(), steps, buffers }
@@ -299,7 +311,12 @@ fn body_function(
     let kernel_symbol = |name: &str| super::kernel_symbol(&prefix, name);
     let external = constants.values().any(|s| matches!(s, Stored::External(_)));
     let mut b = Builder::new(&mut cx.pool, cx.abi, call.expr());
+    let p = i64::from(cx.abi.pointer);
+    let regions = (0..layout.regions.len() as i64)
+        .map(|r| b.load("region", &workspace.expr(), r * 2 * p, DType::HANDLE))
+        .collect();
     let body = Body {
+        regions,
         weights: external.then(|| super::weights::of_call(&mut b, &prefix)),
         prefix: &prefix,
         plan,
@@ -520,6 +537,10 @@ fn with_workspace(
     }
     let owned = b.local("owned", PrimExpr::i32(0));
     let needed = b.bind("needed", layout.total.clone());
+    if !layout.regions.is_empty() {
+        memories(b, call, layout, &ws);
+        return f(b, ws.expr());
+    }
     workspace(b, call, &needed, &ws, &owned);
     let rc = f(b, ws.expr());
     b.if_then(owned.expr().ne(PrimExpr::i32(0)), |b| {
@@ -533,6 +554,46 @@ fn with_workspace(
         });
     });
     rc
+}
+
+/// Sets `ws` to the array of memories that the call brings: each large enough and aligned.
+fn memories(b: &mut Builder, call: &PrimExpr, layout: &Layout, ws: &Var) {
+    let (abi, zero) = (b.abi, PrimExpr::i64(0));
+    let size = b.local("size", zero.clone());
+    b.if_then(address_of(call.clone()).ne(zero.clone()), |b| {
+        let given = b.load("given", call, abi.call_workspace, DType::HANDLE);
+        b.assign(ws, given.clone());
+        b.if_then(address_of(given).ne(PrimExpr::i64(0)), |b| {
+            let bytes = b.load("bytes", call, abi.call_workspace_size, pointer_int(abi)).cast(DType::I64);
+            b.assign(&size, bytes);
+        });
+    });
+    let wanted = layout.total.clone();
+    let small = size.expr().lt(wanted.clone());
+    let what = "array of the workspace's regions, size in bytes";
+    b.fail_if(small, Failure { code: code::WORKSPACE, constraint: 0, wanted, got: size.expr(), what });
+    for (i, r) in layout.regions.iter().enumerate().filter(|(_, r)| r.bytes > 0) {
+        let at = 2 * i as i64 * i64::from(abi.pointer);
+        let memory = b.load("memory", &ws.expr(), at, DType::HANDLE);
+        let got = b.load("bytes", &ws.expr(), at + i64::from(abi.pointer), pointer_int(abi)).cast(DType::I64);
+        let got = b.bind("got", got);
+        let wanted = PrimExpr::i64(r.bytes as i64);
+        let what = format!("region {} of the workspace, size in bytes", r.name);
+        let small = got.clone().lt(wanted.clone());
+        b.fail_if(small, Failure { code: code::WORKSPACE, constraint: 0, wanted, got, what: &what });
+        let what = format!("region {} of the workspace", r.name);
+        let none = address_of(memory.clone()).eq(zero.clone());
+        b.fail_if(
+            none,
+            Failure { code: code::NULL, constraint: 0, wanted: zero.clone(), got: zero.clone(), what: &what },
+        );
+        let off = PrimExpr::binary(BinOp::BitAnd, address_of(memory), PrimExpr::i64(memory::ALIGN - 1));
+        let off = b.bind("off", off);
+        let what = format!("region {} of the workspace, alignment in bytes", r.name);
+        let wanted = PrimExpr::i64(memory::ALIGN);
+        let bad = off.clone().ne(zero.clone());
+        b.fail_if(bad, Failure { code: code::ALIGN, constraint: 0, wanted, got: off, what: &what });
+    }
 }
 
 /// Sets `ws` to `needed` bytes: from the call record, or its allocator (then `owned` is set).

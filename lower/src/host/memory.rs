@@ -4,6 +4,7 @@
 //! offsets, largest first; else buffers of equal (or provably not larger) size share a slot and slots are laid end
 //! to end. Every offset is a multiple of [`ALIGN`].
 
+use super::regions::Region;
 use super::value::*;
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::PrimExpr;
@@ -16,10 +17,14 @@ pub struct Layout {
     pub offsets: Vec<Option<PrimExpr>>,
     /// Bytes of the whole workspace.
     pub total: PrimExpr,
+    /// The memories, each with what is used of it (see [`super::regions`]); empty for a workspace in one piece.
+    pub regions: Vec<Region>,
+    /// By buffer, when there are several.
+    pub region_of: Vec<usize>,
 }
 
 /// First and last position at which a buffer is in use.
-type Range = (usize, usize);
+pub type Range = (usize, usize);
 
 /// Lays out the workspace buffers of `steps`.
 pub fn layout(bufs: &[Buf], steps: &[Step], facts: &mut dyn ShapeFacts) -> Layout {
@@ -90,12 +95,12 @@ fn mark(steps: &[Step], at: &mut usize, ranges: &mut [Option<Range>]) {
     }
 }
 
-fn overlap(a: Range, b: Range) -> bool {
+pub fn overlap(a: Range, b: Range) -> bool {
     a.0 <= b.1 && b.0 <= a.1
 }
 
 /// Numbers only: largest first, each at the lowest offset where it fits.
-fn pack(n: usize, live: &[usize], sizes: &[PrimExpr], ranges: &[Option<Range>]) -> Layout {
+pub fn pack(n: usize, live: &[usize], sizes: &[PrimExpr], ranges: &[Option<Range>]) -> Layout {
     let size = |i: usize| sizes[i].as_int().unwrap_or(0);
     let mut order = live.to_vec();
     order.sort_by_key(|&i| (-size(i), i));
@@ -123,7 +128,7 @@ fn pack(n: usize, live: &[usize], sizes: &[PrimExpr], ranges: &[Option<Range>]) 
         total = total.max(offset + size(i));
         offsets[i] = Some(PrimExpr::i64(offset));
     }
-    Layout { offsets, total: PrimExpr::i64(total) }
+    Layout { offsets, total: PrimExpr::i64(total), regions: vec![], region_of: vec![] }
 }
 
 struct Slot {
@@ -171,5 +176,5 @@ fn share(n: usize, live: &[usize], sizes: &[PrimExpr], ranges: &[Option<Range>],
         }
         total = facts.simplify(&(total + s.size));
     }
-    Layout { offsets, total }
+    Layout { offsets, total, regions: vec![], region_of: vec![] }
 }

@@ -14,12 +14,14 @@ mod memory;
 mod ops;
 mod params;
 mod plan;
+mod regions;
 mod slice;
 mod value;
 mod weights;
 
 pub use constants::Stored;
 pub use ops::VIEWS;
+pub use regions::Region;
 
 use build::Pool;
 use constants::Constants;
@@ -42,6 +44,8 @@ pub struct Context {
     pub vector_bytes: &'static [u32],
     /// Kernels made while planning.
     pub kernels: Vec<PrimFunc>,
+    /// Memories for the workspace, the fastest first; none for one piece.
+    pub regions: Vec<Region>,
     constants: Constants,
     dynamic: dynamic::Queue,
     memory: Vec<MemoryUse>,
@@ -62,6 +66,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         funcs: vec![],
         checks: vec![],
         kernels: vec![],
+        regions: options.regions.clone(),
         constants: Constants::new(prefix, options.external_weights),
         dynamic: dynamic::Queue::default(),
         memory: vec![],

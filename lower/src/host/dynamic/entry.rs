@@ -87,6 +87,7 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function, why: Diagnostic) -
         dims: sig.dims,
         workspace: Some(PrimExpr::i64(0)),
         workspace_max: Some(0),
+        regions: vec![],
         dynamic: Some(Box::new(why)),
     })
 }
