@@ -5,6 +5,7 @@ use super::Res;
 use relax_ir::analysis::infer_expr;
 use relax_ir::op::{self, Default as OpDefault, ParamKind, ShapeFacts};
 use relax_ir::prim::Var;
+use relax_ir::printer::is_reserved;
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, RVar, SeqExpr, StructInfo, StructInfoMap,
 };
@@ -70,6 +71,9 @@ pub struct Builder {
     blocks: Vec<Block>,
     /// Dims that the caller alone decides, and what they broadcast to: any of them may be 1.
     pub free_dims: HashSet<PrimExpr>,
+    names: HashSet<String>,
+    /// How often a name was wanted again.
+    counts: HashMap<String, usize>,
 }
 
 /// Operators whose operands broadcast.
@@ -109,6 +113,8 @@ impl Builder {
             sinfo: StructInfoMap::new(),
             blocks: vec![Block::default()],
             free_dims: HashSet::new(),
+            names: HashSet::new(),
+            counts: HashMap::new(),
         }
     }
 
@@ -157,8 +163,24 @@ impl Builder {
         self.blocks = s.0;
     }
 
+    /// A name like `hint` that nothing has yet: a model and the text that is printed of it are the same program.
+    pub fn unique(&mut self, hint: &str) -> String {
+        let mut name = hint.to_string();
+        while is_reserved(&name) || !self.names.insert(name.clone()) {
+            let i = self.counts.entry(hint.to_string()).or_insert(0);
+            *i += 1;
+            name = format!("{hint}_{i}");
+        }
+        name
+    }
+
+    /// A variable.
+    pub fn var(&mut self, hint: &str) -> RVar {
+        RVar::new(self.unique(hint), false, Span::NONE)
+    }
+
     fn bind(&mut self, name: &str, value: BindingValue, info: StructInfo) -> RVar {
-        let var = RVar::new(name, false, Span::NONE);
+        let var = self.var(name);
         self.sinfo.insert(var.clone(), info);
         if let Some(b) = self.blocks.last_mut() {
             b.bindings.push(Binding { var: var.clone(), annotation: None, value, span: Span::NONE });
@@ -200,7 +222,7 @@ impl Builder {
 
     /// A fresh shape variable.
     pub fn fresh_dim(&mut self, name: &str) -> PrimExpr {
-        Var::dim(name).expr()
+        Var::dim(self.unique(name)).expr()
     }
 
     /// The Relax leaf of a tensor.
@@ -412,7 +434,7 @@ impl Builder {
             x = self.call("reshape", &[Arg::from(&x), Arg::shape(&[PrimExpr::i64(n as i64)])], &[])?;
         }
         let e = self.shape_of_values(&x)?;
-        let vars: Vec<Var> = (0..n).map(|i| Var::dim(format!("s{i}"))).collect();
+        let vars: Vec<Var> = (0..n).map(|i| Var::dim(self.unique(&format!("s{i}")))).collect();
         let dims: Vec<PrimExpr> = vars.iter().map(Var::expr).collect();
         self.match_cast("dims", e, StructInfo::shape(dims.clone()));
         Ok(dims)

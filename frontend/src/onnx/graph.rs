@@ -299,7 +299,7 @@ impl<'m> Importer<'m> {
             }
             _ => {
                 let info = self.input_info(t, id)?;
-                let var = RVar::new(id, false, Span::NONE);
+                let var = self.b.var(id);
                 let value = match self.param_value(&var, &info) {
                     Value::Tensor(v) => v.of_kind(kind_of(t)).into(),
                     v => v,
@@ -355,7 +355,7 @@ impl<'m> Importer<'m> {
                 let mut dims = dims.collect::<Res<Vec<_>>>()?;
                 self.b.free_dims.extend(dims.iter().filter(|d| d.as_var().is_some()).cloned());
                 if kind == Kind::Text {
-                    dims.push(Var::dim(format!("{hint}_bytes")).expr());
+                    dims.push(self.b.fresh_dim(&format!("{hint}_bytes")));
                 }
                 Ok(StructInfo::tensor(dims, dtype))
             }
@@ -369,7 +369,7 @@ impl<'m> Importer<'m> {
             Some(DimValue::Value(v)) if *v >= 0 => Ok(PrimExpr::i64(*v)),
             Some(DimValue::Param(p)) if !p.is_empty() => Ok(self.dim_var(p).expr()),
             // A dim of -1 is how some exporters say that it varies.
-            _ => Ok(Var::dim(hint).expr()),
+            _ => Ok(self.b.fresh_dim(hint)),
         }
     }
 
@@ -378,7 +378,7 @@ impl<'m> Importer<'m> {
         if let Some(v) = self.dims.get(name) {
             return v.clone();
         }
-        let v = Var::dim(identifier(name, "n"));
+        let v = Var::dim(self.b.unique(&identifier(name, "n")));
         self.dims.insert(name.to_string(), v.clone());
         v
     }

@@ -18,6 +18,7 @@ mod tir;
 mod types;
 
 pub use flat::{print_flat, print_flat_func};
+pub use names::is_reserved;
 
 use crate::dtype::DType;
 use crate::module::{Func, IRModule};

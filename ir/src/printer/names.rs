@@ -10,6 +10,11 @@ const RESERVED: [&str; 44] = [
     "TypeVar", "tvm", "Axis",
 ];
 
+/// Whether a text can have no variable of this name.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// The names of one function. Variables, Relax variables and buffers share one space of ids, so one table serves all.
 #[derive(Default)]
 pub struct Names {

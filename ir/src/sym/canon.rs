@@ -8,14 +8,19 @@ use std::collections::HashMap;
 /// Deeper expressions become opaque atoms.
 const MAX_DEPTH: u32 = 256;
 
+/// Larger expressions have opaque parts: shared ones are walked once for each use.
+const MAX_STEPS: u32 = 4096;
+
 impl Facts {
     /// The canonical form of an integer expression under the equalities known now.
     pub fn canonical(&mut self, e: &PrimExpr) -> Poly {
+        self.steps = 0;
         self.canon(e, 0)
     }
 
     /// The canonical form of a condition.
     pub fn condition(&mut self, e: &PrimExpr) -> Cond {
+        self.steps = 0;
         self.cond(e, 0)
     }
 
@@ -24,7 +29,8 @@ impl Facts {
     }
 
     fn canon(&mut self, e: &PrimExpr, depth: u32) -> Poly {
-        if depth > MAX_DEPTH {
+        self.steps += 1;
+        if depth > MAX_DEPTH || self.steps > MAX_STEPS {
             return self.opaque(e);
         }
         self.try_canon(e, depth + 1).unwrap_or_else(|| self.opaque(e))
@@ -127,7 +133,8 @@ impl Facts {
     }
 
     fn cond(&mut self, e: &PrimExpr, depth: u32) -> Cond {
-        if depth > MAX_DEPTH {
+        self.steps += 1;
+        if depth > MAX_DEPTH || self.steps > MAX_STEPS {
             return Cond::Opaque(e.clone());
         }
         let depth = depth + 1;

@@ -76,6 +76,8 @@ pub struct Requirement {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     atoms: Vec<Atom>,
+    /// Of the canonical form at work.
+    steps: u32,
     numbers: HashMap<Atom, AtomId>,
     /// Equalities solved for an atom. Right-hand sides may be stale: [`Facts::resolve`] brings them up to date.
     solved: HashMap<AtomId, Poly>,

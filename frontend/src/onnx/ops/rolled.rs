@@ -79,7 +79,7 @@ enum Attempt {
 }
 
 fn param(cx: &mut NodeCx, name: &str, dims: Vec<PrimExpr>, dtype: DType, params: &mut Vec<Param>) -> Tensor {
-    let var = RVar::new(name, false, Span::NONE);
+    let var = cx.im.b.var(name);
     let info = StructInfo::tensor(dims.clone(), dtype);
     cx.im.b.sinfo.insert(var.clone(), info.clone());
     params.push(Param { var: var.clone(), annotation: Some(info) });
@@ -142,7 +142,7 @@ fn attempt(
     };
     let all: Vec<&Tensor> = now.iter().chain(&gathered).collect();
     let ret = StructInfo::Tuple(all.iter().map(|t| open(&t.dims, t.dtype)).collect());
-    let var = RVar::new("rounds", false, Span::NONE);
+    let var = cx.im.b.var("rounds");
     let types = params.iter().filter_map(|p| p.annotation.clone()).collect();
     let info = FuncInfo { params: Some(types), ret: ret.clone(), pure: true, derive: None };
     let info = StructInfo::Func(Arc::new(info));
