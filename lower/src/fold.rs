@@ -1,6 +1,7 @@
 //! Constant folding: kernels whose every input is a constant run at compile time, in the reference interpreter.
 
 use crate::interp::{self, Arg, Tensor};
+use crate::relayout;
 use relax_ir::analysis::Typed;
 use relax_ir::relax::{map_bindings, BindingValue, Expr, ExprKind, RVar, StructInfo, StructInfoMap};
 use relax_ir::{Constant, Func, IRModule};
@@ -25,6 +26,35 @@ pub fn fold_constants(typed: &mut Typed) {
             if matches!(e.kind(), ExprKind::Constant(_)) {
                 return None;
             }
+            let e = Expr::new(ExprKind::Constant(c), e.span());
+            Some(vec![relax_ir::relax::Binding { value: BindingValue::Expr(e), ..b.clone() }])
+        });
+    }
+    typed.module.funcs = funcs;
+}
+
+/// Rule `transposed weights`: `permute_dims` of a constant matrix is the other matrix, moved natively. Runs before
+/// operators become kernels, which the interpreter runs much slower.
+pub fn transpose_constants(typed: &mut Typed) {
+    let mut funcs = std::mem::take(&mut typed.module.funcs);
+    let mut known: HashMap<RVar, Constant> = HashMap::new();
+    for f in &mut funcs {
+        let Func::Relax(f) = f else { continue };
+        f.body = map_bindings(&f.body, &mut |b, _| {
+            let BindingValue::Expr(e) = &b.value else { return None };
+            if let ExprKind::Constant(c) = e.kind() {
+                known.insert(b.var.clone(), c.clone());
+                return None;
+            }
+            let call = e.as_op_call("permute_dims")?;
+            let turned = call.attrs.ints("axes").is_none_or(|a| a == [1, 0] || a == [-1, 0] || a == [1, -2]);
+            let c = match call.args.first()?.kind() {
+                ExprKind::Constant(c) => c,
+                ExprKind::Var(v) => known.get(v)?,
+                _ => return None,
+            };
+            let c = turned.then(|| relayout::transposed(c)).flatten()?;
+            known.insert(b.var.clone(), c.clone());
             let e = Expr::new(ExprKind::Constant(c), e.span());
             Some(vec![relax_ir::relax::Binding { value: BindingValue::Expr(e), ..b.clone() }])
         });

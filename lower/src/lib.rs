@@ -109,6 +109,9 @@ pub fn passes(
     if let Some(choice) = wide.filter(|w| opt_level >= 2 && w.lanes > 4) {
         layout::channels_last(&mut typed, choice);
     }
+    if opt_level >= 1 {
+        fold::transpose_constants(&mut typed);
+    }
     legalize::legalize(&mut typed)?;
     if opt_level >= 1 {
         dead::remove_dead(&mut typed);

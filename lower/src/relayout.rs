@@ -15,6 +15,39 @@ pub fn gather(c: &Constant, shape: Vec<i64>, order: impl Iterator<Item = usize>)
     Constant::new(c.dtype, shape, bytes)
 }
 
+/// The transposed form of a matrix; `None` for other tensors.
+pub fn transposed(c: &Constant) -> Option<Constant> {
+    let [rows, columns] = *c.shape.as_slice() else { return None };
+    let bytes = match c.dtype.bytes() {
+        1 => turned::<1>(c, rows as usize, columns as usize),
+        2 => turned::<2>(c, rows as usize, columns as usize),
+        4 => turned::<4>(c, rows as usize, columns as usize),
+        _ => turned::<8>(c, rows as usize, columns as usize),
+    };
+    Some(Constant::new(c.dtype, vec![columns, rows], bytes))
+}
+
+/// Rows of the result that are filled together, so that what is read comes in whole lines of a cache.
+const TOGETHER: usize = 16;
+
+fn turned<const N: usize>(c: &Constant, rows: usize, columns: usize) -> Vec<u8> {
+    if rows * columns == 0 {
+        return vec![];
+    }
+    let (all, _) = c.bytes().as_chunks::<N>();
+    let mut out = vec![0; rows * columns * N];
+    let (to, _) = out.as_chunks_mut::<N>();
+    for first in (0..columns).step_by(TOGETHER) {
+        let end = columns.min(first + TOGETHER);
+        for (i, row) in all.chunks_exact(columns).enumerate() {
+            for (j, x) in (first..end).zip(&row[first..end]) {
+                to[j * rows + i] = *x;
+            }
+        }
+    }
+    out
+}
+
 fn collect<const N: usize>(c: &Constant, elements: usize, order: impl Iterator<Item = usize>) -> Vec<u8> {
     let (all, _) = c.bytes().as_chunks::<N>();
     let mut out = Vec::with_capacity(elements * N);
@@ -29,6 +62,18 @@ fn collect<const N: usize>(c: &Constant, elements: usize, order: impl Iterator<I
 mod tests {
     use super::*;
     use relax_ir::DType;
+
+    #[test]
+    fn a_matrix_in_blocks() {
+        let (rows, columns) = (5, 37);
+        let c = Constant::new(DType::U8, vec![rows, columns], (0..rows * columns).map(|i| i as u8).collect());
+        let t = transposed(&c).unwrap();
+        assert_eq!(t.shape, [columns, rows]);
+        let wanted = (0..rows * columns).map(|i| (i % rows * columns + i / rows) as u8);
+        assert_eq!(t.bytes(), wanted.collect::<Vec<u8>>());
+        assert!(transposed(&Constant::new(DType::U8, vec![0, 3], vec![])).unwrap().bytes().is_empty());
+        assert!(transposed(&Constant::new(DType::U8, vec![3, 0], vec![])).unwrap().bytes().is_empty());
+    }
 
     #[test]
     fn a_transposed_constant() {

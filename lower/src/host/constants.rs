@@ -18,6 +18,21 @@ pub enum Stored {
     External(u64),
 }
 
+/// A hash of a part of the bytes: enough to tell weights apart, in a time that does not grow with them.
+fn sample(bytes: &[u8]) -> u64 {
+    const WHOLE: usize = 4096;
+    let mut h = fnv::FnvHasher::default();
+    bytes.len().hash(&mut h);
+    if bytes.len() <= 4 * WHOLE {
+        bytes.hash(&mut h);
+        return h.finish();
+    }
+    for part in [&bytes[..WHOLE], &bytes[bytes.len() / 2..][..WHOLE], &bytes[bytes.len() - WHOLE..]] {
+        part.hash(&mut h);
+    }
+    h.finish()
+}
+
 /// Every constant of a program once.
 pub struct Constants {
     prefix: String,
@@ -54,9 +69,7 @@ impl Constants {
     }
 
     fn add(&mut self, c: &Constant, external: bool) -> Stored {
-        let mut h = fnv::FnvHasher::default();
-        c.bytes().hash(&mut h);
-        let same = self.by_hash.entry(h.finish()).or_default();
+        let same = self.by_hash.entry(sample(c.bytes())).or_default();
         let serves = |&&i: &&usize| {
             let (known, stored) = &self.list[i];
             known.bytes() == c.bytes() && (external || matches!(stored, Stored::Symbol(_)))

@@ -3,14 +3,39 @@
 
 use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
-use super::tile::{best_rows, cuts, most_pieces, pieces, At, Group, Piece, Run};
+use super::tile::{best_rows, cuts, most_pieces, pieces, At, Cut, Group, Piece, Run};
 use relax_ir::prim::Intrin;
 use relax_ir::{DType, PrimExpr, Var};
 
 /// Multiplications of vectors in the body of the innermost loop.
 const BODY: i64 = 120;
 
+/// Weights of at most so many bytes stay in the second-level cache while the rows of the data go by.
+const NEAR: i64 = 400 << 10;
+
 pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
+    let w = &r.w;
+    // Small weights are read again for each tile, so that data and result are walked once.
+    if w.made > w.panel && w.made * w.depth() * 4 <= NEAR && w.panel <= most_pieces(r.lanes) as i64 * r.lanes {
+        let (len, _) = best_rows(w, r.lanes, pieces(w.panel, r.lanes).len() as i64);
+        let cuts = cuts(w, len);
+        return r.rows(e, &mut |e, at, row, lo, hi| {
+            cuts.iter().try_for_each(|cut| {
+                r.columns(e, cut, row, &mut |e, column, x| {
+                    panels(e, r, &mut |e, weights, channel, width| {
+                        let at = At { column: column.clone(), channel, ..at.clone() };
+                        let from = Operands { x: x.clone(), weights, width };
+                        tile(e, r, &at, from, (lo, hi), cut, &pieces(width, r.lanes))
+                    })
+                })
+            })
+        });
+    }
+    panels(e, r, &mut |e, weights, channel, width| channels(e, r, &weights, channel, width))
+}
+
+/// A loop over the panels, and the last one where it is narrower: address of the weights, first channel and width.
+fn panels(e: &mut Emit, r: &Run, body: &mut dyn FnMut(&mut Emit, PrimExpr, PrimExpr, i64) -> Res<()>) -> Res<()> {
     let w = &r.w;
     let whole = w.made / w.panel;
     let bytes = w.panel * w.depth() * 4;
@@ -18,13 +43,13 @@ pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
     e.ranges.add_loop(&panel, Poly::default(), Poly::constant(whole));
     e.for_loop(&panel, PrimExpr::i64(0), PrimExpr::i64(whole), 1, |e| {
         let p = e.bind("p", r.weight.expr().ptr_add(panel.expr() * bytes));
-        channels(e, r, &p, panel.expr() * w.panel, w.panel)
+        body(e, p, panel.expr() * w.panel, w.panel)
     })?;
     match w.made % w.panel {
         0 => Ok(()),
         rest => {
             let p = e.bind("p", r.weight.expr().ptr_add(whole * bytes));
-            channels(e, r, &p, PrimExpr::i64(whole * w.panel), rest)
+            body(e, p, PrimExpr::i64(whole * w.panel), rest)
         }
     }
 }
@@ -36,27 +61,38 @@ struct Operands {
     width: i64,
 }
 
-/// A panel of `width` channels.
+/// A panel of `width` channels over all of the data.
 fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i64) -> Res<()> {
     for pieces in pieces(width, r.lanes).chunks(most_pieces(r.lanes)) {
         let (len, _) = best_rows(&r.w, r.lanes, pieces.len() as i64);
         let cuts = cuts(&r.w, len);
         r.rows(e, &mut |e, at, row, lo, hi| {
             for cut in &cuts {
-                r.columns(e, cut, row, &mut |e, column, p| {
-                    let sums = r.sums(e, cut.len, pieces);
-                    let from = Operands { x: p, weights: weights.clone(), width };
-                    taps(e, r, from, (lo, hi), &mut |e, from| {
-                        cut.groups.iter().try_for_each(|g| group(e, r, from, g, pieces, &sums))
-                    })?;
+                r.columns(e, cut, row, &mut |e, column, x| {
                     let at = At { column, channel: first.clone(), ..at.clone() };
-                    r.finish(e, &at, pieces, &sums)
+                    let from = Operands { x, weights: weights.clone(), width };
+                    tile(e, r, &at, from, (lo, hi), cut, pieces)
                 })?;
             }
             Ok(())
         })?;
     }
     Ok(())
+}
+
+/// A tile of neighbouring columns of the result, from zero to its epilogue.
+fn tile(
+    e: &mut Emit,
+    r: &Run,
+    at: &At,
+    from: Operands,
+    rows: (&PrimExpr, &PrimExpr),
+    cut: &Cut,
+    pieces: &[Piece],
+) -> Res<()> {
+    let sums = r.sums(e, cut.len, pieces);
+    taps(e, r, from, rows, &mut |e, from| cut.groups.iter().try_for_each(|g| group(e, r, from, g, pieces, &sums)))?;
+    r.finish(e, at, pieces, &sums)
 }
 
 type Body<'a> = &'a mut dyn FnMut(&mut Emit, &Operands) -> Res<()>;

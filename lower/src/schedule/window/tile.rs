@@ -333,14 +333,18 @@ impl Run {
                 e.push(FlatStmt::Store { ptr: stack.expr(), offset, value: sum.expr() });
             }
         }
+        // Long chains of operations overlap where several vectors go through them side by side.
+        let together = if self.registers() == 32 { 4 } else { 2 };
         let i = Var::new("i", DType::I64);
         e.ranges.add_loop(&i, Poly::default(), Poly::constant(sums.len() as i64));
         e.for_loop(&i, PrimExpr::i64(0), PrimExpr::i64(sums.len() as i64), 1, |e| {
-            for p in pieces {
+            for side_by_side in pieces.chunks(together) {
+                let lanes = side_by_side.iter().map(|p| p.lanes).sum();
+                let p = Piece { at: side_by_side[0].at, lanes };
                 let offset = i.expr() * width + (p.at - first);
                 let sum = PrimExpr::load_ptr(stack.expr(), offset, DType::F32.with_lanes(p.lanes as u16));
                 let sum = e.bind("sum", sum);
-                self.point(e, at, i.expr(), p, sum)?;
+                self.point(e, at, i.expr(), &p, sum)?;
             }
             Ok(())
         })

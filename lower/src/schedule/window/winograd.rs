@@ -52,23 +52,24 @@ pub fn scratch(w: &Window, made: i64) -> i64 {
     Shape::new(w, made).scratch(w).2 * 4
 }
 
-/// `G g G^T` of a 3x3 kernel, row by row.
-pub fn weights(g: &[f64; 9], made: i64) -> Vec<f64> {
-    let six = [
-        [0.25, 0.0, 0.0],
-        [-1.0 / 6.0, -1.0 / 6.0, -1.0 / 6.0],
-        [-1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0],
-        [1.0 / 24.0, 1.0 / 12.0, 1.0 / 6.0],
-        [1.0 / 24.0, -1.0 / 12.0, 1.0 / 6.0],
-        [0.0, 0.0, 1.0],
-    ];
-    let four = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]];
-    let rows: &[[f64; 3]] = if made == 4 { &six } else { &four };
-    let mut out = vec![];
-    for a in rows {
-        for b in rows {
-            let term = |i: usize| a[i / 3] * b[i % 3] * g[i];
-            out.push((0..9).map(term).sum());
+const SIX: [[f64; 3]; 6] = [
+    [0.25, 0.0, 0.0],
+    [-1.0 / 6.0, -1.0 / 6.0, -1.0 / 6.0],
+    [-1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0],
+    [1.0 / 24.0, 1.0 / 12.0, 1.0 / 6.0],
+    [1.0 / 24.0, -1.0 / 12.0, 1.0 / 6.0],
+    [0.0, 0.0, 1.0],
+];
+const FOUR: [[f64; 3]; 4] = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]];
+
+/// `G g G^T` of a 3x3 kernel, row by row: the first `(made + 2)^2` values.
+pub fn weights(g: &[f64; 9], made: i64) -> [f64; 36] {
+    let rows: &[[f64; 3]] = if made == 4 { &SIX } else { &FOUR };
+    let mut out = [0.0; 36];
+    for (i, a) in rows.iter().enumerate() {
+        let half: [f64; 3] = std::array::from_fn(|j| a[0] * g[j] + a[1] * g[3 + j] + a[2] * g[6 + j]);
+        for (j, b) in rows.iter().enumerate() {
+            out[i * rows.len() + j] = half[0] * b[0] + half[1] * b[1] + half[2] * b[2];
         }
     }
     out
