@@ -119,10 +119,12 @@ impl Pack<'_> {
 /// Elements in panels.
 fn reorder(c: &Constant, p: &Packable) -> Constant {
     let (depth, columns, width) = (p.panels.depth as usize, p.panels.columns as usize, p.panels.width as usize);
-    let source = |k: usize, j: usize| if p.column == 1 { k * columns + j } else { j * depth + k };
+    if p.column == 1 {
+        return relayout::panels(c, columns, width);
+    }
     let panels = (0..columns).step_by(width).map(|first| first..(first + width).min(columns));
     let order = panels.flat_map(|panel| (0..depth).flat_map(move |k| panel.clone().map(move |j| (k, j))));
-    relayout::gather(c, vec![p.panels.depth * p.panels.columns], order.map(|(k, j)| source(k, j)))
+    relayout::gather(c, vec![p.panels.depth * p.panels.columns], order.map(|(k, j)| j * depth + k))
 }
 
 /// The PrimFunc over the packed buffer.

@@ -15,6 +15,20 @@ pub fn gather(c: &Constant, shape: Vec<i64>, order: impl Iterator<Item = usize>)
     Constant::new(c.dtype, shape, bytes)
 }
 
+/// A matrix of `columns` columns in panels of `width` (the last may be narrower), each row by row.
+pub fn panels(c: &Constant, columns: usize, width: usize) -> Constant {
+    let (line, width) = (columns * c.dtype.bytes(), width * c.dtype.bytes());
+    let bytes = c.bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    for first in (0..line).step_by(width.max(1)) {
+        let end = line.min(first + width);
+        for row in bytes.chunks_exact(line.max(1)) {
+            out.extend_from_slice(&row[first..end]);
+        }
+    }
+    Constant::new(c.dtype, vec![c.elements() as i64], out)
+}
+
 /// The transposed form of a matrix; `None` for other tensors.
 pub fn transposed(c: &Constant) -> Option<Constant> {
     let [rows, columns] = *c.shape.as_slice() else { return None };
@@ -62,6 +76,12 @@ fn collect<const N: usize>(c: &Constant, elements: usize, order: impl Iterator<I
 mod tests {
     use super::*;
     use relax_ir::DType;
+
+    #[test]
+    fn a_matrix_in_panels() {
+        let c = Constant::new(DType::U8, vec![2, 5], (0..10).collect());
+        assert_eq!(panels(&c, 5, 2).bytes(), [0, 1, 5, 6, 2, 3, 7, 8, 4, 9]);
+    }
 
     #[test]
     fn a_matrix_in_blocks() {
