@@ -228,7 +228,7 @@ pub struct CodegenArgs {
     /// per byte goes into the first; the header says how a call brings them.
     #[arg(long, value_name = "NAME=BYTES", value_delimiter = ',')]
     pub region: Vec<String>,
-    /// Threads that a library may use of its own: only 1 is available.
+    /// Threads that a call of a shared library takes for its big kernels, where the caller brings no `parallel_for`.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u32,
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.

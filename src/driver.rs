@@ -209,7 +209,7 @@ impl Session {
         hosted: bool,
         machine: &Machine,
     ) -> Res<Program> {
-        self.available(o)?;
+        self.available(o, hosted)?;
         let mut typed = self.analyse(model, o)?;
         let integers = match o.quantized {
             Quantized::Auto => !hosted,
@@ -228,6 +228,7 @@ impl Session {
             wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
             dot4: wide.is_some_and(|w| w.dot4),
             versions: levels != Levels::One,
+            threads: o.threads as i64,
             unchecked: o.no_checks,
             regions,
             external_weights: o.weights == Weights::External,
@@ -288,7 +289,7 @@ impl Session {
     }
 
     /// Refuses the options that the command line knows and the compiler cannot serve.
-    fn available(&mut self, o: &CodegenArgs) -> Res<()> {
+    fn available(&mut self, o: &CodegenArgs, hosted: bool) -> Res<()> {
         let refuse = |what: &str, help: &str| {
             Err(Diagnostic::unsupported("option", Span::NONE, format!("{what} is not available")).help(help))
         };
@@ -296,11 +297,15 @@ impl Session {
             let d = Diagnostic::error("option", Span::NONE, "--threads 0: a call takes at least one thread");
             return self.ok(Err(d));
         }
-        if o.threads > 1 {
+        if o.threads > 1 && !hosted {
             return self.ok(refuse(
-                &format!("--threads {}", o.threads),
-                "compiled code runs on the thread that calls it; calls on several threads at once are safe",
+                &format!("--threads {} of anything but a shared library", o.threads),
+                "objects and C run on the thread that calls them; calls on several threads at once are safe",
             ));
+        }
+        if o.threads > 64 {
+            let d = Diagnostic::error("option", Span::NONE, format!("--threads {}: at most 64", o.threads));
+            return self.ok(Err(d));
         }
         for text in &o.likely {
             let d = Diagnostic::warning("option", Span::NONE, format!("--likely {text} has no effect so far"));

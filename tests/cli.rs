@@ -235,7 +235,8 @@ fn exit_codes() {
         (2, &["frobnicate", MODEL]),
         (2, &[MODEL, "-o", o, "--frobnicate"]),
         (2, &[MODEL, "-o", o, "-O9"]),
-        (3, &[MODEL, "-o", o, "--threads", "4"]),
+        (1, &[MODEL, "-o", o, "--threads", "65"]),
+        (3, &[MODEL, "--emit", "obj", "-o", o, "--threads", "4"]),
         (3, &[MODEL, "-o", o, "--target", "avr-unknown-none"]),
     ];
     for (want, args) in cases {

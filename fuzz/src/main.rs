@@ -249,6 +249,7 @@ fn try_text(text: &str, lower: bool) -> Stage {
         wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
         dot4: wide.is_some_and(|w| w.dot4),
         versions: false,
+        threads: 1,
     };
     let assemble = |f: &relax_ir::flat::FlatFunc, _: u32| wide.and_then(|w| x86::assemble(f, w));
     match relax_lower::lower(typed, &options, Some(&assemble)) {

@@ -336,6 +336,7 @@ fn compile(model: &[u8]) -> Stage {
         strict: false,
         dot4: wide.is_some_and(|w| w.dot4),
         versions: false,
+        threads: 1,
     };
     let assemble = |f: &relax_ir::flat::FlatFunc, _: u32| wide.and_then(|w| x86::assemble(f, w));
     let mut program = match relax_lower::lower(typed, &options, Some(&assemble)) {

@@ -25,6 +25,7 @@ pub mod quant;
 pub mod relayout;
 pub mod schedule;
 mod share;
+mod threads;
 
 pub use bind_params::bind_params;
 pub use host::Region;
@@ -33,8 +34,8 @@ pub use kernel::{kernel_dims, kernel_workspace};
 use relax_ir::analysis::{self, Typed};
 use relax_ir::flat::{Assembled, FlatFunc};
 use relax_ir::program::Program;
-use relax_ir::tir::PrimFunc;
 use relax_ir::Diagnostics;
+use std::collections::HashMap;
 
 /// What the caller chooses.
 #[derive(Clone, Debug)]
@@ -53,6 +54,8 @@ pub struct Options {
     /// Kernels in several forms, chosen when the library is loaded: narrow vectors, and those of
     /// [`Options::wide_levels`]. Weights are packed for the widest, and all forms read them.
     pub versions: bool,
+    /// Big kernels run on so many threads; needs the runtime for more than one.
+    pub threads: i64,
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     pub unchecked: bool,
     /// Memories for the workspace, the fastest first; none for one piece.
@@ -142,13 +145,14 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
     if !options.library {
         integer::forget(&mut typed.module);
     }
-    let sched = schedule::SchedOptions { vector_bytes: options.vector_bytes };
+    let room = threads::Room { vector_bytes: options.wide_levels(), threads: options.threads };
     if options.opt_level >= 2 {
         let widest = wide.map_or(options.vector_bytes, |_| options.wide_bytes);
         pack::pack(&mut typed, &schedule::SchedOptions { vector_bytes: widest });
     }
     let (mut program, kernels, warnings) = host::compile(&typed, options)?;
     let mut errors = Diagnostics::default();
+    let mut shared = HashMap::new();
     for k in &kernels {
         if let Some(mut f) = integer::library_call(k).filter(|_| options.library) {
             f.name = host::kernel_symbol(&options.prefix, &k.name);
@@ -157,22 +161,41 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
         }
         let name = host::kernel_symbol(&options.prefix, &k.name);
         let levels = options.wide_levels();
-        let mut forms: Vec<_> = levels.iter().map(|&bytes| wide.and_then(|w| assemble(k, bytes, w))).collect();
+        let flat = |vector_bytes: u32| {
+            let mut f = schedule::schedule(k, &schedule::SchedOptions { vector_bytes })?;
+            f.name.clone_from(&name);
+            math::expand(&mut f);
+            Ok(f)
+        };
+        let assemble = |f: &Option<FlatFunc>, bytes: &u32| wide.zip(f.as_ref()).and_then(|(w, f)| w(f, *bytes));
+        let mut forms: Vec<Option<FlatFunc>> =
+            levels.iter().map(|&bytes| wide.and_then(|_| flat(bytes).ok())).collect();
+        let mut codes: Vec<Option<Assembled>> = forms.iter().zip(levels).map(|(f, bytes)| assemble(f, bytes)).collect();
+        let mut narrow = None;
+        if let Some(s) = (options.threads > 1).then(|| threads::consider(k, &room)).flatten() {
+            let split = |f: &FlatFunc| threads::split(f, &s);
+            let all: Option<Vec<_>> = forms.iter().map(|f| f.as_ref().and_then(split)).map(|f| f.map(Some)).collect();
+            let plain = flat(options.vector_bytes).ok().as_ref().and_then(split);
+            if let (Some(all), Some(plain)) = (all, plain) {
+                let again: Vec<_> = all.iter().zip(levels).map(|(f, bytes)| assemble(f, bytes)).collect();
+                // Never at the price of the wide form.
+                if again.iter().zip(&codes).all(|(new, old)| new.is_some() == old.is_some()) {
+                    (forms, codes, narrow) = (all, again, Some(plain));
+                    shared.insert(name.clone(), s);
+                }
+            }
+        }
         if !options.versions {
-            if let Some((mut f, code)) = forms.pop().flatten() {
-                f.name = name;
-                program.module.assembled.insert(f.name.clone(), code);
+            if let (Some(f), Some(code)) = (forms.pop().flatten(), codes.pop().flatten()) {
+                program.module.assembled.insert(name, code);
                 program.module.funcs.push(f);
                 continue;
             }
         }
-        match schedule::schedule(k, &sched) {
-            Ok(mut f) => {
-                f.name = name;
-                math::expand(&mut f);
+        match narrow.map_or_else(|| flat(options.vector_bytes), Ok) {
+            Ok(f) => {
                 if options.versions {
-                    let forms = forms.into_iter().map(|f| f.map(|f| f.1)).collect();
-                    program.module.versions.kernels.insert(f.name.clone(), forms);
+                    program.module.versions.kernels.insert(name, codes);
                 }
                 program.module.funcs.push(f);
             }
@@ -182,14 +205,6 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
     if errors.has_errors() {
         return Err(errors);
     }
+    threads::apply(&mut program, &shared, options.threads, options.pointer_bytes);
     Ok((program, warnings))
-}
-
-/// A kernel for wide vectors, as flat form and as machine code.
-fn assemble(k: &PrimFunc, vector_bytes: u32, wide: Assemble) -> Option<(FlatFunc, Assembled)> {
-    let sched = schedule::SchedOptions { vector_bytes };
-    let mut f = schedule::schedule(k, &sched).ok()?;
-    math::expand(&mut f);
-    let code = wide(&f, vector_bytes)?;
-    Some((f, code))
 }

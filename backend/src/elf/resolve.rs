@@ -9,7 +9,7 @@ use relax_ir::Diagnostic;
 use std::collections::BTreeMap;
 
 /// The C library's functions that a library may leave undefined.
-const LIBC: [&str; 21] = [
+const LIBC: [&str; 22] = [
     "abort",
     "aligned_alloc",
     "calloc",
@@ -22,6 +22,7 @@ const LIBC: [&str; 21] = [
     "memset",
     "mmap",
     "munmap",
+    "nanosleep",
     "open",
     "printf",
     "pthread_cond_broadcast",

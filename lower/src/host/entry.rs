@@ -69,7 +69,7 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         facts.declare_bounds(&d.var, d.lower, d.upper);
         facts.declare_divisor(&d.var, d.divisor.unwrap_or(1));
     }
-    let planner = Planner::new(typed, facts.clone(), cx.vector_bytes, &mut cx.checks, &mut cx.kernels);
+    let planner = Planner::new(typed, facts.clone(), cx.room, &mut cx.checks, &mut cx.kernels);
     let plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;
     sig.late = plan.late.clone();
     let late = sig.late.iter().map(|l| EntryDim { var: l.var.clone(), lower: None, upper: None, divisor: None });

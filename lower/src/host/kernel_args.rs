@@ -1,6 +1,7 @@
 //! Matching the arguments of a kernel call against the PrimFunc's parameters.
 
-use crate::kernel::{kernel_dims, wide_workspace};
+use crate::kernel::kernel_dims;
+use crate::threads::Room;
 use relax_ir::tir::{PrimFunc, PrimParam};
 use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
 use std::collections::HashMap;
@@ -32,12 +33,12 @@ pub struct Matched {
 }
 
 /// Matches `inputs`, then `outputs`, with the parameters of `prim`; its last buffers are the outputs. Kernels use vectors of
-/// `vector_bytes`.
+/// `room`.
 pub fn match_args(
     prim: &PrimFunc,
     inputs: &[KernelArg],
     outputs: &[KernelArg],
-    vector_bytes: &'static [u32],
+    room: Room,
     span: Span,
 ) -> Result<Matched, Diagnostic> {
     let error = |m: String| Diagnostic::error("call-tir", span, format!("{}: {m}", prim.name));
@@ -102,7 +103,7 @@ pub fn match_args(
         })
         .collect::<Result<_, _>>()?;
     // A kernel that takes a workspace takes the pointer also where these dims need none of it.
-    let scratch = match wide_workspace(prim, vector_bytes) {
+    let scratch = match room.all(prim) {
         none if none.is_int(0) => none,
         some => Some(some.substitute(&map)).filter(|s| !s.is_int(0)).unwrap_or(PrimExpr::i64(64)),
     };

@@ -23,6 +23,7 @@ pub use constants::Stored;
 pub use ops::VIEWS;
 pub use regions::Region;
 
+use crate::threads::Room;
 use build::Pool;
 use constants::Constants;
 use relax_ir::abi::AbiLayout;
@@ -41,7 +42,7 @@ pub struct Context {
     pub funcs: Vec<FlatFunc>,
     pub checks: Vec<CheckInfo>,
     /// Of the widest vectors that kernels may be scheduled for.
-    pub vector_bytes: &'static [u32],
+    pub room: Room,
     /// Kernels made while planning.
     pub kernels: Vec<PrimFunc>,
     /// Memories for the workspace, the fastest first; none for one piece.
@@ -61,7 +62,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     let mut cx = Context {
         prefix: prefix.to_string(),
         abi,
-        vector_bytes: options.wide_levels(),
+        room: Room { vector_bytes: options.wide_levels(), threads: options.threads },
         pool: Pool::new(prefix, unchecked, options.silent),
         funcs: vec![],
         checks: vec![],

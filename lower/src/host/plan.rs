@@ -5,6 +5,7 @@ mod casts;
 
 use super::kernel_args::{match_args, From, KernelArg};
 use super::value::*;
+use crate::threads::Room;
 use fnv::FnvHashMap;
 use relax_ir::analysis::{Check, Typed};
 use relax_ir::op::{Answer, ShapeFacts};
@@ -51,7 +52,7 @@ pub struct Planner<'a> {
     unbounded: HashSet<Var>,
     facts: Facts,
     /// Of the widest vectors that kernels may be scheduled for.
-    vector_bytes: &'static [u32],
+    room: Room,
     /// Checks found so far in the whole program, numbered from 1.
     infos: &'a mut Vec<CheckInfo>,
     active: Vec<String>,
@@ -65,7 +66,7 @@ impl<'a> Planner<'a> {
     pub fn new(
         typed: &'a Typed,
         facts: Facts,
-        vector_bytes: &'static [u32],
+        room: Room,
         infos: &'a mut Vec<CheckInfo>,
         kernels: &'a mut Vec<PrimFunc>,
     ) -> Planner<'a> {
@@ -81,7 +82,7 @@ impl<'a> Planner<'a> {
             bounds: HashMap::new(),
             unbounded: HashSet::new(),
             facts,
-            vector_bytes,
+            room,
             infos,
             active: vec![],
             kernels,
@@ -437,7 +438,7 @@ impl<'a> Planner<'a> {
             .collect();
         let outs: Vec<KernelArg> =
             outputs.iter().map(|t| KernelArg::Tensor { dims: &t.dims, dtype: t.dtype }).collect();
-        let m = match_args(prim, &ins, &outs, self.vector_bytes, span)?;
+        let m = match_args(prim, &ins, &outs, self.room, span)?;
         for (actual, wanted, what) in m.later {
             self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span)?;
         }

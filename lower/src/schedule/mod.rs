@@ -175,6 +175,25 @@ pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
     stages.filter_map(|s| contract::packable(&s, o)).filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()
 }
 
+/// Whether the kernel is made of stages alone, each point of which is computed once.
+pub fn is_staged(f: &PrimFunc) -> bool {
+    !int8::is_special(f) && plan(f, &SchedOptions::default()).items.iter().all(|i| matches!(i, Item::Stage(_)))
+}
+
+/// Points of all stages, each times the steps of its reduction.
+pub fn steps_of(f: &PrimFunc) -> PrimExpr {
+    let plan = plan(f, &SchedOptions::default());
+    let stages = plan.items.iter().filter_map(|i| match i {
+        Item::Stage(s) => Some(s),
+        Item::Stmt(_) => None,
+    });
+    let product = |s: &Stage| {
+        let axes = s.spatial.iter().chain(&s.reduce);
+        axes.fold(PrimExpr::i64(1), |n, a| n * a.extent.clone().cast(DType::I64))
+    };
+    stages.fold(PrimExpr::i64(0), |n, s| n + product(s))
+}
+
 /// A serial loop over plain stages: a recurrence.
 fn recurrence(s: &Stmt) -> Option<(Var, PrimExpr, Vec<Stage>)> {
     let StmtKind::For { var, min, extent, body, .. } = s.kind() else { return None };

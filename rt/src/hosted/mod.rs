@@ -4,7 +4,9 @@ pub mod libc;
 mod picture;
 mod print;
 mod run;
+mod team;
 
 pub use picture::relax_rt_picture;
 pub use print::relax_rt_print;
 pub use run::relax_rt_run;
+pub use team::relax_rt_team;

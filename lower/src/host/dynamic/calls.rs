@@ -245,7 +245,7 @@ impl Gen<'_, '_> {
         }
         let outs: Vec<KernelArg> =
             outputs.iter().map(|t| KernelArg::Tensor { dims: &t.dims, dtype: t.dtype }).collect();
-        let m = match_args(prim, &ins, &outs, self.vector_bytes, span)?;
+        let m = match_args(prim, &ins, &outs, self.room, span)?;
         for (actual, wanted, what) in m.later {
             self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span);
         }

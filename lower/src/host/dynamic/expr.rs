@@ -4,6 +4,7 @@ use super::{Kind, Queue, VALUE};
 use crate::host::build::Builder;
 use crate::host::constants::Constants;
 use crate::host::Context;
+use crate::threads::Room;
 use fnv::FnvHashMap;
 use relax_ir::analysis::{Check, Typed};
 use relax_ir::flat::FlatStmt;
@@ -69,7 +70,7 @@ pub struct Gen<'a, 'p> {
     pub kernels: &'p mut Vec<PrimFunc>,
     pub queue: &'p mut Queue,
     pub facts: Facts,
-    pub vector_bytes: &'static [u32],
+    pub room: Room,
     pub slots: usize,
     pub frame: PrimExpr,
     /// Where the arguments of another round go.
@@ -99,7 +100,7 @@ impl<'a, 'p> Gen<'a, 'p> {
             kernels: &mut cx.kernels,
             queue: &mut cx.dynamic,
             facts: Facts::new(),
-            vector_bytes: cx.vector_bytes,
+            room: cx.room,
             slots: 0,
             frame: frame.expr(),
             next: crate::host::build::null(),
