@@ -13,6 +13,12 @@ void *memset(void *to, int value, size_t n) {
   return to;
 }
 
+size_t strlen(const char *text) {
+  size_t n = 0;
+  while (((const volatile char *)text)[n]) n++;
+  return n;
+}
+
 /* Blocks of one size. */
 enum { BLOCKS = 32, BLOCK = 512 };
 static uint8_t pool[BLOCKS][BLOCK] __attribute__((aligned(64)));

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # build-runtime.sh TARGET OUT: librelax_rt.a, the runtime of models with boxed values, for a target without an operating
-# system. It needs `memcpy` and `memset` of the firmware, nothing else.
+# system. It needs `memcpy`, `memset` and `strlen` of the firmware, nothing else.
 #
 # With rustup, `rustup target add TARGET` before. Else from the sources of the core library (Debian: rustc-web and
 # rust-web-src, or rustc and rust-src), of which only what is inlined is used.
