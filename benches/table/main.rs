@@ -1,8 +1,8 @@
 //! One run, one report: compile time and library size over the corpus, call overhead, and kernels against the loops
 //! that gcc makes and against onnxruntime, one thread.
 //!
-//! `cargo bench` prints it all; `cargo bench -- conv softmax` only the kernels whose group or name contains a word;
-//! `cargo bench -- --store` also writes docs/performance.md. gcc and onnxruntime (python3) are left out where missing.
+//! `cargo bench --bench table` prints it all; with `-- conv softmax` only the kernels whose group or name contains a
+//! word; with `-- --store` it also writes docs/performance.md. gcc and onnxruntime (python3) are left out where missing.
 //! Competitors take turns in short bursts, so a ratio is the median of neighbours in time and a rate the best burst.
 
 mod cases;
@@ -38,4 +38,4 @@ fn main() {
 }
 
 /// What stands before this line in docs/performance.md is written by hand.
-const MARK: &str = "<!-- The last run of `cargo bench -- --store` follows. -->";
+const MARK: &str = "<!-- The last run of `cargo bench --bench table -- --store` follows. -->";
