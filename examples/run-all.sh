@@ -21,6 +21,11 @@ needs() {
     cpp) echo "${CXX:-c++}" ;;
     python) echo python3 ;;
     embedded-aarch64 | embedded-runtime) echo aarch64-linux-gnu-gcc qemu-system-aarch64 ;;
+    embedded-cmake)
+      # Python's package will do.
+      python3 -c 'import cmake' 2> /dev/null || echo cmake
+      echo arm-none-eabi-gcc qemu-system-arm
+      ;;
     embedded-mps2) echo arm-none-eabi-gcc qemu-system-arm python3 ;;
     embedded-riscv64)
       # Either toolchain will do.

@@ -25,16 +25,20 @@ fn ranked(mut shares: Vec<Share>, total: u64) -> Vec<String> {
 }
 
 /// Code and constants, each with its bytes.
-fn flash(program: &Program, measures: &Measures, sources: &Sources) -> Vec<Share> {
+fn flash(program: &Program, measures: Option<&Measures>, sources: &Sources) -> Vec<Share> {
     let p = &program.prefix;
     let mut out = vec![];
-    for (f, (code, _)) in program.module.funcs.iter().zip(&measures.functions) {
+    for (f, (code, _)) in program.module.funcs.iter().zip(measures.iter().flat_map(|m| &m.functions)) {
         let name = f.name.strip_prefix(&format!("{p}_k_")).unwrap_or(&f.name);
         let place = sources.place(f.span).map(|t| format!(": {t}")).unwrap_or_default();
         out.push((u64::from(*code), format!("code of {name}{place}")));
     }
     let mut texts = 0;
-    for d in &program.module.data {
+    let data = match measures {
+        Some(_) => program.module.data.iter().collect(),
+        None => relax_backend::c::constants(program),
+    };
+    for d in data {
         let n = d.bytes.get().len() as u64;
         match &d.bytes {
             relax_ir::flat::DataBytes::Constant(c) => {
@@ -48,17 +52,24 @@ fn flash(program: &Program, measures: &Measures, sources: &Sources) -> Vec<Share
     out
 }
 
-/// Fails when code and constants take more than `limit` bytes.
+/// Fails when code and constants take more than `limit` bytes. Without measures (C: only its compiler knows the code)
+/// constants alone are counted.
 ///
 /// # Errors
 /// The budget is exceeded: the ranked contributors are notes.
-pub fn check_flash(program: &Program, measures: &Measures, sources: &Sources, limit: u64) -> Result<(), Diagnostic> {
+pub fn check_flash(
+    program: &Program,
+    measures: Option<&Measures>,
+    sources: &Sources,
+    limit: u64,
+) -> Result<(), Diagnostic> {
     let shares = flash(program, measures, sources);
     let total: u64 = shares.iter().map(|s| s.0).sum();
     if total <= limit {
         return Ok(());
     }
-    let message = format!("code and constants take {total} bytes, {} more than the budget of {limit}", total - limit);
+    let what = measures.map_or("constants alone", |_| "code and constants");
+    let message = format!("{what} take {total} bytes, {} more than the budget of {limit}", total - limit);
     let mut d = Diagnostic::error("max-flash", Span::NONE, message);
     for line in ranked(shares, total) {
         d = d.note(line);

@@ -255,7 +255,8 @@ pub struct CodegenArgs {
     /// Fail when the workspace (at its bounds) is larger, e.g. 64K.
     #[arg(long, value_name = "BYTES")]
     pub max_ram: Option<String>,
-    /// Fail when code and weights are larger, e.g. 256K.
+    /// Fail when code and weights are larger, e.g. 256K. For C, weights and other constants are counted: the C compiler
+    /// makes the code.
     #[arg(long, value_name = "BYTES")]
     pub max_flash: Option<String>,
     /// Print entries, memory, every fact about shapes that the code relies on (proved, assumed, or checked at run time

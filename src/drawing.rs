@@ -1,6 +1,6 @@
 //! The workspace over time as a drawing: steps to the right, addresses upwards.
 
-use relax_ir::program::{MemoryUse, Program};
+use relax_ir::program::{BufferUse, MemoryUse, Program};
 use std::fmt::Write;
 
 /// Sizes in pixels.
@@ -12,17 +12,33 @@ const NAMES: usize = 150;
 /// Between the drawings of two entries.
 const GAP: usize = 30;
 
-/// An SVG file with a drawing for each entry whose workspace has a bound.
+/// What one drawing shows: the memory of an entry, or the part of it in one region, and its bytes.
+struct Drawn<'a> {
+    memory: &'a MemoryUse,
+    region: Option<&'a str>,
+    total: u64,
+}
+
+impl Drawn<'_> {
+    fn buffers(&self) -> impl Iterator<Item = &BufferUse> {
+        self.memory.buffers.iter().filter(|b| b.region.as_deref() == self.region)
+    }
+}
+
+/// An SVG file with a drawing for each entry whose workspace has a bound: one for each region where there are several.
 pub fn svg(program: &Program) -> String {
-    let drawn: Vec<(&MemoryUse, u64)> = program
-        .memory
-        .iter()
-        .filter_map(|m| Some((m, program.entries.iter().find(|e| e.name == m.entry)?.workspace_max?)))
-        .filter(|(m, _)| m.buffers.iter().all(|b| b.region.is_none()))
-        .filter(|(m, total)| *total > 0 && m.buffers.iter().all(|b| b.max_offset.is_some() && b.max_bytes.is_some()))
-        .collect();
+    let mut drawn: Vec<Drawn> = vec![];
+    for memory in &program.memory {
+        let Some(e) = program.entries.iter().find(|e| e.name == memory.entry) else { continue };
+        match e.workspace_max {
+            Some(total) if e.regions.is_empty() => drawn.push(Drawn { memory, region: None, total }),
+            _ => {}
+        }
+        drawn.extend(e.regions.iter().map(|(name, total)| Drawn { memory, region: Some(name), total: *total }));
+    }
+    drawn.retain(|d| d.total > 0 && d.buffers().all(|b| b.max_offset.is_some() && b.max_bytes.is_some()));
     let each = TOP + HEIGHT + NAMES + GAP;
-    let steps = drawn.iter().map(|(m, _)| m.steps.len()).max().unwrap_or(0);
+    let steps = drawn.iter().map(|d| d.memory.steps.len()).max().unwrap_or(0);
     let (width, height) = ((LEFT + steps * STEP + 40).max(420), (each * drawn.len()).max(60));
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -32,18 +48,20 @@ pub fn svg(program: &Program) -> String {
         out +=
             "<text x=\"10\" y=\"30\">No entry has a workspace with a bound: give dims an upper one (--dim).</text>\n";
     }
-    for (i, (m, total)) in drawn.iter().enumerate() {
-        entry(&mut out, m, *total, i * each);
+    for (i, d) in drawn.iter().enumerate() {
+        one(&mut out, d, i * each);
     }
     out + "</svg>\n"
 }
 
-fn entry(out: &mut String, m: &MemoryUse, total: u64, top: usize) {
+fn one(out: &mut String, d: &Drawn, top: usize) {
+    let (m, total) = (d.memory, d.total);
+    let place = d.region.map_or(String::new(), |r| format!(" in {}", escaped(r)));
     let base = top + TOP;
     let y = |bytes: u64| base as f64 + HEIGHT as f64 * (1.0 - bytes as f64 / total as f64);
     let _ = writeln!(
         out,
-        "<text x=\"10\" y=\"{}\" font-size=\"14\">memory of {}: {total} bytes</text>",
+        "<text x=\"10\" y=\"{}\" font-size=\"14\">memory of {}{place}: {total} bytes</text>",
         top + 22,
         escaped(&m.entry)
     );
@@ -58,7 +76,7 @@ fn entry(out: &mut String, m: &MemoryUse, total: u64, top: usize) {
             at + 4.0
         );
     }
-    for (i, b) in m.buffers.iter().enumerate() {
+    for (i, b) in d.buffers().enumerate() {
         let (Some(offset), Some(bytes)) = (b.max_offset, b.max_bytes) else { continue };
         let name = m.steps.get(b.first.saturating_sub(1)).map_or("", String::as_str);
         // Neighbours in the list differ: the golden angle.

@@ -277,7 +277,7 @@ impl Session {
         let stack = relax_backend::bounds::stack(&program, &measures);
         if let Some(limit) = &o.max_flash {
             let limit = self.ok(byte_size(limit))?;
-            let r = budget::check_flash(&program, &measures, &self.sources, limit);
+            let r = budget::check_flash(&program, Some(&measures), &self.sources, limit);
             self.ok(r)?;
         }
         if let Some(limit) = &o.max_ram {
@@ -556,7 +556,7 @@ pub fn prefix_of(path: &Path) -> String {
 }
 
 /// `64K`, `1M`, `4096`.
-fn byte_size(text: &str) -> Result<u64, Diagnostic> {
+pub(crate) fn byte_size(text: &str) -> Result<u64, Diagnostic> {
     let (digits, unit) = match text.trim_end_matches(['B', 'b']) {
         t if t.ends_with(['K', 'k']) => (&t[..t.len() - 1], 1 << 10),
         t if t.ends_with(['M', 'm']) => (&t[..t.len() - 1], 1 << 20),

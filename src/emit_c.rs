@@ -1,7 +1,8 @@
 //! `--emit c`: a model as one C file with its header.
 
+use crate::budget;
 use crate::cli::CodegenArgs;
-use crate::driver::{Machine, Res, Session};
+use crate::driver::{byte_size, Machine, Res, Session};
 use relax_backend::target::Levels;
 use relax_ir::program::Program;
 use relax_ir::{Diagnostic, Span};
@@ -33,6 +34,11 @@ impl Session {
         // Loops of one element a step: what the C compiler makes the most of, on any processor.
         let machine = Machine { pointer_bytes, vector_bytes: 0, wide: None, levels: Levels::One, library: true };
         let program = self.lower_for(model, prefix, o, hosted, &machine)?;
+        if let Some(limit) = &o.max_flash {
+            let limit = self.ok(byte_size(limit))?;
+            let r = budget::check_flash(&program, None, &self.sources, limit);
+            self.ok(r)?;
+        }
         self.stage("write C", |s| {
             let describe = |span: Span| s.sources.place(span);
             let options = relax_backend::c::Options { header, pointer_bytes, describe: &describe };

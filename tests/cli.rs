@@ -213,6 +213,8 @@ fn exit_codes() {
     let dir = scratch();
     let out = dir.path().join("libx.so");
     let o = path(&out);
+    let c = dir.path().join("x.c");
+    let c = path(&c);
     let cases: &[(i32, &[&str])] = &[
         (0, &["--help"]),
         (0, &["--version"]),
@@ -220,6 +222,7 @@ fn exit_codes() {
         (0, &["check", MODEL, "--params", WEIGHTS, "--dim", "s77=1..8", "--max-ram", "64K"]),
         (1, &["check", MODEL, "--params", WEIGHTS, "--max-ram", "1K"]),
         (1, &[MODEL, "--params", WEIGHTS, "-o", o, "--max-flash", "1K"]),
+        (1, &[MODEL, "--params", WEIGHTS, "-o", c, "--target", "thumbv7em-none-eabihf", "--max-flash", "1K"]),
         (1, &[MODEL, "-o", o, "--max-ram", "much"]),
         (1, &[MODEL, "-o", o, "--dim", "batch=1..8"]),
         (1, &[MODEL, "-o", o, "--dim", "s77=8..1"]),
@@ -337,6 +340,22 @@ fn same_bytes_from_every_process_and_place() {
     let first = session();
     assert!(first == session(), "two compilations in one process differ");
     assert!(first == std::fs::read(a.path().join("libmlp.so")).expect("the library"), "another process differs");
+}
+
+/// One drawing for each memory, with the buffers that lie there.
+#[test]
+fn regions_are_drawn() {
+    let dir = scratch();
+    let svg = dir.path().join("memory.svg");
+    let model = "examples/models/kws_int8.onnx";
+    let target = ["--target", "aarch64-unknown-none", "--region", "fast=9K,slow=16K"];
+    let args: Vec<&str> = ["inspect", model, "--svg", path(&svg)].into_iter().chain(target).collect();
+    let (code, _, err) = run(&args);
+    assert_eq!(code, 0, "{err}");
+    let drawing = std::fs::read_to_string(&svg).expect("the drawing");
+    let parts: Vec<&str> = drawing.split("memory of main in ").collect();
+    assert!(parts.len() == 3 && parts[1].starts_with("fast: ") && parts[2].starts_with("slow: "), "{drawing}");
+    assert!(parts[1..].iter().all(|p| p.contains("<title>")), "{drawing}");
 }
 
 #[test]

@@ -42,6 +42,12 @@ typedef uint32_t integer_word __attribute__((may_alias, aligned(1)));
 #define BOTH(acc, a, b) __asm__(\"smlad %0, %1, %2, %0\" : \"+r\"(acc) : \"r\"(a), \"r\"(b))
 #define LOW(acc, a, b) __asm__(\"smlabb %0, %1, %2, %0\" : \"+r\"(acc) : \"r\"(a), \"r\"(b))
 #define HIGH(acc, a, b) __asm__(\"smlatt %0, %1, %2, %0\" : \"+r\"(acc) : \"r\"(a), \"r\"(b))
+/* acc += four values (a: 0 and 2, b: 1 and 3) times the four weights at an address, from few registers. */
+#define FOUR(acc, address, a, b, from, each) \\
+  __asm__(\"ldr %1, \" address \"\\n\\tsxtb16 %2, %1, ror #8\\n\\tsxtb16 %1, %1\\n\\t\" \\
+          \"smlad %0, %4, %1, %0\\n\\tsmlad %0, %5, %2, %0\" \\
+          : \"+r\"(acc), \"=&r\"(u), \"=&r\"(t), \"+r\"(from) \\
+          : \"r\"(a), \"r\"(b), \"r\"(each), \"m\"(*(const int8_t(*)[1 << 30])w))
 #elif defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
 #include <arm_mve.h>
 #define HELIUM
@@ -78,33 +84,18 @@ SHARED void integer_dot4(const int8_t *x, const int8_t *w, int32_t rows, int32_t
     }
 #else
 #if defined(PAIRS)
-    for (; left >= 4; left -= 4) {
-      uint32_t v = *(const integer_word *)a, u, v0, v1, u0, u1;
+    const int8_t *last = b + 3 * each, *end = a + (left & ~3);
+    for (; a != end; b += 4) {
+      uint32_t v = *(const integer_word *)a, u, t, v0, v1;
       a += 4;
       EVEN(v0, minus, v);
       ODD(v1, minus, v);
-      u = *(const integer_word *)b;
-      EVEN_BYTES(u0, u);
-      ODD_BYTES(u1, u);
-      BOTH(s0, v0, u0);
-      BOTH(s0, v1, u1);
-      u = *(const integer_word *)(b + each);
-      EVEN_BYTES(u0, u);
-      ODD_BYTES(u1, u);
-      BOTH(s1, v0, u0);
-      BOTH(s1, v1, u1);
-      u = *(const integer_word *)(b + 2 * each);
-      EVEN_BYTES(u0, u);
-      ODD_BYTES(u1, u);
-      BOTH(s2, v0, u0);
-      BOTH(s2, v1, u1);
-      u = *(const integer_word *)(b + 3 * each);
-      b += 4;
-      EVEN_BYTES(u0, u);
-      ODD_BYTES(u1, u);
-      BOTH(s3, v0, u0);
-      BOTH(s3, v1, u1);
+      FOUR(s0, \"[%3]\", v0, v1, b, each);
+      FOUR(s1, \"[%3, %6]\", v0, v1, b, each);
+      FOUR(s2, \"[%3, %6, lsl #1]\", v0, v1, b, each);
+      FOUR(s3, \"[%3], #4\", v0, v1, last, each);
     }
+    left &= 3;
 #endif
     for (; left > 0; left--, b++) {
       int32_t v = *a++ - zero;
@@ -129,7 +120,7 @@ SHARED void integer_conv2d(const void *data, const void *weights, const void *bi
   const int8_t *x = (const int8_t *)data, *k = (const int8_t *)weights;
   const i32 *b = (const i32 *)bias;
   const f32 *s = (const f32 *)scales;
-  int8_t *y = (int8_t *)result;
+  int8_t *y = (int8_t *)result, near[64];
   int32_t each = kernel_h * kernel_w * c;
   for (; n > 0; n--, x += (ptrdiff_t)h * w * c) {
     for (int32_t i = 0, row = -top; i < oh; i++, row += stride_h) {
@@ -142,18 +133,24 @@ SHARED void integer_conv2d(const void *data, const void *weights, const void *bi
         from = rows ? x + ((ptrdiff_t)(row + r0) * w + column + c0) * c : x;
         by = k + (ptrdiff_t)(r0 * kernel_w + c0) * c;
         if (rows > 1 && run == kernel_w * c && kernel_w == w) run *= rows, rows = 1;
-        for (int32_t m = 0; m < o; m += 4) {
-          int32_t few = o - m < 4 ? o - m : 4, sums[4] = {0, 0, 0, 0};
-          for (int32_t q = 0; q < few; q++) sums[q] = b[m + q];
-          /* What is left of four outputs computes some of them twice. */
-          integer_dot4(from, by + (ptrdiff_t)m * each, rows, run, w * c, kernel_w * c, few == 4 ? each : 0, x_zero,
-            sums);
-          for (int32_t q = few == 4 ? 4 : 1; few < 4 && q < few; q++) {
-            int32_t other[4] = {0, 0, 0, 0};
-            integer_dot4(from, by + (ptrdiff_t)(m + q) * each, rows, run, w * c, kernel_w * c, 0, x_zero, other);
-            sums[q] = b[m + q] + other[0];
+        /* Short rows, of few channels: all outputs read them as one. What lies outside is zero. */
+        if (rows > 1 && each <= 64) {
+          for (int32_t q = rows * run < each ? 0 : each; q < each; q++) near[q] = (int8_t)x_zero;
+          for (int32_t r = 0; r < rows; r++) {
+            int8_t *to = near + ((r0 + r) * kernel_w + c0) * c;
+            for (int32_t q = 0; q < run; q++) to[q] = from[(ptrdiff_t)r * w * c + q];
           }
-          for (int32_t q = 0; q < few; q++) *y++ = integer_round((float)sums[q] * s[m + q], y_zero, low, high);
+          from = near, by = k, run = each, rows = 1;
+        }
+        /* Four outputs at a time; what is left of them one by one (four times the same). */
+        for (int32_t m = 0, step = 4; m < o; m += step) {
+          int32_t sums[4] = {0, 0, 0, 0};
+          if (o - m < 4) step = 1;
+          integer_dot4(from, by + (ptrdiff_t)m * each, rows, run, w * c, kernel_w * c, step == 4 ? each : 0, x_zero,
+            sums);
+          for (int32_t q = 0; q < step; q++) {
+            *y++ = integer_round((float)(b[m + q] + sums[q]) * s[m + q], y_zero, low, high);
+          }
         }
       }
     }

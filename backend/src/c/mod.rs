@@ -121,6 +121,11 @@ pub fn write(program: &Program, o: &Options) -> Result<String, Diagnostic> {
     Ok(s)
 }
 
+/// The data that the C file of a program holds.
+pub fn constants(program: &Program) -> Vec<&relax_ir::flat::FlatData> {
+    reachable(program).1
+}
+
 /// Where code and weights go.
 fn sections(s: &relax_ir::flat::Sections) -> String {
     let attribute = |name: &Option<String>| match name {
