@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::legalize::{call_tir, Names};
-use crate::schedule::int8;
+use crate::schedule::{int8, window::Window};
 
 /// What a kernel's body does to its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -556,12 +556,14 @@ fn stores(s: &Stmt) -> HashSet<u32> {
     out
 }
 
-/// Every input is loaded at most once per point, with each reduce and spatial axis in its index: a sum, not a matmul.
+/// Every input is loaded at most once per point, with each reduce and spatial axis in its index: a sum, not a matmul; nor
+/// a window, whose kernels take their data from memory.
 fn reads_inputs_once(f: &PrimFunc) -> bool {
     let mut ok = true;
     f.body.walk(&mut |s| {
         let StmtKind::Block(b) = s.kind() else { return };
         let StmtKind::Store { buffer, value, .. } = b.body.kind() else { return };
+        ok &= Window::of(&b.attrs).is_none();
         value.walk(&mut |e| {
             if let PrimKind::BufferLoad(l, idx) = e.kind() {
                 if l != buffer {

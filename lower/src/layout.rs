@@ -151,6 +151,24 @@ fn transpose(x: Expr, axes: &[i64], span: Span) -> Option<Expr> {
     call("permute_dims", vec![x], attrs, span)
 }
 
+/// An attribute of two numbers, or of one that stands for both.
+fn two(c: &Call, name: &str) -> Option<[i64; 2]> {
+    match c.attrs.ints(name)?.as_slice() {
+        [a] => Some([*a, *a]),
+        [a, b] => Some([*a, *b]),
+        _ => None,
+    }
+}
+
+/// The padding before the first row and column.
+fn before(c: &Call) -> Option<[i64; 2]> {
+    match c.attrs.ints("padding")?.as_slice() {
+        [a] => Some([*a, *a]),
+        [a, b] | [a, b, _, _] => Some([*a, *b]),
+        _ => None,
+    }
+}
+
 fn dims_of(t: &relax_ir::relax::TensorInfo) -> Option<Vec<i64>> {
     t.known_dims()?.iter().map(|d| d.as_int()).collect()
 }
@@ -175,6 +193,10 @@ impl Pass {
         let new = match name {
             "nn.conv2d" => self.conv(b, c, &dims, e, &mut out)?,
             "concat" => self.concat(b, c, &mut out)?,
+            "nn.max_pool2d" if self.last_of(c.args.first()?).is_some() => match self.maxima(b, c, &dims, e, &mut out) {
+                Some(new) => new,
+                None => self.pool(b, c, &mut out)?,
+            },
             "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(b, c, &mut out)?,
             "mean" | "sum" | "max" | "min" => self.reduction(b, c, &mut out)?,
             _ if ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,
@@ -236,19 +258,10 @@ impl Pass {
         if !plain || !["", "NCHW"].contains(&text("out_layout")) {
             return None;
         }
-        let two = |name: &str| match c.attrs.ints(name)?.as_slice() {
-            [a] => Some([*a, *a]),
-            [a, b] => Some([*a, *b]),
-            _ => None,
-        };
-        if two("dilation")? != [1, 1] {
+        if two(c, "dilation")? != [1, 1] {
             return None;
         }
-        let before = match c.attrs.ints("padding")?.as_slice() {
-            [a] => [*a, *a],
-            [a, b] | [a, b, _, _] => [*a, *b],
-            _ => return None,
-        };
+        let before = before(c)?;
         let [made, taken, kh, kw] = *weight.shape.as_slice() else { return None };
         let kind = match c.attrs.int("groups")? {
             1 => Kind::Conv,
@@ -266,7 +279,7 @@ impl Pass {
             out: [dims[2], dims[3]],
             made,
             kernel: [kh, kw],
-            stride: two("strides")?,
+            stride: two(c, "strides")?,
             before,
             last: true,
             panel: self.lanes,
@@ -289,14 +302,8 @@ impl Pass {
             weight.bytes().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         let packed: Vec<u8> = w.pack(&values).into_iter().flat_map(f32::to_le_bytes).collect();
         let packed = Constant::new(DType::F32, vec![packed.len() as i64 / 4], packed);
-        let mut prim = w.prim();
-        prim.name = self.names.fresh(&prim.name);
-        prim.span = at.span();
-        let info = StructInfo::tensor(w.out_shape(), DType::F32);
         let args = vec![x, Expr::new(ExprKind::Constant(packed), at.span())];
-        let value = call_tir(&prim.name, args, vec![info.clone()], at).ok()?;
-        self.new.push(prim);
-        Some(out.bind_as(b.var.name(), value, info))
+        self.kernel(b, &w, args, at, out)
     }
 
     /// Operators of [`ELEMENTWISE`] with a tensor that exists as NHWC.
@@ -343,6 +350,44 @@ impl Pass {
             true if of(a, b) => Some(b.clone()),
             _ => None,
         }
+    }
+
+    /// Maxima over windows of float32, without dilation, as a kernel that reads its data in place.
+    fn maxima(&mut self, b: &Binding, c: &Call, dims: &[i64], at: &Expr, out: &mut Out) -> Option<RVar> {
+        let x = self.last_of(c.args.first()?)?;
+        let data = self.dims(c.args.first()?, out)?;
+        let text = |name: &str| c.attrs.str(name).unwrap_or("");
+        let plain = text("layout") == "NCHW" && ["", "NCHW"].contains(&text("out_layout"));
+        let w = Window {
+            kind: Kind::Max,
+            batch: data[0],
+            size: [data[2], data[3]],
+            taken: data[1],
+            out: [dims[2], dims[3]],
+            made: data[1],
+            kernel: two(c, "pool_size")?,
+            stride: two(c, "strides")?,
+            before: before(c)?,
+            last: true,
+            panel: self.lanes,
+        };
+        let open = w.made % 4 != 0 || w.before.iter().any(|p| *p < 0) || dims.contains(&0) || data.contains(&0);
+        // Small windows: their columns are written out.
+        if !plain || open || two(c, "dilation")? != [1, 1] || w.kernel[1] > 5 {
+            return None;
+        }
+        self.kernel(b, &w, vec![x.expr()], at, out)
+    }
+
+    /// Binds the call of a window's kernel.
+    fn kernel(&mut self, b: &Binding, w: &Window, args: Vec<Expr>, at: &Expr, out: &mut Out) -> Option<RVar> {
+        let mut prim = w.prim();
+        prim.name = self.names.fresh(&prim.name);
+        prim.span = at.span();
+        let info = StructInfo::tensor(w.out_shape(), DType::F32);
+        let value = call_tir(&prim.name, args, vec![info.clone()], at).ok()?;
+        self.new.push(prim);
+        Some(out.bind_as(b.var.name(), value, info))
     }
 
     /// Windows over rows and columns.

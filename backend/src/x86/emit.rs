@@ -569,8 +569,16 @@ impl Emitter<'_> {
             Op2::NarrowBytes => wide!(self.a, w, vpackuswb, d, a, b),
             Op2::Weave { bytes: 1, high: false } => wide!(self.a, w, vpunpcklbw, d, a, b),
             Op2::Weave { bytes: 1, high: true } => wide!(self.a, w, vpunpckhbw, d, a, b),
+            Op2::Weave { bytes: 4, high: false } => wide!(self.a, w, vunpcklps, d, a, b),
+            Op2::Weave { bytes: 4, high: true } => wide!(self.a, w, vunpckhps, d, a, b),
+            Op2::Weave { bytes: 8, high: false } => wide!(self.a, w, vunpcklpd, d, a, b),
+            Op2::Weave { bytes: 8, high: true } => wide!(self.a, w, vunpckhpd, d, a, b),
             Op2::Weave { high: false, .. } => wide!(self.a, w, vpunpcklwd, d, a, b),
             Op2::Weave { high: true, .. } => wide!(self.a, w, vpunpckhwd, d, a, b),
+            Op2::Parts { odd } if w == 16 => self.a.vshuff32x4(z(d), z(a), z(b), if odd { 0xdd } else { 0x88 }),
+            // Of registers beyond the first sixteen, which the other form cannot name.
+            Op2::Parts { odd } if self.wide.evex() => self.a.vshuff32x4(y(d), y(a), y(b), if odd { 3 } else { 0 }),
+            Op2::Parts { odd } => self.a.vperm2f128(y(d), y(a), y(b), if odd { 0x31 } else { 0x20 }),
             Op2::Permute if w == 16 => self.a.vpermd(z(d), z(a), z(b)),
             Op2::Permute => self.a.vpermd(y(d), y(a), y(b)),
         }

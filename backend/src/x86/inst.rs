@@ -56,10 +56,14 @@ pub enum Op2 {
     /// Pairs of 128-bit parts, int32 as int16 or int16 as uint8, limited to what fits.
     Narrow16,
     NarrowBytes,
-    /// Single or pairs of bytes by turns from the low or high halves of 128-bit parts.
+    /// Groups of 1, 2, 4 or 8 bytes by turns from the low or high halves of 128-bit parts.
     Weave {
         bytes: u8,
         high: bool,
+    },
+    /// The even or odd 128-bit parts of both.
+    Parts {
+        odd: bool,
     },
     /// The lanes of `b` that the lanes of `a` name.
     Permute,

@@ -52,6 +52,9 @@ intrins! {
     /// Flat form: `interleave(a, b, n, high)` takes groups of `n` bytes by turns from `a` and `b`, within each 16 bytes:
     /// the first 8 of both, or the last 8 where `high` is 1.
     Interleave = "interleave",
+    /// Flat form: `parts(a, b, odd)` takes the 128-bit parts of `a` with even numbers, then those of `b`; the odd ones where
+    /// `odd` is 1.
+    Parts = "parts",
     /// A hint, returns its argument.
     Likely = "likely",
     /// Flat form: sum of the lanes of a vector.

@@ -1,7 +1,7 @@
 //! exp, exp2, exp10 and the logistic function.
 
 use super::build::Build;
-use relax_ir::prim::PrimExpr;
+use relax_ir::prim::{BinOp, PrimExpr};
 
 /// `(e^r - 1 - r) / r^2` on +-ln(2)/2.
 const EXP_F32: &[f64] =
@@ -56,6 +56,35 @@ impl Build {
         (self.exp_small(&r), n)
     }
 
+    /// `(q, s)` with `e^x = (1 + q) 2^less s`, `s` a power of two and `1 + q` about one; `s` is 0 or infinite one exponent
+    /// outside of those of normal numbers.
+    pub fn exp_split(&mut self, x: &PrimExpr, less: i64) -> (PrimExpr, PrimExpr) {
+        let (hi, lo) = self.ln2();
+        let log2e = self.c(std::f64::consts::LOG2_E);
+        // The nearest integer, but for 2^less, lies in the low bits as an exponent has it.
+        let magic = self.c(self.magic() + (self.bias() - less) as f64);
+        let t = self.fma(x, &log2e, &magic);
+        let n = self.sub(&t, &magic);
+        let (hi, lo) = (self.c(-hi), self.c(-lo));
+        let r = self.fma(&n, &hi, x);
+        let r = self.fma(&n, &lo, &r);
+        let p = self.poly(&r, self.of(EXP_F32, EXP_F64));
+        let rr = self.mul(&r, &r);
+        let q = self.fma(&rr, &p, &r);
+        let bits = self.bits(&t);
+        let up = self.int(self.mantissa());
+        let s = self.op(BinOp::Shl, &bits, &up);
+        (q, self.with_bits(&s))
+    }
+
+    /// `e^x - 1` for `x` as in [`Build::exp_split`], with few rounding errors where that is small.
+    pub fn exp_less_one(&mut self, x: &PrimExpr) -> PrimExpr {
+        let (q, s) = self.exp_split(x, 0);
+        let one = self.c(1.0);
+        let less = self.sub(&s, &one);
+        self.fma(&q, &s, &less)
+    }
+
     /// `p 2^n`; for f32 what is below 2^-125 becomes 0.
     pub fn scale(&mut self, p: &PrimExpr, n: &PrimExpr) -> PrimExpr {
         if !self.f64 {
@@ -78,8 +107,16 @@ impl Build {
     /// f32: 1.5 ULP, f64: 1.5 ULP.
     pub fn exp(&mut self, x: &PrimExpr) -> PrimExpr {
         let x = if self.f64 { self.clamp(x, -746.0, 710.0) } else { self.clamp(x, -87.4, 89.0) };
-        let (p, n) = self.exp_parts(&x);
-        self.scale(&p, &n)
+        if self.f64 {
+            let (p, n) = self.exp_parts(&x);
+            return self.scale(&p, &n);
+        }
+        // As `scale` does.
+        let (q, s) = self.exp_split(&x, 1);
+        let one = self.c(1.0);
+        let p = self.add(&q, &one);
+        let r = self.mul(&p, &s);
+        self.add(&r, &r)
     }
 
     /// f32: 1.5 ULP, f64: 1.5 ULP; exact for integers.
@@ -110,20 +147,26 @@ impl Build {
         self.scale(&p, &n)
     }
 
-    /// `1 / (1 + e^-x)`. f32: 2 ULP, f64: 3 ULP; f32 results below 2^-125 become 0.
+    /// `1 / (1 + e^-x)`. f32: 2.4 ULP, f64: 3 ULP; f32 results below 2^-125 become 0.
     pub fn sigmoid(&mut self, x: &PrimExpr) -> PrimExpr {
+        let one = self.c(1.0);
+        self.logistic(x, &one)
+    }
+
+    /// `top / (1 + e^-x)`, as [`Build::sigmoid`].
+    pub fn logistic(&mut self, x: &PrimExpr, top: &PrimExpr) -> PrimExpr {
         let minus = x.clone().neg();
         let one = self.c(1.0);
-        let e = if self.f64 {
-            self.exp(&minus)
+        let d = if self.f64 {
+            let e = self.exp(&minus);
+            self.add(&one, &e)
         } else {
             // Only what 1 + e can see matters: one scaling will do, infinity included.
             let x = self.clamp(&minus, -87.0, 89.0);
-            let (p, n) = self.exp_parts(&x);
-            let s = self.power_of_two(&n);
-            self.mul(&p, &s)
+            let (q, s) = self.exp_split(&x, 0);
+            let p = self.add(&q, &one);
+            self.fma(&p, &s, &one)
         };
-        let d = self.add(&one, &e);
-        self.div(&one, &d)
+        self.div(top, &d)
     }
 }

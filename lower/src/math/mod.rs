@@ -82,6 +82,10 @@ fn expand_with(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> PrimExpr {
     if let Some(done) = memo.get(&key) {
         return done.clone();
     }
+    if let Some(done) = logistic_product(e, memo) {
+        memo.insert(key, done.clone());
+        return done;
+    }
     let inner = e.map_children(&mut |c| expand_with(c, memo));
     let done = match inner.kind() {
         PrimKind::Call(f, args) => expand_call(*f, args, inner.dtype()).unwrap_or(inner),
@@ -91,6 +95,24 @@ fn expand_with(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> PrimExpr {
     done
 }
 
+/// Rule `silu`: `a * sigmoid(x)` in f32 is the one division that the logistic function has anyway.
+fn logistic_product(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> Option<PrimExpr> {
+    let PrimKind::Binary(BinOp::Mul, a, b) = e.kind() else { return None };
+    let of = |s: &PrimExpr| match s.kind() {
+        PrimKind::Call(Intrin::Sigmoid, args) => args.first().cloned(),
+        _ => None,
+    };
+    let (top, x) = of(b).map(|x| (a, x)).or_else(|| of(a).map(|x| (b, x)))?;
+    if e.dtype().element() != DType::F32 {
+        return None;
+    }
+    let (top, x) = (expand_with(top, memo), expand_with(&x, memo));
+    let mut b = Build::new(e.dtype());
+    let (top, x) = (b.bind(top), b.bind(x));
+    let r = b.logistic(&x, &top);
+    Some(b.finish(r))
+}
+
 /// `None`: backends translate it as it is.
 fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> {
     use Intrin::*;
@@ -98,7 +120,9 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
     let d = x.dtype();
     match f {
         Sqrt | Floor | Ceil | Trunc | NearbyInt | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4 | Bytes
-        | WovenBytes | Interleave | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
+        | WovenBytes | Interleave | Parts | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => {
+            return None
+        }
         Round => return Some(PrimExpr::raw(PrimKind::Call(NearbyInt, args.into()), result)),
         _ => {}
     }
@@ -182,9 +206,8 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
         IsInf => b.abs(&x).eq(b.c(f64::INFINITY)),
         IsFinite => b.abs(&x).lt(b.c(f64::INFINITY)),
         Sqrt | Floor | Ceil | Trunc | NearbyInt | Round | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4
-        | Bytes | WovenBytes | Interleave | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => {
-            return None
-        }
+        | Bytes | WovenBytes | Interleave | Parts | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin
+        | ExtractLane => return None,
     };
     Some(b.finish(r))
 }

@@ -334,6 +334,11 @@ impl Machine {
             let all = vals.iter().flat_map(|v| if let Int(x) = v { x.clone() } else { vec![] });
             return Ok(Int(all.map(|x| x.clamp(0, 255)).collect()));
         }
+        if let (Intrin::Interleave | Intrin::Parts, [Float(a), Float(b), rest @ ..]) = (f, &vals[..]) {
+            let lanes: Vec<usize> = shuffled(f, a.len(), rest)?;
+            let both: Vec<f64> = a.iter().chain(b).copied().collect();
+            return Ok(Float(lanes.into_iter().map(|l| both[l]).collect()));
+        }
         if let (Intrin::WovenBytes | Intrin::Interleave, [Int(first), ..]) = (f, &vals[..]) {
             let mut parts = vec![];
             for v in &vals {
@@ -392,4 +397,28 @@ impl Machine {
         };
         Ok(Float((0..lanes).map(one).collect::<Result<_, _>>()?))
     }
+}
+
+/// Where the lanes of a shuffle of two vectors of 32-bit elements come from: numbers among the lanes of both.
+fn shuffled(f: Intrin, lanes: usize, rest: &[Value]) -> Result<Vec<usize>, String> {
+    let literal = |i: usize| match rest.get(i) {
+        Some(Int(v)) => Ok(v[0] as usize),
+        _ => Err("a literal is missing".to_string()),
+    };
+    if f == Intrin::Parts {
+        let odd = literal(0)?;
+        let parts = (0..2).flat_map(|of| (odd..lanes / 4).step_by(2).map(move |p| of * lanes + 4 * p));
+        return Ok(parts.flat_map(|p| p..p + 4).collect());
+    }
+    let (n, from) = (literal(0)? / 4, 2 * literal(1)?);
+    if n == 0 {
+        return Err("bytes of floats".into());
+    }
+    let mut out = vec![];
+    for part in (0..lanes).step_by(4) {
+        for at in (part + from..part + from + 2).step_by(n) {
+            out.extend((at..at + n).chain(lanes + at..lanes + at + n));
+        }
+    }
+    Ok(out)
 }

@@ -5,9 +5,10 @@ use super::emit::{faults, has_load, widen, Emit, Lane, Res};
 use super::nest::{scan, Nest, Scan, Target};
 use super::poly::Poly;
 use super::stage::{replace, Axis, Stage};
+use super::transpose::{blocks, transposed};
 use super::SchedOptions;
 use relax_ir::prim::{BinOp, PrimKind};
-use relax_ir::{DType, PrimExpr, Var};
+use relax_ir::{PrimExpr, Var};
 
 /// How often a nest may be duplicated to get rid of a condition, counted along one path.
 const SPLITS: usize = 6;
@@ -21,61 +22,10 @@ pub fn elementwise(e: &mut Emit, s: &Stage, o: &SchedOptions) -> Res<()> {
         n.spatial.push(a);
     }
     let axes = n.spatial.clone();
-    if let Some((across, outs)) = transposed(e, &axes, &n.outs) {
-        return blocks(e, o, &axes, across, outs);
+    if let Some(across) = transposed(e, &axes, &n.outs) {
+        return blocks(e, o, &axes, across, &n.outs);
     }
     level(e, o, &axes, &n.outs, SPLITS)
-}
-
-/// Points along both axes of a block of a transposition: the cache lines of a block are used whole while they last.
-const BLOCK: i64 = 16;
-
-/// For outputs whose values are read along another axis than they are written: that axis.
-fn transposed<'a>(e: &Emit, axes: &[Axis], outs: &'a [Target]) -> Option<(usize, &'a [Target])> {
-    let (last, others) = axes.split_last()?;
-    let long = |a: &Axis| a.len().is_none_or(|n| n >= 2 * BLOCK);
-    if !long(last) || find_condition(outs, &|_| true).is_some() {
-        return None;
-    }
-    let values: Vec<&PrimExpr> = outs.iter().map(|t| &t.value).collect();
-    if scan(&values, &last.var, e).gather == 0 {
-        return None;
-    }
-    let contiguous = |a: &Axis| {
-        let s = scan(&values, &a.var, e);
-        s.unit > 0 && s.gather == 0
-    };
-    let across = others.iter().position(|a| long(a) && contiguous(a))?;
-    Some((across, outs))
-}
-
-/// Two axes in blocks, inside the loops over the others.
-fn blocks(e: &mut Emit, o: &SchedOptions, axes: &[Axis], across: usize, outs: &[Target]) -> Res<()> {
-    let mut outer = axes.to_vec();
-    let (Some(last), u) = (outer.pop(), outer.remove(across)) else { return Ok(()) };
-    if let Some((first, rest)) = outer.split_first() {
-        let end = Poly::of(&first.extent, &e.ranges);
-        let end = e.index(&end)?;
-        let end = e.hoist(end);
-        let mut inner = rest.to_vec();
-        inner.extend([u, last]);
-        let across = rest.len();
-        return e.for_loop(&first.var, PrimExpr::i64(0), end, 1, |e| blocks(e, o, &inner, across, outs));
-    }
-    let bound = |e: &mut Emit, a: &Axis| -> Res<PrimExpr> {
-        let end = Poly::of(&a.extent, &e.ranges);
-        let end = e.index(&end)?;
-        Ok(e.hoist(end))
-    };
-    let (u_end, v_end) = (bound(e, &u)?, bound(e, &last)?);
-    let (bu, bv) = (Var::new("block", DType::I64), Var::new("block", DType::I64));
-    e.for_loop(&bv, PrimExpr::i64(0), v_end.clone(), BLOCK, |e| {
-        let v_stop = e.hoist((bv.expr() + BLOCK).min(v_end.clone()));
-        e.for_loop(&bu, PrimExpr::i64(0), u_end.clone(), BLOCK, |e| {
-            let u_stop = e.hoist((bu.expr() + BLOCK).min(u_end.clone()));
-            e.for_loop(&u.var, bu.expr(), u_stop, 1, |e| range(e, o, &last.var, bv.expr(), v_stop, outs, 0))
-        })
-    })
 }
 
 fn level(e: &mut Emit, o: &SchedOptions, axes: &[Axis], outs: &[Target], splits: usize) -> Res<()> {
@@ -103,7 +53,7 @@ fn level(e: &mut Emit, o: &SchedOptions, axes: &[Axis], outs: &[Target], splits:
 }
 
 /// The innermost loop over `[lo, hi)`, cut where conditions change.
-fn range(
+pub fn range(
     e: &mut Emit,
     o: &SchedOptions,
     v: &Var,
@@ -226,7 +176,7 @@ pub fn spread(x: PrimExpr, lanes: u16) -> PrimExpr {
 }
 
 /// A comparison inside a condition that guards loads, for which `wanted` holds.
-fn find_condition(outs: &[Target], wanted: &dyn Fn(&PrimExpr) -> bool) -> Option<PrimExpr> {
+pub fn find_condition(outs: &[Target], wanted: &dyn Fn(&PrimExpr) -> bool) -> Option<PrimExpr> {
     fn leaf(c: &PrimExpr, wanted: &dyn Fn(&PrimExpr) -> bool) -> Option<PrimExpr> {
         match c.kind() {
             PrimKind::Binary(BinOp::And | BinOp::Or, a, b) => leaf(a, wanted).or_else(|| leaf(b, wanted)),

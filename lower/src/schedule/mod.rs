@@ -15,6 +15,7 @@ mod ranges;
 mod reduce;
 mod stage;
 mod stmt;
+mod transpose;
 pub mod window;
 
 pub use contract::Packable;

@@ -250,7 +250,13 @@ impl Builder {
             return None;
         }
         let mut v = vec![];
-        for a in args {
+        // What else these have are literals of the instruction.
+        let literal = |i: usize| args.get(i).and_then(|a| a.as_int());
+        let operands = match f {
+            Intrin::Interleave | Intrin::Parts => 2,
+            _ => args.len(),
+        };
+        for a in args.iter().take(operands) {
             v.push(self.value(a)?);
         }
         let a = v[0].clone();
@@ -278,10 +284,13 @@ impl Builder {
                 let y = self.two(Op2::And, n, v.get(1)?, &sign)?;
                 self.two(Op2::Or, n, &x, &y)?
             }
-            Intrin::Interleave if self.evex => {
-                let bytes = args.get(2)?.as_int()? as u8;
-                let op = Op2::Weave { bytes, high: args.get(3)?.as_int()? != 0 };
+            Intrin::Interleave => {
+                let bytes = literal(2)? as u8;
+                let op = Op2::Weave { bytes, high: literal(3)? != 0 };
                 self.two(op, n, &a, v.get(1)?)?
+            }
+            Intrin::Parts if n == 8 || n == self.wide => {
+                self.two(Op2::Parts { odd: literal(2)? != 0 }, n, &a, v.get(1)?)?
             }
             Intrin::BitNot => self.flip(n, &a)?,
             Intrin::Fma if float => {

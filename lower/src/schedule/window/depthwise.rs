@@ -1,8 +1,9 @@
-//! Depthwise convolutions: vectors of channels, tiles of neighbouring columns that share what they read.
+//! Depthwise convolutions and maxima: vectors of channels, tiles of neighbouring columns that share what they read.
 
 use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
 use super::tile::{cuts, pieces, At, Cut, Piece, Run};
+use super::Kind;
 use relax_ir::prim::Intrin;
 use relax_ir::{DType, PrimExpr, Var};
 
@@ -48,7 +49,11 @@ fn tile(
 ) -> Res<()> {
     let w = &r.w;
     let strides = r.strides();
-    let sums = r.sums(e, cut.len, pieces);
+    let pool = w.kind == Kind::Max;
+    let sums = match pool {
+        true => r.starting(e, cut.len, pieces, PrimExpr::min_value(DType::F32)),
+        false => r.sums(e, cut.len, pieces),
+    };
     let y = Var::new("y", DType::I64);
     e.ranges.add_loop(&y, Poly::default(), Poly::constant(w.kernel[0]));
     e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {
@@ -59,7 +64,7 @@ fn tile(
             PrimExpr::load_ptr(p.clone(), PrimExpr::i64(at), DType::F32.with_lanes(lanes as u16))
         };
         let mut vectors = vec![];
-        for tap in 0..w.kernel[1] {
+        for tap in (0..w.kernel[1]).filter(|_| !pool) {
             let row: Vec<PrimExpr> =
                 pieces.iter().map(|q| e.bind("w", load(&weights, tap * w.made + q.at, q.lanes))).collect();
             vectors.push(row);
@@ -80,6 +85,10 @@ fn tile(
                 let x = e.bind("x", load(&x, column * strides[2] + q.at, q.lanes));
                 for &(i, tap) in &uses {
                     let sum = &sums[i as usize][k];
+                    if pool {
+                        e.assign(sum, sum.expr().max(x.clone()));
+                        continue;
+                    }
                     let args = vec![x.clone(), vectors[tap as usize][k].clone(), sum.expr()];
                     e.assign(sum, PrimExpr::call(Intrin::Fma, args));
                 }

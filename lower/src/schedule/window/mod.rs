@@ -1,5 +1,5 @@
-//! Window operators over channels-last tensors: convolutions whose weights were packed at compile time, and
-//! depthwise convolutions.
+//! Window operators over channels-last tensors: convolutions whose weights were packed at compile time, depthwise
+//! convolutions, and maxima.
 //!
 //! [`Window`] says everything about one of them; it travels as an attribute of the block that states what it computes
 //! ([`Window::prim`]), through fusion, to the kernels here ([`conv`], [`depthwise`]). Windows at the edges leave out
@@ -16,7 +16,7 @@ use super::stage::Stage;
 use super::SchedOptions;
 use relax_ir::attrs::Attrs;
 use relax_ir::prim::PrimKind;
-use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc, StmtKind};
+use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc, Reducer, StmtKind};
 use relax_ir::{AttrValue, DType, PrimExpr, Var};
 
 /// The attribute of a block.
@@ -26,6 +26,8 @@ const KEY: &str = "window";
 pub enum Kind {
     Conv,
     Depthwise,
+    /// The largest value under the window instead of a sum of products; no weights.
+    Max,
     /// With tiles of so many rows and columns of the result: 2 or 4.
     Winograd(i64),
 }
@@ -59,6 +61,7 @@ impl Window {
         let kind = match self.kind {
             Kind::Conv => 0,
             Kind::Depthwise => 1,
+            Kind::Max => 3,
             Kind::Winograd(made) => made,
         };
         let mut v = vec![kind, self.batch, self.taken, self.made];
@@ -77,6 +80,7 @@ impl Window {
             kind: match v[0] {
                 0 => Kind::Conv,
                 1 => Kind::Depthwise,
+                3 => Kind::Max,
                 made => Kind::Winograd(made),
             },
             batch: v[1],
@@ -101,6 +105,7 @@ impl Window {
     fn packed(&self) -> i64 {
         match self.kind {
             Kind::Depthwise | Kind::Conv => self.made * self.depth(),
+            Kind::Max => 0,
             Kind::Winograd(made) => self.made * self.taken * (made + 2) * (made + 2),
         }
     }
@@ -145,7 +150,7 @@ impl Window {
     pub fn depth(&self) -> i64 {
         match self.kind {
             Kind::Conv | Kind::Winograd(_) => self.kernel[0] * self.kernel[1] * self.taken,
-            Kind::Depthwise => self.kernel[0] * self.kernel[1],
+            Kind::Depthwise | Kind::Max => self.kernel[0] * self.kernel[1],
         }
     }
 
@@ -214,23 +219,27 @@ impl Window {
         let name = match self.kind {
             Kind::Conv => "conv2d",
             Kind::Depthwise => "depthwise_conv2d",
+            Kind::Max => "max_pool2d",
             Kind::Winograd(_) => "winograd_conv2d",
         };
         let mut k = KernelBuilder::new(name);
         let x = k.input("data", &self.data_shape(), DType::F32);
-        let packed = PrimExpr::i64(self.packed());
-        let w = k.input("weight", &[packed], DType::F32);
+        let pool = self.kind == Kind::Max;
+        let w = (!pool).then(|| k.input("weight", &[PrimExpr::i64(self.packed())], DType::F32));
         let [kh, kw] = self.kernel.map(PrimExpr::i64);
         let taken = PrimExpr::i64(self.taken);
         let extents = match (self.kind, self.last) {
-            (Kind::Depthwise, _) => vec![kh.clone(), kw.clone()],
+            (Kind::Depthwise | Kind::Max, _) => vec![kh.clone(), kw.clone()],
             (_, true) => vec![kh.clone(), kw.clone(), taken.clone()],
             (_, false) => vec![taken.clone(), kh.clone(), kw.clone()],
         };
-        let y = k.sum(name, &self.out_shape(), DType::F32, &extents, |s, r| {
+        let nothing = if pool { PrimExpr::min_value(DType::F32) } else { PrimExpr::zero(DType::F32) };
+        let combine: &dyn Fn(PrimExpr, PrimExpr) -> PrimExpr = if pool { &|a, b| a.max(b) } else { &|a, b| a + b };
+        let reducer = Reducer { init: nothing.clone(), combine };
+        let y = k.reduce(name, &self.out_shape(), DType::F32, &extents, reducer, |s, r| {
             let o = s[3].clone();
             let (c, y, x_) = match (self.kind, self.last) {
-                (Kind::Depthwise, _) => (o.clone(), &r[0], &r[1]),
+                (Kind::Depthwise | Kind::Max, _) => (o.clone(), &r[0], &r[1]),
                 (_, true) => (r[2].clone(), &r[0], &r[1]),
                 (_, false) => (r[0].clone(), &r[1], &r[2]),
             };
@@ -253,8 +262,9 @@ impl Window {
             let value = x.at(index);
             let value = match inside.as_int() {
                 Some(_) => value,
-                None => inside.if_then_else(value, PrimExpr::zero(DType::F32)),
+                None => inside.if_then_else(value, nothing),
             };
+            let Some(w) = w else { return value };
             let tap = r.iter().zip(&extents).fold(PrimExpr::i64(0), |t, (v, n)| t * n.clone() + v.clone());
             let first = o.clone().floor_div(self.panel) * self.panel;
             let width = match self.made % self.panel {
@@ -263,7 +273,7 @@ impl Window {
             };
             let in_panel = |k: PrimExpr, depth: i64| first.clone() * depth + k * width + (o.clone() - first.clone());
             let weight = match self.kind {
-                Kind::Depthwise => w.at(vec![tap * self.made + o.clone()]),
+                Kind::Depthwise | Kind::Max => w.at(vec![tap * self.made + o.clone()]),
                 Kind::Conv => w.at(vec![in_panel(tap, self.depth())]),
                 Kind::Winograd(m) => {
                     let at = in_panel(r[2].clone(), self.taken);
@@ -298,11 +308,15 @@ impl Window {
 pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &SchedOptions) -> Res<bool> {
     let lanes = o.vector_bytes as i64 / 4;
     let [acc] = s.accs.as_slice() else { return Ok(false) };
-    if lanes < 4 || s.spatial.len() != 4 || acc.init.as_float() != Some(0.0) {
+    if lanes < 4 || s.spatial.len() != 4 || (w.kind != Kind::Max && acc.init.as_float() != Some(0.0)) {
         return Ok(false);
     }
     let sources = loaded(&acc.update);
-    let [x, weight] = sources.as_slice() else { return Ok(false) };
+    let (x, weight) = match sources.as_slice() {
+        [x, weight] => (x, weight),
+        [x] if w.kind == Kind::Max => (x, x),
+        _ => return Ok(false),
+    };
     if s.outs.iter().any(|o| o.buffer.dtype() != DType::F32) {
         return Ok(false);
     }
@@ -318,7 +332,7 @@ pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &Sche
     let run = tile::Run::new(e, s, w, o, x, weight)?;
     match w.kind {
         Kind::Conv => conv::emit(e, &run)?,
-        Kind::Depthwise => depthwise::emit(e, &run)?,
+        Kind::Depthwise | Kind::Max => depthwise::emit(e, &run)?,
         Kind::Winograd(made) => {
             let Some(scratch) = scratch else { return Err(e.internal("no scratch memory")) };
             winograd::emit(e, &run, made, scratch)?

@@ -83,6 +83,16 @@ fn depthwise() {
 }
 
 #[test]
+fn maxima() {
+    for (kernel, stride, pad) in [(3, 2, 1), (2, 2, 0), (3, 1, 1)] {
+        let w = conv([9, 21], 44, 44, [kernel, kernel], [stride, stride], [pad, pad]);
+        check(Window { kind: Kind::Max, ..w });
+    }
+    // The last windows reach beyond the end.
+    check(Window { kind: Kind::Max, out: [4, 5], ..conv([8, 10], 64, 64, [3, 3], [2, 2], [0, 0]) });
+}
+
+#[test]
 fn transformed() {
     for made in [2, 4] {
         let kind = Kind::Winograd(made);

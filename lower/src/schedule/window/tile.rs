@@ -126,6 +126,9 @@ pub fn best_rows(w: &Window, lanes: i64, pieces: i64) -> (i64, f64) {
     best
 }
 
+/// Weights of a panel, in bytes, that stay in the second-level cache while tiles go by.
+const NEAR_PANEL: i64 = 768 << 10;
+
 /// As [`Window::choose_panel`].
 pub fn best_panel(w: &Window, lanes: i64) -> i64 {
     if let Kind::Winograd(made) = w.kind {
@@ -141,6 +144,10 @@ pub fn best_panel(w: &Window, lanes: i64) -> i64 {
         let rest = pieces(w.made % panel, lanes).len() as i64;
         if rest > 0 {
             cost += best_rows(w, lanes, rest).1;
+        }
+        // Panels that the second-level cache does not hold come from beyond it for every tile.
+        if w.depth() * panel * 4 > NEAR_PANEL && w.out[0] > 1 {
+            cost *= 1.1;
         }
         // The data is read once for each panel.
         cost += (w.made as f64 / panel as f64).ceil() * (w.out[0] * w.out[1] * w.taken) as f64 * 0.02 / w.out[0] as f64;
@@ -311,8 +318,13 @@ impl Run {
 
     /// Accumulators of a tile, rows first.
     pub fn sums(&self, e: &mut Emit, rows: i64, pieces: &[Piece]) -> Vec<Vec<Var>> {
-        let zero = |e: &mut Emit, p: &Piece| e.local("acc", spread(PrimExpr::zero(DType::F32), p.lanes as u16));
-        (0..rows).map(|_| pieces.iter().map(|p| zero(e, p)).collect()).collect()
+        self.starting(e, rows, pieces, PrimExpr::zero(DType::F32))
+    }
+
+    /// The same, with another value to begin with.
+    pub fn starting(&self, e: &mut Emit, rows: i64, pieces: &[Piece], value: PrimExpr) -> Vec<Vec<Var>> {
+        let start = |e: &mut Emit, p: &Piece| e.local("acc", spread(value.clone(), p.lanes as u16));
+        (0..rows).map(|_| pieces.iter().map(|p| start(e, p)).collect()).collect()
     }
 
     /// The epilogue of a tile: rows are neighbouring columns of the result.

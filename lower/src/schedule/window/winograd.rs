@@ -16,6 +16,10 @@ use relax_ir::{DType, PrimExpr, Var};
 
 /// Tiles in a block, about.
 const BLOCK: i64 = 64;
+/// Fewer tiles are worth it where all positions of a block then fit into the second-level cache.
+const SMALL_BLOCK: i64 = 28;
+/// Bytes of that cache for positions.
+const CACHE: i64 = 800 << 10;
 
 /// How the result is cut: tiles of `made` x `made` from `read` x `read`.
 pub struct Shape {
@@ -30,8 +34,12 @@ pub struct Shape {
 impl Shape {
     pub fn new(w: &Window, made: i64) -> Shape {
         let [rows, columns] = w.out.map(|n| (n + made - 1) / made);
-        let block = (1..=rows).rev().find(|k| rows % k == 0 && k * columns <= BLOCK).unwrap_or(1);
-        Shape { made, read: made + 2, rows, columns, block }
+        let read = made + 2;
+        let most = |tiles: i64| (1..=rows).rev().find(|k| rows % k == 0 && k * columns <= tiles).unwrap_or(1);
+        let bytes = |block: i64| read * read * block * columns * (w.taken + w.made) * 4;
+        let (large, small) = (most(BLOCK), most(SMALL_BLOCK));
+        let fits = bytes(large) > CACHE && bytes(small) <= CACHE && small * columns >= SMALL_BLOCK / 2;
+        Shape { made, read, rows, columns, block: if fits { small } else { large } }
     }
 
     /// Tiles of a block.

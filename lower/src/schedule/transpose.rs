@@ -1,0 +1,244 @@
+//! Transpositions: outputs whose values are read along another axis than they are written.
+//!
+//! Two axes run in blocks: the one that is written along, and the one that is read along. With wide vectors and elements
+//! of 32 bits a block is read in vectors, turned in registers, and written in vectors; else its points are computed one
+//! by one, while the cache lines that they share last.
+
+use super::emit::{Emit, Lane, Res};
+use super::map::{find_condition, point, range};
+use super::nest::{scan, Target};
+use super::poly::Poly;
+use super::stage::{replace, Axis};
+use super::SchedOptions;
+use relax_ir::prim::{Intrin, PrimKind};
+use relax_ir::{DType, PrimExpr, Var};
+use std::collections::HashMap;
+
+/// Points along both axes of a block whose points are computed one by one.
+const BLOCK: i64 = 16;
+
+/// For outputs whose values are read along another axis than they are written: that axis.
+pub fn transposed(e: &Emit, axes: &[Axis], outs: &[Target]) -> Option<usize> {
+    let (last, others) = axes.split_last()?;
+    let least = if e.wide { 8 } else { 2 * BLOCK };
+    let long = |a: &Axis| a.len().is_none_or(|n| n >= least);
+    if !long(last) || find_condition(outs, &|_| true).is_some() {
+        return None;
+    }
+    let values: Vec<&PrimExpr> = outs.iter().map(|t| &t.value).collect();
+    if scan(&values, &last.var, e).gather == 0 {
+        return None;
+    }
+    let contiguous = |a: &Axis| {
+        let s = scan(&values, &a.var, e);
+        s.unit > 0 && s.gather == 0
+    };
+    others.iter().position(|a| long(a) && contiguous(a))
+}
+
+/// Two axes in blocks, inside the loops over the others.
+pub fn blocks(e: &mut Emit, o: &SchedOptions, axes: &[Axis], across: usize, outs: &[Target]) -> Res<()> {
+    let mut outer = axes.to_vec();
+    let (Some(last), u) = (outer.pop(), outer.remove(across)) else { return Ok(()) };
+    let bound = |e: &mut Emit, a: &Axis| -> Res<PrimExpr> {
+        let end = Poly::of(&a.extent, &e.ranges);
+        let end = e.index(&end)?;
+        Ok(e.hoist(end))
+    };
+    if let Some((first, rest)) = outer.split_first() {
+        let end = bound(e, first)?;
+        let mut inner = rest.to_vec();
+        inner.extend([u, last]);
+        let across = rest.len();
+        return e.for_loop(&first.var, PrimExpr::i64(0), end, 1, |e| blocks(e, o, &inner, across, outs));
+    }
+    if let Some(tile) = Tile::new(e, o, &u, &last, outs) {
+        return tile.all(e, outs);
+    }
+    let (u_end, v_end) = (bound(e, &u)?, bound(e, &last)?);
+    let (bu, bv) = (Var::new("block", DType::I64), Var::new("block", DType::I64));
+    e.for_loop(&bv, PrimExpr::i64(0), v_end.clone(), BLOCK, |e| {
+        let v_stop = e.hoist((bv.expr() + BLOCK).min(v_end.clone()));
+        e.for_loop(&bu, PrimExpr::i64(0), u_end.clone(), BLOCK, |e| {
+            let u_stop = e.hoist((bu.expr() + BLOCK).min(u_end.clone()));
+            e.for_loop(&u.var, bu.expr(), u_stop, 1, |e| range(e, o, &last.var, bv.expr(), v_stop, outs, 0))
+        })
+    })
+}
+
+/// A square of elements that is turned in registers: read along `u`, written along `v`.
+struct Tile {
+    u: Var,
+    v: Var,
+    extents: [i64; 2],
+    side: i64,
+    /// Loads that move along both axes.
+    loads: Vec<PrimExpr>,
+}
+
+impl Tile {
+    /// `None` where extents or strides are open, or elements have other sizes than 4 bytes.
+    fn new(e: &Emit, o: &SchedOptions, u: &Axis, v: &Axis, outs: &[Target]) -> Option<Tile> {
+        if !e.wide {
+            return None;
+        }
+        let extents = [u.len()?, v.len()?];
+        let side = [16, 8].into_iter().find(|s| *s <= o.vector_bytes as i64 / 4 && extents.iter().all(|n| n >= s))?;
+        let word = |d: DType| [DType::F32, DType::I32, DType::U32].contains(&d);
+        let mut loads: Vec<PrimExpr> = vec![];
+        let mut plain = true;
+        for t in outs {
+            let offset = Poly::of(&t.offset, &e.ranges);
+            plain &= word(t.dtype) && offset.split(&u.var).is_some_and(|(s, _)| s.as_const().is_some());
+            t.value.walk(&mut |x| match x.kind() {
+                PrimKind::Load { offset, .. } => {
+                    let offset = Poly::of(offset, &e.ranges);
+                    let stride = |v: &Var| offset.split(v).and_then(|(s, _)| s.as_const());
+                    match (stride(&u.var), stride(&v.var)) {
+                        (Some(_), Some(0)) => {}
+                        (Some(1), Some(_)) => {
+                            if !loads.contains(x) {
+                                loads.push(x.clone());
+                            }
+                        }
+                        _ => plain = false,
+                    }
+                    plain &= word(x.dtype());
+                }
+                PrimKind::Let(..) => plain = false,
+                _ => {}
+            });
+        }
+        plain.then(|| Tile { u: u.var.clone(), v: v.var.clone(), extents, side, loads })
+    }
+
+    /// Tiles over both axes; the last ones reach back where the extents are no multiples.
+    fn all(&self, e: &mut Emit, outs: &[Target]) -> Res<()> {
+        let [u_end, v_end] = self.extents;
+        self.starts(e, v_end, &mut |e, v| self.starts(e, u_end, &mut |e, u| self.one(e, outs, &u, &v)))
+    }
+
+    fn starts(&self, e: &mut Emit, end: i64, body: &mut dyn FnMut(&mut Emit, PrimExpr) -> Res<()>) -> Res<()> {
+        let block = Var::new("block", DType::I64);
+        e.ranges.add_loop(&block, Poly::default(), Poly::constant(end));
+        e.for_loop(&block, PrimExpr::i64(0), PrimExpr::i64(end), self.side, |e| {
+            if end % self.side == 0 {
+                return body(e, block.expr());
+            }
+            let start = e.bind("start", block.expr().min(end - self.side));
+            if let Some(v) = start.as_var() {
+                e.ranges.add_loop(v, Poly::default(), Poly::constant(end - self.side + 1));
+            }
+            body(e, start)
+        })
+    }
+
+    fn one(&self, e: &mut Emit, outs: &[Target], u: &PrimExpr, v: &PrimExpr) -> Res<()> {
+        let lane = Var::new("lane", DType::I64);
+        let lanes = Lane::of(&lane, self.side as u16);
+        let at = |x: &PrimExpr, u: PrimExpr, v: PrimExpr| {
+            x.substitute(&HashMap::from([(self.u.clone(), u), (self.v.clone(), v)]))
+        };
+        e.start_lane(&lane, false);
+        let mut columns = vec![];
+        for load in &self.loads {
+            let mut rows = vec![];
+            for j in 0..self.side {
+                let row = at(load, u.clone() + lane.expr(), v.clone() + j);
+                rows.push(e.value(&row, &lanes)?);
+            }
+            columns.push(turned(e, &rows));
+        }
+        for i in 0..self.side {
+            let mut outs = outs.to_vec();
+            for (load, columns) in self.loads.iter().zip(&columns) {
+                let column = &columns[i as usize];
+                let name = Var::new("column", load.dtype());
+                e.set_value(&name, column.clone());
+                outs.iter_mut().for_each(|o| o.value = replace(&o.value, load, &name.expr()));
+            }
+            for o in &mut outs {
+                o.value = at(&o.value, u.clone() + i, v.clone() + lane.expr());
+                o.offset = at(&o.offset, u.clone() + i, v.clone() + lane.expr());
+            }
+            point(e, &outs, &lanes)?;
+        }
+        e.end_lane(&lane);
+        Ok(())
+    }
+}
+
+/// The columns of as many rows as these have lanes: 8 or 16.
+fn turned(e: &mut Emit, rows: &[PrimExpr]) -> Vec<PrimExpr> {
+    let int = |v: i64| PrimExpr::int(DType::I32, v);
+    let weave = |e: &mut Emit, a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64| {
+        e.bind("t", PrimExpr::call(Intrin::Interleave, vec![a.clone(), b.clone(), int(bytes), int(high)]))
+    };
+    let parts = |e: &mut Emit, a: &PrimExpr, b: &PrimExpr, odd: i64| {
+        e.bind("t", PrimExpr::call(Intrin::Parts, vec![a.clone(), b.clone(), int(odd)]))
+    };
+    // Squares of four by four: the columns 4 p + k of four rows are part p of vector k.
+    let mut squares: Vec<[PrimExpr; 4]> = vec![];
+    for r in rows.chunks_exact(4) {
+        let (a, b) = (weave(e, &r[0], &r[1], 4, 0), weave(e, &r[0], &r[1], 4, 1));
+        let (c, d) = (weave(e, &r[2], &r[3], 4, 0), weave(e, &r[2], &r[3], 4, 1));
+        squares.push([weave(e, &a, &c, 8, 0), weave(e, &a, &c, 8, 1), weave(e, &b, &d, 8, 0), weave(e, &b, &d, 8, 1)]);
+    }
+    let mut out = rows.to_vec();
+    for k in 0..4 {
+        match squares.as_slice() {
+            [a, b] => {
+                out[k] = parts(e, &a[k], &b[k], 0);
+                out[4 + k] = parts(e, &a[k], &b[k], 1);
+            }
+            [a, b, c, d] => {
+                let (even, odd) = (parts(e, &a[k], &b[k], 0), parts(e, &a[k], &b[k], 1));
+                let (even_too, odd_too) = (parts(e, &c[k], &d[k], 0), parts(e, &c[k], &d[k], 1));
+                out[k] = parts(e, &even, &even_too, 0);
+                out[4 + k] = parts(e, &odd, &odd_too, 0);
+                out[8 + k] = parts(e, &even, &even_too, 1);
+                out[12 + k] = parts(e, &odd, &odd_too, 1);
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{machine, SchedOptions};
+    use crate::interp::{run, Arg, Tensor};
+    use relax_ir::tir::KernelBuilder;
+    use relax_ir::{DType, PrimExpr};
+
+    /// `relu(x^T) + bias`, by rows or by columns of the result, for matrices in a batch.
+    #[test]
+    fn squares_are_turned_in_registers() {
+        for (batch, rows, columns) in [(1, 16, 16), (2, 49, 24), (1, 8, 35), (3, 33, 17), (1, 9, 70), (1, 64, 7)] {
+            let dims = |d: &[i64]| d.iter().map(|&d| PrimExpr::i64(d)).collect::<Vec<_>>();
+            let mut k = KernelBuilder::new("turned");
+            let x = k.input("x", &dims(&[batch, rows, columns]), DType::F32);
+            let bias = k.input("bias", &dims(&[columns]), DType::F32);
+            let y = k.compute("y", &dims(&[batch, columns, rows]), DType::F32, |i| {
+                x.at([i[0].clone(), i[2].clone(), i[1].clone()]).max(PrimExpr::f32(0.0)) + bias.at([i[1].clone()])
+            });
+            let f = k.finish(&[y]);
+            let tensor = |shape: &[i64]| {
+                let values: Vec<f64> =
+                    (0..shape.iter().product()).map(|i: i64| (i * 7 % 1001) as f64 - 500.0).collect();
+                Tensor::from_f64(DType::F32, shape, &values)
+            };
+            let out = Tensor::zeros(DType::F32, &[batch, columns, rows]);
+            let args = [tensor(&[batch, rows, columns]), tensor(&[columns]), out].map(Arg::Tensor).to_vec();
+            let mut wanted = args.clone();
+            run(&f, &mut wanted).unwrap();
+            for vector_bytes in [16, 32, 64] {
+                let mut got = args.clone();
+                machine::run(&f, &mut got, &SchedOptions { vector_bytes }).unwrap();
+                let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[2], &got[2]) else { panic!() };
+                assert!(a.data == b.data, "{batch}x{rows}x{columns} by {vector_bytes}");
+            }
+        }
+    }
+}
