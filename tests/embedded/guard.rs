@@ -1,5 +1,6 @@
 //! The typed entries of the corpus, called as firmware calls them: a workspace of exactly the computed size, arguments
-//! and results between unmapped pages, random legal dims. One byte of workspace less is refused.
+//! and results between unmapped pages, random legal dims. One byte of workspace less is refused. An entry whose every
+//! draw was refused fails the test: nothing would have been shown.
 //!
 //! A read or write out of bounds kills the process, so each model runs in a process of its own: this test once more,
 //! with [`CASE`] in its environment.
@@ -13,8 +14,9 @@ use std::path::Path;
 use std::process::Command;
 
 pub const CASE: &str = "RELAX_AOT_GUARD";
-/// Draws of dims for each entry.
-const DRAWS: u64 = 12;
+/// Draws of dims for each entry that it takes, and draws at most until there are so many.
+const DRAWS: usize = 12;
+const TRIES: u64 = 96;
 
 /// The calls that a model took, and those that had a workspace.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,19 +58,38 @@ fn run(model: &Path) -> Result<Count, String> {
     let so = dir.path().join("libmodel.so");
     let mut options = super::options("", "baseline");
     options.target = None;
+    // Weights that the case brings are baked in: an entry with all of them takes too many words.
+    options.params = Some(model.with_extension("params.safetensors")).filter(|p| p.exists());
     // That it compiles at all is the concern of the corpus' own test.
     let Ok(program) = session.build(model, &so, None, &options) else { return Ok(Count::default()) };
     let library = Library::open(&so, "model").map_err(|d| d.message)?;
     let mut count = Count::default();
     for e in program.entries.iter().filter(|e| e.workspace.is_some() && e.dynamic.is_none()) {
         let draws = if e.dims.is_empty() { 1 } else { DRAWS };
-        for seed in 1..=draws {
+        let (mut taken, mut why) = (0, String::new());
+        for seed in 1..=TRIES {
             // What is happening when the process is killed.
             eprintln!("{}, draw {seed}", e.name);
-            call(&library, e, seed, &mut count).map_err(|m| format!("{}, draw {seed}: {m}", e.name))?;
+            match call(&library, e, seed, &mut count).map_err(|m| format!("{}, draw {seed}: {m}", e.name))? {
+                Draw::Taken => taken += 1,
+                Draw::Refused(reason) => why = reason,
+            }
+            if taken == draws {
+                break;
+            }
+        }
+        if taken == 0 {
+            return Err(format!("{}: all draws were refused, the last because {why}", e.name));
         }
     }
     Ok(count)
+}
+
+/// What became of a draw of dims.
+enum Draw {
+    Taken,
+    /// Not legal, for this reason.
+    Refused(String),
 }
 
 /// A small generator (xorshift64*): the draws are the same in every run.
@@ -83,8 +104,10 @@ impl Random {
     }
 }
 
-/// One draw of dims: arguments of that shape, both ends of the pages, then a byte too little.
-fn call(library: &Library, e: &Entry, seed: u64, count: &mut Count) -> Result<(), String> {
+/// One draw of dims: arguments of that shape, both ends of the pages, then a byte too little. Of three draws, one gives all
+/// dims nearly the same value, so that checks of equality pass, and one small values, so that one dim may be the sum of
+/// two others.
+fn call(library: &Library, e: &Entry, seed: u64, count: &mut Count) -> Result<Draw, String> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut dims: HashMap<Var, PrimExpr> = HashMap::new();
     let mut values = vec![];
@@ -93,35 +116,51 @@ fn call(library: &Library, e: &Entry, seed: u64, count: &mut Count) -> Result<()
         let upper = d.upper.unwrap_or(i64::MAX).min(lower + 40);
         let k = d.divisor.unwrap_or(1).max(1);
         let steps = (upper / k - (lower + k - 1) / k).max(0) as u64;
-        let n = ((lower + k - 1) / k + random.below(steps + 1) as i64) * k;
+        let step = match seed % 3 {
+            0 => random.below(steps.min(3) + 1),
+            1 => random.below(steps + 1),
+            _ => (seed / 3).min(steps),
+        };
+        let n = ((lower + k - 1) / k + step as i64) * k;
         dims.insert(d.var.clone(), PrimExpr::i64(n));
         values.push(n);
     }
     let value = |d: &PrimExpr| d.substitute(&dims).as_int();
+    // A tensor of unknown rank has the dims that the entry names after it; any others.
+    let named = |param: usize| -> Vec<i64> {
+        let axis = |k: usize| e.dims.iter().position(|d| d.var.name() == format!("d{param}_{k}"));
+        (0..).map_while(|k| Some(values[axis(k)?])).collect()
+    };
     let mut args = vec![];
-    for p in &e.params {
+    for (index, p) in e.params.iter().enumerate() {
         args.push(match &p.kind {
-            EntryKind::Tensor { dtype: Some(t), dims: Some(list) } => {
-                let shape: Option<Vec<i64>> = list.iter().map(|d| value(d.as_ref()?)).collect();
+            EntryKind::Tensor { dtype: Some(t), dims: list } => {
+                let shape: Option<Vec<i64>> = match list {
+                    Some(list) => list.iter().map(|d| value(d.as_ref()?)).collect(),
+                    None => Some(named(index)),
+                };
                 match shape {
-                    Some(s) if s.iter().all(|d| *d >= 0) => Argument::Tensor(tensor(*t, s, &mut random)),
-                    // No legal dims, or such that only the model knows.
-                    _ => return Ok(()),
+                    Some(s) if s.iter().all(|d| *d >= 0) => {
+                        Argument::Tensor(tensor(*t, s, seed > TRIES / 2, &mut random))
+                    }
+                    s => return Ok(Draw::Refused(format!("{} would have the shape {s:?} with {values:?}", p.name))),
                 }
             }
             EntryKind::Shape { values: Some(list), .. } => match list.iter().map(value).collect() {
                 Some(v) => Argument::Shape(v),
-                None => return Ok(()),
+                None => return Ok(Draw::Refused(format!("{} has other values", p.name))),
             },
             EntryKind::Scalar { dtype } if dtype.is_int() => {
                 let name = e.dims.iter().position(|d| d.var.name() == p.name);
                 Argument::Integer(name.map_or(1, |i| values[i]))
             }
-            _ => return Ok(()),
+            kind => return Ok(Draw::Refused(format!("{} is {kind:?}", p.name))),
         });
     }
     let symbol = format!("model_{}", e.name);
-    let Some(bytes) = library.workspace_size(&symbol, &values) else { return Ok(()) };
+    let Some(bytes) = library.workspace_size(&symbol, &values) else {
+        return Ok(Draw::Refused("there is no function that gives the size".into()));
+    };
     let wanted = e.workspace.as_ref().and_then(value);
     if wanted.is_some_and(|w| w != bytes as i64) || e.workspace_max.is_some_and(|m| bytes as u64 > m) {
         let max = e.workspace_max;
@@ -130,9 +169,11 @@ fn call(library: &Library, e: &Entry, seed: u64, count: &mut Count) -> Result<()
     let mut results = vec![];
     for memory in [Memory::GuardedEnd, Memory::GuardedStart] {
         match library.call_exact(memory, &symbol, &args, e.results.len(), bytes, 0) {
-            None => return Ok(()),
+            None => return Ok(Draw::Refused("it takes too many arguments".into())),
             // Dims that this model does not take: what was drawn is not legal.
-            Some(Err(r)) if matches!(r.code as i64, code::DIM | code::CHECK | code::ASSERT) => return Ok(()),
+            Some(Err(r)) if matches!(r.code as i64, code::DIM | code::CHECK | code::ASSERT) => {
+                return Ok(Draw::Refused(format!("dims {values:?}: {}", r.message)))
+            }
             Some(Err(r)) => return Err(format!("dims {values:?}: {r:?}")),
             Some(Ok(r)) => results.push(r),
         }
@@ -142,19 +183,20 @@ fn call(library: &Library, e: &Entry, seed: u64, count: &mut Count) -> Result<()
     }
     count.calls += 1;
     if bytes == 0 {
-        return Ok(());
+        return Ok(Draw::Taken);
     }
     count.workspaces += 1;
     match library.call_exact(Memory::GuardedEnd, &symbol, &args, e.results.len(), bytes, 1) {
         Some(Err(r)) if r.code as i64 == code::WORKSPACE && r.wanted == bytes as i64 && r.got == bytes as i64 - 1 => {
-            Ok(())
+            Ok(Draw::Taken)
         }
         other => Err(format!("dims {values:?}: {} of {bytes} bytes of workspace: {other:?}", bytes - 1)),
     }
 }
 
-/// Numbers from 0 to 1; zeros where the type is not a wide float: indices that are always legal.
-fn tensor(dtype: DType, shape: Vec<i64>, random: &mut Random) -> Constant {
+/// Numbers from 0 to 1. Where the type is not a wide float, zeros: indices that are always legal; or (`counts`, when
+/// the model has refused these) int64 from 1 to 12: dims and counts.
+fn tensor(dtype: DType, shape: Vec<i64>, counts: bool, random: &mut Random) -> Constant {
     let n = shape.iter().product::<i64>() as usize;
     let mut bytes = vec![];
     for _ in 0..n {
@@ -162,6 +204,7 @@ fn tensor(dtype: DType, shape: Vec<i64>, random: &mut Random) -> Constant {
         match dtype {
             DType::F32 => bytes.extend((x as f32).to_le_bytes()),
             DType::F64 => bytes.extend(x.to_le_bytes()),
+            DType::I64 if counts => bytes.extend((1 + random.below(12) as i64).to_le_bytes()),
             t => bytes.resize(bytes.len() + t.bytes(), 0),
         }
     }
