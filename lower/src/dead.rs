@@ -11,7 +11,9 @@ use std::collections::{HashMap, HashSet};
 
 pub fn remove_dead(typed: &mut Typed) {
     let mut funcs = std::mem::take(&mut typed.module.funcs);
-    let checked: HashSet<RVar> = typed.checks.iter().map(|c| c.before.clone()).collect();
+    // Where shape variables are born, too: kernels use them without the value.
+    let checked: HashSet<RVar> =
+        typed.checks.iter().map(|c| c.before.clone()).chain(typed.births.keys().cloned()).collect();
     for f in &mut funcs {
         if let Func::Relax(f) = f {
             remove_in(f, &checked, &typed.sinfo);

@@ -25,6 +25,7 @@ pub mod quant;
 pub mod relayout;
 pub mod schedule;
 mod share;
+mod stand_in;
 mod threads;
 
 pub use bind_params::bind_params;
@@ -109,6 +110,7 @@ pub fn passes(
     until: Until,
 ) -> Result<Typed, Diagnostics> {
     analysis::materialise(&mut typed)?;
+    stand_in::stand_in(&mut typed)?;
     if let Some(choice) = wide.filter(|w| opt_level >= 2 && w.lanes > 4) {
         layout::channels_last(&mut typed, choice);
     }

@@ -222,7 +222,7 @@ impl<'a> Cx<'a> {
     }
 }
 
-fn operator(name: &str, args: Vec<RExpr>, attrs: Vec<(&str, AttrValue)>, span: Span) -> Option<RExpr> {
+pub(super) fn operator(name: &str, args: Vec<RExpr>, attrs: Vec<(&str, AttrValue)>, span: Span) -> Option<RExpr> {
     let attrs = Attrs(attrs.into_iter().map(|(k, v)| (k.to_string(), v)).collect());
     let call = Call { callee: Callee::Op(op::lookup(name)?), args, attrs, sinfo_args: vec![] };
     Some(RExpr::new(RKind::Call(call), span))

@@ -8,6 +8,7 @@ use relax_ir::prim::PrimExpr;
 use relax_ir::relax::RVar;
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, Diagnostic, Diagnostics, FileId, Span, Var};
+use std::collections::HashMap;
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
@@ -28,8 +29,6 @@ pub enum Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Births {
     No,
-    /// `"m"` in a match_cast.
-    Quoted,
     /// Quoted names, TypeVars and type parameters of a signature.
     Signature,
 }
@@ -44,12 +43,21 @@ pub struct Names<'a> {
     pub int: DType,
     /// `(min, extent)` of each loop variable in scope, by its id: what `T.axis.remap` reads.
     pub loops: FnvHashMap<u32, (PrimExpr, PrimExpr)>,
+    /// How many fields a variable has, where its binding or type is written as a tuple: what `*t` unpacks.
+    pub fields: HashMap<RVar, usize>,
 }
 
 impl<'a> Names<'a> {
     pub fn new(int: DType) -> Names<'a> {
         let frames = vec![FnvHashMap::default()];
-        Names { frames, dims: FnvHashMap::default(), births: Births::No, int, loops: FnvHashMap::default() }
+        Names {
+            frames,
+            dims: FnvHashMap::default(),
+            births: Births::No,
+            int,
+            loops: FnvHashMap::default(),
+            fields: HashMap::new(),
+        }
     }
     pub fn push(&mut self) {
         self.frames.push(FnvHashMap::default());
@@ -221,13 +229,5 @@ impl<'a> Cx<'a> {
             }
         }
         self.expected(e, "a string")
-    }
-
-    /// Runs `f` with `births` set.
-    pub fn with_births<T>(&mut self, births: Births, f: impl FnOnce(&mut Self) -> T) -> T {
-        let old = std::mem::replace(&mut self.names.births, births);
-        let r = f(self);
-        self.names.births = old;
-        r
     }
 }

@@ -265,10 +265,11 @@ impl<'a> Parser<'a, '_> {
         let mut args = vec![];
         let mut keywords: Vec<(Ident<'a>, Expr<'a>)> = vec![];
         while !self.at_op(")") {
-            if matches!(self.tok(), Tok::Op("*" | "**")) {
-                return Err(self.error_here("argument unpacking is no part of TVMScript"));
-            }
-            if self.tok() == Tok::Name && self.peek_tok(1) == Tok::Op("=") {
+            if self.tok() == Tok::Op("**") {
+                self.named_arguments(&mut keywords)?;
+            } else if self.tok() == Tok::Op("*") {
+                self.starred(&mut args)?;
+            } else if self.tok() == Tok::Name && self.peek_tok(1) == Tok::Op("=") {
                 let name = self.ident("a keyword")?;
                 self.bump();
                 let value = self.expr()?;
@@ -289,6 +290,41 @@ impl<'a> Parser<'a, '_> {
         self.expect_op(")")?;
         let span = lo.to(self.prev_span());
         self.node(ExprKind::Call(Box::new(CallExpr { func, args, keywords })), span)
+    }
+
+    /// `*(a, b)` among arguments or elements.
+    fn starred(&mut self, items: &mut Vec<Expr<'a>>) -> Result<(), Halt> {
+        let lo = self.span();
+        self.bump();
+        let e = self.expr()?;
+        match e.kind {
+            ExprKind::Tuple(v) | ExprKind::List(v) => items.extend(v),
+            _ => {
+                let span = lo.to(e.span);
+                items.push(self.node(ExprKind::Starred(Box::new(e)), span)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// `**{"axis": 1}`
+    fn named_arguments(&mut self, keywords: &mut Vec<(Ident<'a>, Expr<'a>)>) -> Result<(), Halt> {
+        self.bump();
+        let e = self.expr()?;
+        let ExprKind::Dict(entries) = e.kind else {
+            return Err(self.error_here("only a dictionary that is written out can be unpacked"));
+        };
+        for (k, v) in entries {
+            // The name as written between its quotes.
+            let inner = self.text.get(k.span.lo as usize + 1..(k.span.hi as usize).saturating_sub(1));
+            match (k.as_str(), inner) {
+                (Some(name), Some(inner)) if name == inner => {
+                    keywords.push((Ident { name: inner, span: k.span }, v));
+                }
+                _ => return Err(self.error_here("the keys of unpacked arguments are plain strings")),
+            }
+        }
+        Ok(())
     }
 
     fn subscript(&mut self) -> Parsed<'a> {
@@ -380,7 +416,11 @@ impl<'a> Parser<'a, '_> {
     fn items(&mut self, close: &'static str) -> Result<Vec<Expr<'a>>, Halt> {
         let mut items = vec![];
         while !self.at_op(close) {
-            items.push(self.expr()?);
+            if self.at_op("*") {
+                self.starred(&mut items)?;
+            } else {
+                items.push(self.expr()?);
+            }
             if self.at_word("for") {
                 return Err(self.error_here("comprehensions are no part of TVMScript"));
             }

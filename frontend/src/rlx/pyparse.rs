@@ -15,7 +15,7 @@ pub const KEYWORDS: [&str; 33] = [
 ];
 
 pub struct Parser<'a, 'd> {
-    text: &'a str,
+    pub(super) text: &'a str,
     tokens: Vec<Token>,
     pos: usize,
     pub(super) nesting: u32,

@@ -1,5 +1,6 @@
 //! Relax expressions.
 
+use super::call::operator;
 use super::context::{Cx, Value};
 use super::scalar::{parse_float, parse_int};
 use super::suggest::nearest;
@@ -44,12 +45,44 @@ impl<'a> Cx<'a> {
                 let a = self.relax(a);
                 return self.op_of("negative", vec![a?], e.span);
             }
+            ExprKind::Starred(_) => {
+                let d = Diagnostic::unsupported("syntax", e.span, "the number of these fields is not written down");
+                return self.report(d.help("bind them to a tuple, or give the variable a type R.Tuple(..)"));
+            }
             _ => return self.expected(e, "a Relax expression"),
         };
         Some(RExpr::new(kind, e.span))
     }
 
+    /// `*t` as `t[0], t[1], ..`; `None` where nothing is unpacked, or the number of fields is not written down.
+    fn unpacked(&self, items: &[Expr<'a>]) -> Option<Vec<Expr<'a>>> {
+        const DIGITS: [&str; 16] =
+            ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"];
+        items.iter().find(|e| matches!(e.kind, ExprKind::Starred(_)))?;
+        let mut out = vec![];
+        for e in items {
+            let ExprKind::Starred(inner) = &e.kind else {
+                out.push(e.clone());
+                continue;
+            };
+            let var = inner.as_name().and_then(|n| self.names.get(n));
+            let fields = match var {
+                Some(Value::Relax(v)) => self.names.fields.get(v).copied(),
+                _ => None,
+            };
+            for digit in DIGITS.get(..fields?)? {
+                let (span, depth) = (e.span, e.depth);
+                let index = Expr { kind: ExprKind::Int(digit), span, depth };
+                out.push(Expr { kind: ExprKind::Subscript(inner.clone(), Box::new(index)), span, depth });
+            }
+        }
+        Some(out)
+    }
+
     pub fn relax_list(&mut self, items: &[Expr<'a>]) -> Option<Vec<RExpr>> {
+        if let Some(all) = self.unpacked(items) {
+            return self.relax_list(&all);
+        }
         let all: Vec<Option<RExpr>> = items.iter().map(|i| self.relax(i)).collect();
         all.into_iter().collect()
     }
@@ -147,6 +180,21 @@ impl<'a> Cx<'a> {
     }
 
     fn relax_call(&mut self, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
+        if let Some(args) = self.unpacked(&call.args) {
+            let call = CallExpr { func: call.func.clone(), args, keywords: call.keywords.clone() };
+            return self.relax_call(&call, span);
+        }
+        if let ExprKind::Attribute(base, method) = &call.func.kind {
+            let module = base.as_name().is_some_and(|n| {
+                matches!(n, "R" | "T" | "I") || !matches!(self.names.get(n), Some(Value::Relax(_) | Value::Poison))
+            });
+            // The one method that TVM's tensors have.
+            if method.name == "astype" && !module && base.dotted().is_none_or(|n| !n.contains('.')) {
+                let (base, dtype) = (self.relax(base), call.arg(0, "dtype").map(|d| self.attr_value(d)));
+                let Some(dtype) = dtype else { return self.error("argument", span, "astype takes a dtype") };
+                return operator("astype", vec![base?], vec![("dtype", dtype?)], span);
+            }
+        }
         let Some(name) = call.func.dotted() else { return self.value_call(call, span) };
         let kind = match name.as_str() {
             "R.const" => RKind::Constant(self.constant(call, span)?),

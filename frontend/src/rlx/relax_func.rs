@@ -92,6 +92,9 @@ impl<'a> Cx<'a> {
                 }
             };
             let var = RVar::new(p.name.name, false, p.name.span);
+            if let Some(StructInfo::Tuple(f)) = &annotation {
+                self.names.fields.insert(var.clone(), f.len());
+            }
             self.names.bind(p.name.name, Value::Relax(var.clone()));
             params.push(Param { var, annotation });
         }
@@ -133,12 +136,6 @@ impl<'a> Cx<'a> {
 
     fn statements(&mut self, stmts: &[Stmt<'a>], body: &mut Body<'a>, place: Place) {
         for (i, s) in stmts.iter().enumerate() {
-            if let (Some(_), Place::Function) = (&body.result, place) {
-                let d = Diagnostic::error("syntax", s.span, "nothing may follow the return");
-                self.diags.push(d.here("this is never reached"));
-                body.ok = false;
-                return;
-            }
             if self.statement(s, &stmts[i + 1..], body, place).is_none() {
                 body.ok = false;
             }
@@ -203,6 +200,10 @@ impl<'a> Cx<'a> {
                     let d = Diagnostic::error("syntax", s.span, "a Relax function returns a value");
                     return self.report(d.help("the empty tuple is written `return R.tuple()`"));
                 };
+                if body.result.is_some() {
+                    let d = Diagnostic::error("syntax", s.span, "a function returns once");
+                    return self.report(d.help("an earlier line returns already; bindings after it count, as in TVM"));
+                }
                 body.result = Some(self.relax(value)?);
                 Some(())
             }
@@ -351,6 +352,18 @@ impl<'a> Cx<'a> {
             None => None,
         };
         let var = self.new_var(name, name_span, rest, body, place);
+        let fields = match (&annotation, &bound) {
+            (Some(StructInfo::Tuple(f)), _)
+            | (_, Some(BindingValue::MatchCast { struct_info: StructInfo::Tuple(f), .. })) => Some(f.len()),
+            (_, Some(BindingValue::Expr(e))) => match e.kind() {
+                relax_ir::relax::ExprKind::Tuple(f) => Some(f.len()),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(n) = fields {
+            self.names.fields.insert(var.clone(), n);
+        }
         self.names.bind(name, Value::Relax(var.clone()));
         body.push(Binding { var, annotation, value: bound?, span });
         Some(())
@@ -380,7 +393,7 @@ impl<'a> Cx<'a> {
             return self.error("argument", e.span, "R.match_cast takes a value and a type");
         };
         let value = self.relax(value);
-        let struct_info: Option<StructInfo> = self.with_births(Births::Quoted, |cx| cx.struct_info(info));
+        let struct_info: Option<StructInfo> = self.struct_info(info);
         Some(BindingValue::MatchCast { value: value?, struct_info: struct_info? })
     }
 

@@ -6,7 +6,7 @@ use super::pyparse::parse_expression;
 use super::syntax::*;
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::tir::Buffer;
-use relax_ir::{DType, Span, TypeCode, Var};
+use relax_ir::{DType, Diagnostic, Span, TypeCode, Var};
 
 /// A value, or a Python literal whose type the other operand decides.
 #[derive(Clone, Debug)]
@@ -132,13 +132,15 @@ impl<'a> Cx<'a> {
             let p = self.prim(e)?;
             return if p.dtype().is_int() { Some(p) } else { self.not_int(&p, e.span) };
         }
+        if self.names.births != Births::Signature {
+            let d = Diagnostic::error("type", e.span, "a dim in quotes belongs to a signature");
+            return self.report(d.help("write it without quotes; a new one is declared before: `m = T.int64()`"));
+        }
         let quoted = self.quoted(e)?;
-        let old = self.names.births;
-        if let (ExprKind::Name(n), true) = (&quoted.kind, old != Births::No) {
+        if let ExprKind::Name(n) = &quoted.kind {
             self.birth(n, quoted.span);
         }
-        let r = if old == Births::No { self.prim(&quoted) } else { self.quoted_names(&quoted) };
-        let p = r?;
+        let p = self.quoted_names(&quoted)?;
         if p.dtype().is_int() {
             Some(p)
         } else {

@@ -111,6 +111,9 @@ impl<'a> Cx<'a> {
             let d = Diagnostic::error("argument", span, "a value is needed here");
             return self.report(d.help(format!("a variable is declared by a line of its own: `n = T.{dtype}()`")));
         };
+        if let Some(more) = call.args.get(1) {
+            return self.error("argument", more.span, format!("T.{dtype} takes one value"));
+        }
         if let Some(s) = arg.as_str() {
             let v = match s {
                 "inf" | "infinity" => f64::INFINITY,

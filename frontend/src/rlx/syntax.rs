@@ -106,6 +106,8 @@ pub enum ExprKind<'a> {
         otherwise: Box<Expr<'a>>,
     },
     Lambda(Vec<Ident<'a>>, Box<Expr<'a>>),
+    /// `*fields`, among arguments or elements; what is written out is taken apart by the parser.
+    Starred(Box<Expr<'a>>),
     /// Could not be read; already reported.
     Error,
 }
@@ -178,7 +180,9 @@ impl<'a> Expr<'a> {
         match &self.kind {
             ExprKind::Tuple(v) | ExprKind::List(v) => v.iter().collect(),
             ExprKind::Dict(v) => v.iter().flat_map(|(k, v)| [k, v]).collect(),
-            ExprKind::Attribute(a, _) | ExprKind::Unary(_, a) | ExprKind::Lambda(_, a) => vec![a],
+            ExprKind::Attribute(a, _) | ExprKind::Unary(_, a) | ExprKind::Lambda(_, a) | ExprKind::Starred(a) => {
+                vec![a]
+            }
             ExprKind::Call(c) => {
                 std::iter::once(&c.func).chain(&c.args).chain(c.keywords.iter().map(|(_, v)| v)).collect()
             }
@@ -205,6 +209,7 @@ impl<'a> Expr<'a> {
             ExprKind::Slice(..) => "a slice",
             ExprKind::Unary(..) | ExprKind::Binary(..) | ExprKind::Ternary { .. } => "an expression",
             ExprKind::Lambda(..) => "a lambda",
+            ExprKind::Starred(..) => "an unpacked value",
             ExprKind::Error => "something unreadable",
         }
     }

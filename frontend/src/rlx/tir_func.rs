@@ -14,6 +14,8 @@ pub struct PrimCx {
     pub alloc_buffers: Vec<Buffer>,
     /// Scopes that one statement opens for the rest of its list, counted: each nests the tree deeper.
     pub scopes: u32,
+    /// Not `s_tir=False`: it may have blocks.
+    pub blocks: bool,
     pub ok: bool,
 }
 
@@ -21,11 +23,21 @@ impl<'a> Cx<'a> {
     /// A PrimFunc of the module. `None` when anything in it was reported.
     pub fn prim_func(&mut self, def: &FunctionDef<'a>, span: Span) -> Option<PrimFunc> {
         self.names = Names::new(DType::I32);
-        let mut f = PrimCx { params: vec![], attrs: Attrs::default(), alloc_buffers: vec![], scopes: 0, ok: true };
+        let mut f = PrimCx {
+            params: vec![],
+            attrs: Attrs::default(),
+            alloc_buffers: vec![],
+            scopes: 0,
+            blocks: true,
+            ok: true,
+        };
         let mut private = false;
         for call in def.decorators.iter().filter_map(Expr::as_call) {
             if let Some(p) = call.keyword("private") {
                 private = self.bool(p)?;
+            }
+            if let Some(p) = call.keyword("s_tir") {
+                f.blocks = self.bool(p)?;
             }
         }
         for p in &def.type_params {

@@ -381,6 +381,11 @@ impl<'a> Cx<'a> {
             if let Some(axis) = name.strip_prefix("T.axis.") {
                 let axes = self.axes(target, axis, call, span)?;
                 let b = self.parts(block, place, "T.axis", span)?;
+                let names = |v: &Var| b.axes.iter().any(|a| a.var.name() == v.name());
+                if let Some(again) = axes.iter().find(|a| names(&a.var)) {
+                    let message = format!("`{}` is an axis of this block already", again.var.name());
+                    return self.error("tir", span, message);
+                }
                 b.axes.extend(axes);
                 return Some(vec![]);
             }
@@ -585,6 +590,10 @@ impl<'a> Cx<'a> {
         };
         let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, span))]);
         match what.as_str() {
+            "T.sblock" if !f.blocks => {
+                let d = Diagnostic::error("tir", item.span, "a PrimFunc with s_tir=False has no blocks");
+                self.report(d.help("write @T.prim_func(s_tir=True)"))
+            }
             "T.sblock" | "T.block" => {
                 let name = match call.arg(0, "name") {
                     Some(n) => self.string(n)?,

@@ -4,6 +4,7 @@
 //! from exact values only, so that the interpreter and compiled code take the same way, and magnitudes stay far from
 //! where rounding differs much.
 
+use super::functions;
 use super::operators;
 use super::types::{Dim, Dt, Place, Ty, Var};
 use crate::mutate::Rng;
@@ -26,12 +27,12 @@ pub enum Role {
 
 /// A function that can be called.
 #[derive(Clone)]
-struct Callee {
-    name: String,
-    params: Vec<Ty>,
-    result: Var,
+pub struct Callee {
+    pub name: String,
+    pub params: Vec<Ty>,
+    pub result: Var,
     /// The first argument is a count.
-    counts: bool,
+    pub counts: bool,
 }
 
 /// A function body under way.
@@ -43,12 +44,15 @@ pub struct Body {
     pub dims: Vec<Dim>,
     /// Inside of `with R.dataflow()`: no branches, no local functions.
     pub dataflow: bool,
-    locals: Vec<Callee>,
+    /// Closures that can be called.
+    pub locals: Vec<Callee>,
+    /// The body of `main`: effects are allowed.
+    main: bool,
 }
 
 impl Body {
     fn new(indent: usize) -> Body {
-        Body { lines: vec![], indent, vars: vec![], dims: vec![], dataflow: false, locals: vec![] }
+        Body { lines: vec![], indent, vars: vec![], dims: vec![], dataflow: false, locals: vec![], main: false }
     }
 
     pub fn line(&mut self, text: &str) {
@@ -63,16 +67,23 @@ pub struct Gen<'a> {
     callees: Vec<Callee>,
     counter: usize,
     size: usize,
+    /// The function that forgets the type of its argument.
+    forget: Option<String>,
+    /// `main` has effects.
+    impure: bool,
 }
 
 /// Statements inside at most; smaller programs of the same seed are other programs.
 pub fn program(rng: &mut Rng, size: usize) -> Program {
-    let mut g = Gen { rng, module: vec![], callees: vec![], counter: 0, size };
+    let mut g = Gen { rng, module: vec![], callees: vec![], counter: 0, size, forget: None, impure: false };
     for _ in 0..g.rng.below(3) {
         g.global();
     }
     if g.chance(4) {
         g.recursive();
+    }
+    if g.chance(8) {
+        g.mutual();
     }
     g.main()
 }
@@ -116,6 +127,7 @@ impl Gen<'_> {
         params.push((Ty::Tensor(vec![], Dt::Bool), Role::Data));
         params.push((Ty::Tensor(vec![], Dt::I64), Role::Count));
         let mut b = Body::new(2);
+        b.main = true;
         b.dims = pool;
         let mut names = vec![];
         for (ty, role) in &params {
@@ -156,7 +168,8 @@ impl Gen<'_> {
             text.push_str(f);
             text.push('\n');
         }
-        text.push_str(&format!("    @R.function\n    def main({}) -> {ret}:\n", listed.join(", ")));
+        let decorator = if self.impure { "@R.function(pure=False)" } else { "@R.function" };
+        text.push_str(&format!("    {decorator}\n    def main({}) -> {ret}:\n", listed.join(", ")));
         for d in ["n", "m", "k"].iter().take(used) {
             text.push_str(&format!("        {d} = T.int64()\n"));
         }
@@ -285,9 +298,64 @@ impl Gen<'_> {
         self.callees.push(Callee { name: format!("cls.{name}"), params: vec![ty], result, counts: true });
     }
 
+    /// Two private functions that call each other in turn.
+    fn mutual(&mut self) {
+        let (one, two) = (self.fresh("r"), self.fresh("r"));
+        let i = Ty::Tensor(vec![], Dt::I64).text(Place::Body);
+        let mut types = vec![];
+        for (name, other, step) in [(&one, &two, "R.negative(x)"), (&two, &one, "R.add(x, x)")] {
+            let (p, q) = (format!("{name}p"), format!("{name}q"));
+            let ty = Ty::Tensor(vec![Dim::var(&p), Dim::var(&q)], Dt::F32);
+            let (t, s) = (ty.text(Place::Body), ty.text(Place::Signature));
+            self.module.push(format!(
+                "    @R.function(private=True)
+    def {name}(i: {i}, x: {s}) -> {s}:
+        {p} = T.int64()
+        {q} = T.int64()
+        cls = Module
+        done: R.Tensor((), dtype=\"bool\") = R.less_equal(i, R.const(0, \"int64\"))
+        if done:
+            r: {t} = x
+        else:
+            j: {i} = R.subtract(i, R.const(1, \"int64\"))
+            y: {t} = {step}
+            r: {t} = cls.{other}(j, y)
+        return r
+"
+            ));
+            types.push(ty);
+        }
+        for (name, ty) in [one, two].into_iter().zip(types) {
+            let result = Var { name: String::new(), ty: ty.clone(), exact: true, bits: 8 };
+            self.callees.push(Callee { name: format!("cls.{name}"), params: vec![ty], result, counts: true });
+        }
+    }
+
+    /// The name of a function of any object that returns it.
+    pub fn forget(&mut self) -> String {
+        if let Some(name) = &self.forget {
+            return name.clone();
+        }
+        let name = self.fresh("any");
+        self.module
+            .push(format!("    @R.function(private=True)\n    def {name}(x: R.Any) -> R.Any:\n        return x\n"));
+        self.forget = Some(name.clone());
+        name
+    }
+
+    /// A condition that must hold, in a body that may have effects.
+    fn assertion(&mut self, b: &mut Body) {
+        if !b.main || b.dataflow || b.indent != 2 || !self.chance(4) {
+            return;
+        }
+        let Some(c) = self.condition(b) else { return };
+        b.line(&format!("R.assert_op({c}, format=\"it must hold\")"));
+        self.impure = true;
+    }
+
     pub fn statements(&mut self, b: &mut Body, size: usize, count: Option<&str>) {
         for _ in 0..size {
-            match self.rng.below(24) {
+            match self.rng.below(28) {
                 0 if !b.dataflow => self.branch(b),
                 1 if !b.dataflow && b.indent < 4 => self.local(b),
                 2 if !b.dataflow && b.indent < 3 => self.block(b),
@@ -295,6 +363,8 @@ impl Gen<'_> {
                 5 => self.tuple(b),
                 6 => self.cast(b),
                 7 => operators::prim_func(self, b),
+                8..=10 => functions::statement(self, b),
+                11 => self.assertion(b),
                 _ => operators::operator(self, b),
             }
         }
@@ -351,7 +421,7 @@ impl Gen<'_> {
     }
 
     /// A condition from exact values.
-    fn condition(&mut self, b: &mut Body) -> Option<String> {
+    pub fn condition(&mut self, b: &mut Body) -> Option<String> {
         let scalar = |v: &Var| v.exact && matches!(v.tensor(), Some(([], Dt::Bool)));
         if self.chance(2) {
             return self.pick(b, scalar).map(|v| v.name);
@@ -412,6 +482,7 @@ impl Gen<'_> {
         let t = x.ty.text(Place::Body);
         let at = b.lines.len();
         let (vars, dims, locals) = (b.vars.clone(), b.dims.len(), b.locals.len());
+        let main = std::mem::replace(&mut b.main, false);
         b.indent += 1;
         b.vars.push(Var { name: param.clone(), ty: x.ty.clone(), exact: true, bits: 3 });
         let size = 1 + self.rng.below(3);
@@ -419,6 +490,7 @@ impl Gen<'_> {
         // The result has a type over what is visible outside.
         let here = |v: &Var| v.ty == x.ty;
         let Some(from) = b.vars.iter().rev().find(|v| here(v)).cloned() else { return };
+        b.main = main;
         let last =
             self.bind(b, x.ty.clone(), &format!("R.add({}, {param})", from.name), from.exact, from.bits.max(3) + 1);
         b.line(&format!("return {}", last.name));

@@ -2,6 +2,7 @@
 //! for every processor and kernels for this one. No difference, no crash, no block of memory that is not given back,
 //! also after errors. Program `i` of a seed is always the same program.
 
+mod functions;
 mod generate;
 mod operators;
 mod types;
@@ -12,7 +13,7 @@ use generate::{program, Program, Role};
 use relax_aot::cli::{Cli, CodegenArgs};
 use relax_aot::compare::compare;
 use relax_aot::driver::Session;
-use relax_aot::loader::{CallError, Counted, Library, Memory};
+use relax_aot::loader::{CallError, Counted, Library, Memory, PackedFunction, Reply};
 use relax_aot::render;
 use relax_ir::program::code;
 use relax_ir::span::FileId;
@@ -175,12 +176,14 @@ fn sized(seed: u64, i: u64, size: usize, at: &Path, count: Option<&Count>) -> Re
                 )));
             }
         };
+        let packed = functions_of_the_host();
         for (args, result) in &calls {
             let counted = Counted::default();
-            let got = library.0.run_with(Memory::Heap, "main", args, library.1, &[], Some(&counted));
+            let got = library.0.run_with(Memory::Heap, "main", args, library.1, &packed, Some(&counted));
             let wrong = |e: String| fail(format!("{name}: called with {}: {e}", describe(args)));
-            if counted.live() != 0 {
-                return Err(wrong(format!("{} blocks were not given back", counted.live())));
+            let live = counted.live() + packed.iter().map(PackedFunction::live).sum::<i64>();
+            if live != 0 {
+                return Err(wrong(format!("{live} blocks were not given back")));
             }
             judge(&p, result, got).map_err(wrong)?;
         }
@@ -188,6 +191,20 @@ fn sized(seed: u64, i: u64, size: usize, at: &Path, count: Option<&Count>) -> Re
     add(|c| &c.calls, calls.len());
     add(|c| &c.failing, expected_failures);
     Ok(())
+}
+
+/// What the generator's programs call by name.
+fn functions_of_the_host() -> Vec<PackedFunction> {
+    let negative = |args: &[Constant]| args.first().map(|c| negative(Tensor::from_constant(c)).into_constant());
+    vec![
+        PackedFunction::new("fuzz.negative", move |args| negative(args).map(Reply::Tensor).ok_or(1)),
+        PackedFunction::new("fuzz.negative_into", move |args| negative(args).map(Reply::Last).ok_or(1)),
+    ]
+}
+
+fn negative(t: Tensor) -> Tensor {
+    let values: Vec<f32> = t.to_f32().iter().map(|v| -v).collect();
+    Tensor::from_f32(&t.shape, &values)
 }
 
 fn judge(p: &Program, wanted: &Result<Vec<Tensor>, Stop>, got: Result<Vec<Constant>, CallError>) -> Result<(), String> {
@@ -288,7 +305,11 @@ fn interpret(module: &IRModule, p: &Program, args: &[Constant]) -> Result<Vec<Te
     }
     let mut flat = args.iter();
     let values = p.params.iter().map(|(t, _)| build(t, &mut flat)).collect();
-    let outcome = eval::run(module, "main", values)?;
+    let packed = |_: &str, args: &[Value]| match args.first() {
+        Some(Value::Tensor(t)) => Some(Value::tensor(negative((**t).clone()))),
+        _ => None,
+    };
+    let outcome = eval::run_with(module, "main", values, &packed)?;
     let mut out = vec![];
     outcome.value.flatten(&mut out);
     Ok(out)

@@ -6,7 +6,7 @@ use super::{graph::CallGraph, show, signature, vars, Birth, Check, Proved, Typed
 use crate::attrs::AttrValue;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::module::{Func, IRModule};
-use crate::op::Purity;
+use crate::op::{Compute, Purity};
 use crate::prim::{PrimExpr, Var};
 use crate::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, FuncInfo, Function, Param, RVar, SeqExpr,
@@ -37,6 +37,7 @@ pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) ->
                 context: Context { pure: signature::is_pure(&f), name: f.name.clone() },
                 dataflow: false,
                 poisoned: HashSet::new(),
+                vague: HashSet::new(),
                 recursive: HashSet::new(),
                 part: Part::default(),
             };
@@ -99,6 +100,8 @@ struct Deriver<'m> {
     dataflow: bool,
     /// Variables whose struct info could not be derived: what uses them says nothing more.
     poisoned: HashSet<RVar>,
+    /// Variables that an annotation declares to be any object, although more is known: operators take no such operands.
+    vague: HashSet<RVar>,
     /// Globals that are mutually recursive with the current one.
     recursive: HashSet<String>,
     part: Part,
@@ -372,6 +375,9 @@ impl Deriver<'_> {
                         out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
                     }
                     (Ok(info), None) => {
+                        if matches!(e.kind(), ExprKind::Var(v) if self.vague.contains(v)) {
+                            self.vague.insert(b.var.clone());
+                        }
                         self.define(&b.var, info);
                         out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
                     }
@@ -423,6 +429,9 @@ impl Deriver<'_> {
         for (condition, message) in r.conditions {
             self.facts.assume(&condition);
             self.part.checks.push(Check { before: b.var.clone(), condition, message, span });
+        }
+        if matches!((a, &info), (StructInfo::Object, StructInfo::Tensor(_) | StructInfo::Tuple(_))) {
+            self.vague.insert(b.var.clone());
         }
         if r.structural.is_some() {
             let value = RVar::new(b.var.name(), b.var.is_dataflow(), b.var.span());
@@ -522,6 +531,10 @@ impl Deriver<'_> {
                 for s in &c.sinfo_args {
                     self.check_scope(s, e.span(), "a type argument", 13);
                 }
+                if let Some(d) = self.vague_operand(c, e.span()) {
+                    self.report(d);
+                    return (e.clone(), Err(Failed));
+                }
                 let info = self.env().call(c, e.span());
                 self.check_purity(c, e.span());
                 (e.clone(), info.map_err(|d| self.report(d)))
@@ -531,6 +544,19 @@ impl Deriver<'_> {
                 (e.clone(), info)
             }
         }
+    }
+
+    /// Rule 8.2: what an annotation says is what operators see.
+    fn vague_operand(&self, c: &Call, span: Span) -> Option<Diagnostic> {
+        let op = c.op().filter(|op| matches!(op.compute, Compute::Kernel(_) | Compute::DataDependent(_)))?;
+        let vague = |a: &&Expr| matches!(a.kind(), ExprKind::Var(v) if self.vague.contains(v));
+        let ExprKind::Var(v) = c.args.iter().find(vague)?.kind() else { return None };
+        let message = format!("R.{}: `{}` is any object by its annotation", op.name, v.name());
+        Some(
+            Diagnostic::error("operator", span, message)
+                .label(v.span(), "bound here")
+                .help("leave the annotation out, or state the type of the tensor"),
+        )
     }
 
     /// Rule 6.

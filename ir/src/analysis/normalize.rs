@@ -10,7 +10,9 @@
 //! operators become those ([`runtime_calls`]).
 
 use super::runtime_calls;
+use crate::attrs::Attrs;
 use crate::diag::{Diagnostic, Diagnostics};
+use crate::op::lookup;
 use crate::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo,
 };
@@ -119,6 +121,15 @@ impl Normalizer<'_> {
                 Some(ExprKind::Str(name) | ExprKind::ExternFunc(name)) => Some(name.clone()),
                 _ => None,
             };
+            // A compiled library holds no Python: the host registers the function under its name.
+            if let (Some(name), "call_py_func", Some(ExprKind::Tuple(fields)), Some(packed)) =
+                (&target, op.name, args.get(1).map(Expr::kind), lookup("call_pure_packed"))
+            {
+                let f = Expr::new(ExprKind::ExternFunc(name.clone()), args[0].span());
+                let args = std::iter::once(f).chain(fields.iter().cloned()).collect();
+                let sinfo_args = c.sinfo_args.clone();
+                return Call { callee: Callee::Op(packed), args, attrs: Attrs::default(), sinfo_args };
+            }
             if let (Some(name), "call_packed" | "call_pure_packed") = (target, op.name) {
                 if let Some(call) = runtime_calls::operator(&name, &args[1..]) {
                     return call;

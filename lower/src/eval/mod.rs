@@ -65,7 +65,15 @@ const MAX_DEPTH: u32 = 500;
 
 /// Calls the function `entry` of a module.
 pub fn run(module: &IRModule, entry: &str, args: Vec<Value>) -> Result<Outcome, Stop> {
-    let mut m = Machine { module, prints: vec![], depth: 0 };
+    run_with(module, entry, args, &|_, _| None)
+}
+
+/// What packed functions compute: name and arguments (in destination-passing style without the outputs) to the result.
+pub type Packed<'a> = &'a dyn Fn(&str, &[Value]) -> Option<Value>;
+
+/// As [`run`], with functions of the host.
+pub fn run_with(module: &IRModule, entry: &str, args: Vec<Value>, packed: Packed) -> Result<Outcome, Stop> {
+    let mut m = Machine { module, prints: vec![], depth: 0, packed };
     let value = m.global(entry, args)?;
     Ok(Outcome { value, prints: m.prints })
 }
@@ -74,6 +82,15 @@ struct Machine<'a> {
     module: &'a IRModule,
     prints: Vec<String>,
     depth: u32,
+    packed: Packed<'a>,
+}
+
+/// A packed function by its name.
+fn named(f: &Value) -> Value {
+    match f {
+        Value::Str(name) => Value::Extern(name.clone()),
+        other => other.clone(),
+    }
 }
 
 /// A bool scalar.
@@ -187,7 +204,9 @@ impl Machine<'_> {
                 }
                 self.invoke(&c.function, args, scope)
             }
-            Value::Extern(name) => Err(Stop::Unsupported(format!("the packed function {name}"))),
+            Value::Extern(name) => {
+                (self.packed)(name, &args).ok_or_else(|| Stop::Unsupported(format!("the packed function {name}")))
+            }
             other => Err(Stop::Check(format!("a call of {}", other.kind()))),
         }
     }
@@ -208,6 +227,10 @@ impl Machine<'_> {
                 operators::call_tir(prim, c, &values, scope)
             }
             ("invoke_closure" | "invoke_pure_closure", [f, Value::Tuple(args)]) => self.apply(f, args.clone()),
+            ("call_packed" | "call_pure_packed" | "call_inplace_packed", [f, args @ ..]) => {
+                self.apply(&named(f), args.to_vec())
+            }
+            ("call_dps_packed", [f, Value::Tuple(args)]) => self.apply(&named(f), args.clone()),
             ("print", _) => {
                 if let Some(Value::Str(format)) = values.last() {
                     self.prints.push(format.clone());

@@ -21,6 +21,7 @@ mod weights;
 
 pub use constants::Stored;
 pub use ops::VIEWS;
+pub(crate) use plan::{byte_size, written_buffers};
 pub use regions::Region;
 
 use crate::threads::Room;

@@ -413,8 +413,17 @@ impl<'a> Planner<'a> {
                 info.as_tensor().ok_or_else(|| unsupported_call(span, "a PrimFunc with a result that is no tensor"))?;
             let (dims, dtype) = self.known(t, scope, span)?;
             match inplace.get(i).copied().filter(|&k| k >= 0 && c.is_op("call_tir_inplace")) {
-                Some(k) => match inputs.get(k as usize) {
-                    Some(HostValue::Tensor(x)) => outputs.push((x.clone(), true)),
+                Some(k) => match inputs.get_mut(k as usize) {
+                    Some(HostValue::Tensor(x)) => {
+                        // What was folded to a constant, or is one, stays what it is.
+                        if matches!(self.bufs[x.buf.0].place, Place::Constant(_)) {
+                            let own = self.tensor(x.dims.clone(), x.dtype);
+                            let bytes = byte_size(&x.dims, x.dtype);
+                            self.step(Step::Copy { from: x.buf, to: own.buf, bytes });
+                            *x = own;
+                        }
+                        outputs.push((x.clone(), true));
+                    }
                     _ => return Err(Diagnostic::error("inplace", span, "inplace_indices names no tensor argument")),
                 },
                 None => outputs.push((self.tensor(dims, dtype), false)),
@@ -672,7 +681,7 @@ pub fn byte_size(dims: &[PrimExpr], dtype: DType) -> PrimExpr {
 }
 
 /// Ids of the buffers that the PrimFunc stores to.
-fn written_buffers(f: &PrimFunc) -> std::collections::HashSet<u32> {
+pub fn written_buffers(f: &PrimFunc) -> std::collections::HashSet<u32> {
     let mut out = std::collections::HashSet::new();
     f.body.walk(&mut |s| match s.kind() {
         relax_ir::tir::StmtKind::Store { buffer, .. } => drop(out.insert(buffer.id())),

@@ -135,3 +135,11 @@ pub enum Step {
         otherwise: Vec<Step>,
     },
 }
+
+/// Dims that were found to be `wanted`: its numbers take the place of what was computed.
+pub fn settled_dims(actual: Vec<PrimExpr>, wanted: Option<&[PrimExpr]>) -> Vec<PrimExpr> {
+    match wanted.filter(|w| w.len() == actual.len()) {
+        Some(w) => actual.into_iter().zip(w).map(|(a, w)| if w.as_int().is_some() { w.clone() } else { a }).collect(),
+        None => actual,
+    }
+}

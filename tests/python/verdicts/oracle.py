@@ -97,9 +97,12 @@ def judge(text, seed, run):
     if not run:
         return answer
     try:
-        if "main" not in [g.name_hint for g in mod.get_global_vars()]:
+        names = [g.name_hint for g, f in mod.functions.items() if isinstance(f, relax.Function) and f.attrs and "global_symbol" in f.attrs]
+        entry = "main" if "main" in names or len(names) != 1 else names[0]
+        if entry not in [g.name_hint for g in mod.get_global_vars()]:
             return answer
-        args = inputs(mod, np.random.default_rng(seed))
+        answer["entry"] = entry
+        args = inputs(mod, np.random.default_rng(seed), entry)
         answer["args"] = args
     except BaseException as error:
         answer["no_run"] = reason(error)
@@ -108,7 +111,7 @@ def judge(text, seed, run):
         def device(v):
             return [device(x) for x in v] if isinstance(v, list) else tvm.runtime.tensor(v)
         vm = relax.VirtualMachine(executable, tvm.cpu())
-        result = vm["main"](*[device(a) for a in args])
+        result = vm[entry](*[device(a) for a in args])
         answer["tensors"] = not isinstance(result, tvm.runtime.ShapeTuple)
         answer["outs"] = flat(result)
     except BaseException as error:

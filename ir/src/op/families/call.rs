@@ -6,7 +6,8 @@
 
 use crate::diag::Diagnostic;
 use crate::op::{operand, positional, Compute, Default, InferCx, OpDecl, ParamDecl, ParamKind, Purity};
-use crate::relax::{ExprKind, StructInfo};
+use crate::prim::{BinOp, PrimExpr};
+use crate::relax::{ExprKind, StructInfo, TensorInfo, TensorShape};
 
 /// `out_ty=..`: one struct info per output.
 const OUT_TY: ParamDecl =
@@ -88,7 +89,7 @@ pub static OPS: &[OpDecl] = &[
         "As `call_pure_packed`; the results take the place of the arguments that `inplace_indices` names (-1: new).",
         &[operand("func"), ARGS, INPLACE, TY_ARGS],
         Purity::Pure,
-        packed,
+        inplace_packed,
     ),
     host(
         "call_builtin_with_ctx",
@@ -127,27 +128,57 @@ pub static OPS: &[OpDecl] = &[
     ),
     OpDecl {
         name: "call_py_func",
-        doc: "Calls a Python function of the module.",
+        doc: "Calls a Python function: a packed function of its name that the host registers.",
         params: &[operand("func_name"), ARGS, OUT_TY],
         purity: Purity::Pure,
         infer: outputs,
-        compute: Compute::Unsupported("a compiled library holds no Python functions"),
+        compute: Compute::Unsupported("its arguments must be a tuple that is written out"),
         ulp: 0,
     },
-    // Several devices or workers: parsed and typed so that the refusal can name the operator.
-    distributed(
+    worker(
         "ccl.allreduce",
+        "Combines the workers' tensors, element by element: a packed function `runtime.disco.allreduce` of the host.",
         &[operand("x"), positional("op_type", Default::Str("sum")), positional("in_group", Default::Bool(true))],
+        |cx| {
+            let kind = cx.attrs.str("op_type").unwrap_or("sum");
+            if !["sum", "prod", "min", "max", "avg"].contains(&kind) {
+                return Err(cx.error(format!("op_type must be sum, prod, min, max or avg, not {kind}")));
+            }
+            Ok(StructInfo::Tensor(cx.tensor(0)?.clone()))
+        },
     ),
-    distributed(
+    worker(
         "ccl.allgather",
+        "The workers' tensors side by side along the first axis: `runtime.disco.allgather` of the host.",
         &[operand("x"), positional("num_workers", Default::Required), positional("in_group", Default::Bool(true))],
+        |cx| {
+            let workers = num_workers(cx)?;
+            resized(cx, 0, |_, d| Ok(d * PrimExpr::i64(workers)))
+        },
     ),
-    distributed("ccl.broadcast_from_worker0", &[operand("x")]),
-    distributed(
+    worker(
+        "ccl.broadcast_from_worker0",
+        "The first worker's tensor: `runtime.disco.broadcast_from_worker0` of the host.",
+        &[operand("x")],
+        |cx| Ok(StructInfo::Tensor(cx.tensor(0)?.clone())),
+    ),
+    worker(
         "ccl.scatter_from_worker0",
+        "This worker's share of the first worker's tensor: `runtime.disco.scatter_from_worker0` of the host.",
         &[operand("x"), positional("num_workers", Default::Required), positional("axis", Default::Int(0))],
+        |cx| {
+            let workers = num_workers(cx)?;
+            let axis = cx.attrs.int("axis").unwrap_or(0);
+            resized(cx, axis, |cx, d| {
+                let rest = d.clone().floor_mod(PrimExpr::i64(workers));
+                cx.require(PrimExpr::raw_binary(BinOp::Eq, rest, PrimExpr::i64(0)), || {
+                    format!("the dim is divided among {workers} workers")
+                })?;
+                Ok(cx.simplify(d.floor_div(PrimExpr::i64(workers))))
+            })
+        },
     ),
+    // Several devices: parsed and typed so that the refusal can name the operator.
     distributed(
         "dist.annotate_sharding",
         &[operand("value"), positional("device_mesh", Default::Required), positional("placement", Default::Required)],
@@ -162,6 +193,68 @@ pub static OPS: &[OpDecl] = &[
     ),
     distributed("dist.call_tir_local_view", &[operand("func"), operand("args"), OUT_TY, TIR_VARS]),
 ];
+
+const fn worker(
+    name: &'static str,
+    doc: &'static str,
+    params: &'static [ParamDecl],
+    infer: crate::op::InferFn,
+) -> OpDecl {
+    host(name, doc, params, Purity::Pure, infer)
+}
+
+fn num_workers(cx: &InferCx) -> Result<i64, Diagnostic> {
+    match cx.attrs.int("num_workers") {
+        Some(n) if n > 0 => Ok(n),
+        _ => Err(cx.error("num_workers must be a positive integer")),
+    }
+}
+
+/// The operand with another size along `axis`.
+fn resized(
+    cx: &mut InferCx,
+    axis: i64,
+    size: impl FnOnce(&mut InferCx, PrimExpr) -> Result<PrimExpr, Diagnostic>,
+) -> Result<StructInfo, Diagnostic> {
+    let x = cx.tensor(0)?.clone();
+    let Some(mut dims) = x.known_dims().map(<[PrimExpr]>::to_vec) else {
+        return Ok(StructInfo::Tensor(TensorInfo { shape: None, ..x }));
+    };
+    let Some(at) = usize::try_from(axis).ok().filter(|a| *a < dims.len()) else {
+        return Err(cx.error(format!("axis {axis} is out of range for a tensor of rank {}", dims.len())));
+    };
+    dims[at] = size(cx, dims[at].clone())?;
+    Ok(StructInfo::Tensor(TensorInfo { shape: Some(TensorShape::Dims(dims)), ..x }))
+}
+
+/// As [`packed`]; what takes the place of an argument has its type.
+fn inplace_packed(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let indices = cx.attrs.ints("inplace_indices").unwrap_or_default();
+    let count = cx.args.len().saturating_sub(1) as i64;
+    for (n, &i) in indices.iter().enumerate() {
+        if i < -1 || i >= count {
+            return Err(cx.error(format!("inplace index {i} is out of range")));
+        }
+        if i >= 0 && indices[..n].contains(&i) {
+            return Err(cx.error(format!("inplace index {i} occurs twice")));
+        }
+    }
+    if indices.iter().all(|&i| i == -1) {
+        return Err(cx.error("no result takes the place of an argument: use R.call_pure_packed"));
+    }
+    if indices.len() != cx.sinfo_args.len() {
+        let (n, m) = (indices.len(), cx.sinfo_args.len());
+        return Err(cx.error(format!("inplace_indices has {n} entries for {m} results")));
+    }
+    for (n, &i) in indices.iter().enumerate().filter(|(_, i)| **i >= 0) {
+        if let (Some(old), Some(new)) = (cx.infos.get(i as usize + 1), cx.sinfo_args.get(n)) {
+            if old != new {
+                return Err(cx.error(format!("result {n} takes the place of argument {i}, but differs from it")));
+            }
+        }
+    }
+    packed(cx)
+}
 
 const fn distributed(name: &'static str, params: &'static [ParamDecl]) -> OpDecl {
     OpDecl {

@@ -2,8 +2,10 @@
 
 use super::expr::{Dyn, Gen, Res, Scope, TensorAt};
 use super::{value_callee, Kind};
+use crate::host::body::copy_callee;
 use crate::host::build::{local_callee, null, runtime_callee};
 use crate::host::kernel_args::{match_args, From, KernelArg};
+use crate::host::{byte_size, written_buffers};
 use relax_ir::flat::FlatStmt;
 use relax_ir::prim::BinOp;
 use relax_ir::program::code;
@@ -28,6 +30,21 @@ impl Gen<'_, '_> {
                     let args = c.args[1..].iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
                     self.invoke(callee, &args, span)
                 }
+                // The callee writes to copies: nothing else sees it, and constants stay what they are.
+                "call_inplace_packed" => {
+                    let callee = self.operand(c, 0, span, scope)?;
+                    let mut args = c.args[1..].iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
+                    for i in c.attrs.ints("inplace_indices").unwrap_or_default() {
+                        let Some(arg) = usize::try_from(i).ok().and_then(|i| args.get_mut(i)) else { continue };
+                        let Dyn::Tensor(old) = arg else {
+                            let what = "an argument to be written in place whose rank or dtype is not known";
+                            return Err(Diagnostic::unsupported("dynamic-structure", span, what));
+                        };
+                        let old = old.clone();
+                        *arg = Dyn::Tensor(self.copied(&old));
+                    }
+                    self.invoke(callee, &args, span)
+                }
                 "invoke_closure" | "invoke_pure_closure" => {
                     let callee = self.operand(c, 0, span, scope)?;
                     let args = self.fields(c, 1, span, scope)?;
@@ -37,11 +54,40 @@ impl Gen<'_, '_> {
                 _ => self.operator(c, op, span, info, scope),
             },
             Callee::Expr(f) => {
+                if let ExprKind::GlobalVar(name) = f.kind() {
+                    let typed = self.typed;
+                    if let Some(prim) = typed.module.prim(name) {
+                        return self.plain(prim, c, span, scope);
+                    }
+                }
                 let callee = self.expr(f, None, scope)?;
                 let args = c.args.iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
                 self.invoke(callee, &args, span)
             }
         }
+    }
+
+    /// A PrimFunc called as it is: it writes to what it is given.
+    fn plain(&mut self, prim: &PrimFunc, c: &Call, span: Span, scope: &mut Scope) -> Res<Dyn> {
+        let written = written_buffers(prim);
+        let constant = |(b, a): (&relax_ir::tir::Buffer, &Expr)| {
+            written.contains(&b.id()) && matches!(a.kind(), ExprKind::Constant(_))
+        };
+        if prim.buffers().zip(&c.args).any(constant) {
+            let d = Diagnostic::error("call", span, format!("{} writes to a constant", prim.name));
+            return Err(d.help("give it a tensor of R.builtin.alloc_tensor"));
+        }
+        let args = c.args.iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
+        self.kernel(prim, &args, &[], span)?;
+        Ok(Dyn::Tuple(vec![]))
+    }
+
+    /// The elements of `old` in a tensor of its own.
+    fn copied(&mut self, old: &TensorAt) -> TensorAt {
+        let new = self.tensor(old.dims.clone(), old.dtype);
+        let args = vec![new.data.clone(), old.data.clone(), byte_size(&old.dims, old.dtype)];
+        self.b.push(FlatStmt::Call { callee: copy_callee(self.prefix), args, result: None });
+        new
     }
 
     pub fn operand(&mut self, c: &Call, i: usize, span: Span, scope: &mut Scope) -> Res<Dyn> {
@@ -209,9 +255,15 @@ impl Gen<'_, '_> {
         let mut values = vec![];
         let mut fresh = vec![];
         for (i, (dims, dtype)) in outputs.into_iter().enumerate() {
-            match inplace.get(i).copied().filter(|&k| k >= 0).map(|k| inputs.get(k as usize)) {
-                Some(Some(Dyn::Tensor(x))) => values.push(Dyn::Tensor(x.clone())),
-                Some(_) => return Err(Diagnostic::error("inplace", span, "inplace_indices names no tensor argument")),
+            match inplace.get(i).and_then(|k| usize::try_from(*k).ok()) {
+                Some(k) => {
+                    let Some(Dyn::Tensor(old)) = inputs.get(k).cloned() else {
+                        return Err(Diagnostic::error("inplace", span, "inplace_indices names no tensor argument"));
+                    };
+                    // It may be a constant, or somebody else's.
+                    inputs[k] = Dyn::Tensor(self.copied(&old));
+                    values.push(inputs[k].clone());
+                }
                 None => {
                     let t = self.tensor(dims, dtype);
                     fresh.push(t.clone());

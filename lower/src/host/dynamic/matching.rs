@@ -1,9 +1,10 @@
 //! MatchCast over runtime values: structure and dims against struct info, in code.
 
-use super::expr::{Dyn, Gen, Res, Scope};
+use super::expr::{Dyn, Gen, Res, Scope, TensorAt};
 use super::{tag, VALUE};
 use crate::host::build::Failure;
 use crate::host::check_tensor::dtype_word;
+use crate::host::value::settled_dims;
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::program::{code, CheckInfo};
@@ -19,7 +20,7 @@ impl Gen<'_, '_> {
         let mut later = vec![];
         let v = self.refine_new(v, info, scope, what, span, &mut later)?;
         self.check_later(later, scope, span)?;
-        Ok(v)
+        Ok(settled(v, info))
     }
 
     /// As [`Gen::refine`], for several values whose dims refer to each other.
@@ -243,5 +244,20 @@ impl Gen<'_, '_> {
                 _ => later.push((a.clone(), w.clone(), format!("{what}, dimension {i}"))),
             }
         }
+    }
+}
+
+/// The value whose dims were just found to be those of `info`: numbers take the place of what was computed.
+fn settled(v: Dyn, info: &StructInfo) -> Dyn {
+    match (v, info) {
+        (Dyn::Tensor(t), StructInfo::Tensor(i)) => {
+            let dims = settled_dims(t.dims, i.known_dims());
+            Dyn::Tensor(TensorAt { dims, ..t })
+        }
+        (Dyn::Shape(d), StructInfo::Shape { values, .. }) => Dyn::Shape(settled_dims(d, values.as_deref())),
+        (Dyn::Tuple(xs), StructInfo::Tuple(fs)) if xs.len() == fs.len() => {
+            Dyn::Tuple(xs.into_iter().zip(fs).map(|(x, f)| settled(x, f)).collect())
+        }
+        (v, _) => v,
     }
 }

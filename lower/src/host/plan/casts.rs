@@ -17,7 +17,7 @@ impl Planner<'_> {
             self.match_info(&v, info, scope, what, span)?;
         }
         self.match_info(&refined, info, scope, what, span)?;
-        Ok(refined)
+        Ok(settled(refined, info))
     }
 
     /// MatchCast: binds the shape variables of `info` that are new, checks the rest.
@@ -160,5 +160,20 @@ impl Planner<'_> {
                 _ => later.push((a.clone(), w.clone(), format!("{what}, dimension {i}"))),
             }
         }
+    }
+}
+
+/// The value whose dims were just found to be those of `info`: numbers take the place of what was computed.
+fn settled(v: HostValue, info: &StructInfo) -> HostValue {
+    match (v, info) {
+        (HostValue::Tensor(t), StructInfo::Tensor(i)) => {
+            let dims = settled_dims(t.dims, i.known_dims());
+            HostValue::Tensor(TensorValue { dims, ..t })
+        }
+        (HostValue::Shape(d), StructInfo::Shape { values, .. }) => HostValue::Shape(settled_dims(d, values.as_deref())),
+        (HostValue::Tuple(xs), StructInfo::Tuple(fs)) if xs.len() == fs.len() => {
+            HostValue::Tuple(xs.into_iter().zip(fs).map(|(x, f)| settled(x, f)).collect())
+        }
+        (v, _) => v,
     }
 }
