@@ -68,12 +68,12 @@ def differ(theirs, mine):
 KNOWN = [
     ("the stated result is wrong (typing 11.4)", None, r"error\[result\]: (the result (has|is)|dim|field )"),
     ("lowered for TVM's virtual machine", None, r"error\[lowered-text\]"),
-    ("TVM does not read what it prints", r"R\.Callable\(\(T\.int|_untyped|value has to be scalar or Tensor.*R\.const|mismatched types. False type", None),
+    ("TVM does not read what it prints", r"value has to be scalar or Tensor.*R\.const|mismatched types. False type", None),
     ("an annotation that cannot be true (typing 10.1.2)", None, r"error\[annotation\]"),
     ("a recursive function states no result (well-formedness 7)", None, r"error\[missing-annotation\]"),
     ("a condition is no bool scalar (typing 8)", None, r"error\[condition\]"),
     ("an argument that cannot fit (derivation 11.2.5)", None, r"error\[argument\]: dim \d+ of argument"),
-    ("a cast that always fails (shapes in Relax, test E)", None, r"error\[match-cast\]: this cast always fails"),
+    ("a cast that always fails (shapes in Relax, test E)", None, r"error\[match-cast\]: (this cast always fails|match_cast of ret: the value is not)"),
     ("types narrower than a byte, floats of 8 bits", None, r"error\[dtype\]|has dtype u?int[124], which kernels do not support"),
     ("an object in the signature of an entry", None, r"error\[parameter\]: parameter \w+: an object of unknown structure"),
     ("nothing is exported (well-formedness 11)", None, r"no function (of the module is exported|to export)"),
@@ -154,6 +154,9 @@ def main():
             continue
         code, message, results = ours(o.program, path, theirs, folder)
         accepted = theirs["stage"] is None
+        if theirs["stage"] == "parse" and re.search(r"fget_param|fset_output", text):
+            seen["TVM does not read what it prints"] += 1  # the types of those functions
+            continue
         kind = why = None
         if code not in (0, 1, 3):
             kind, why = "our fault", f"exit code {code}: {message}"

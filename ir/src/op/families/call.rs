@@ -5,7 +5,7 @@
 //! sees the module.
 
 use crate::diag::Diagnostic;
-use crate::op::{operand, positional, Compute, Default, InferCx, OpDecl, ParamDecl, ParamKind, Purity};
+use crate::op::{operand, positional, Answer, Compute, Default, InferCx, OpDecl, ParamDecl, ParamKind, Purity};
 use crate::prim::{BinOp, PrimExpr};
 use crate::relax::{ExprKind, StructInfo, TensorInfo, TensorShape};
 
@@ -248,7 +248,11 @@ fn inplace_packed(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     }
     for (n, &i) in indices.iter().enumerate().filter(|(_, i)| **i >= 0) {
         if let (Some(old), Some(new)) = (cx.infos.get(i as usize + 1), cx.sinfo_args.get(n)) {
-            if old != new {
+            let same = match (old.clone(), new.clone()) {
+                (StructInfo::Tensor(old), StructInfo::Tensor(new)) => same_tensor(cx, &old, &new),
+                (old, new) => old == new,
+            };
+            if !same {
                 return Err(cx.error(format!("result {n} takes the place of argument {i}, but differs from it")));
             }
         }
@@ -280,6 +284,18 @@ fn outputs(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         [one] => Ok(one.clone()),
         several => Ok(StructInfo::Tuple(several.to_vec())),
     }
+}
+
+/// Proved to be of one dtype and shape, as far as `old` is known.
+fn same_tensor(cx: &mut InferCx, old: &TensorInfo, new: &TensorInfo) -> bool {
+    let same_shape = match (old.known_dims(), new.known_dims()) {
+        (Some(a), Some(b)) => {
+            let equal = |a: &PrimExpr, b: &PrimExpr| PrimExpr::raw_binary(BinOp::Eq, a.clone(), b.clone());
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || cx.facts.prove(&equal(a, b)) == Answer::Yes)
+        }
+        _ => true,
+    };
+    same_shape && (old.dtype.is_none() || old.dtype == new.dtype)
 }
 
 fn inplace(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
@@ -314,18 +330,8 @@ fn inplace(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         else {
             continue;
         };
-        let same_dtype = old.dtype.is_none() || old.dtype == new.dtype;
-        let same_shape = match (old.known_dims(), new.known_dims()) {
-            (Some(a), Some(b)) => {
-                let equal = |a: &crate::PrimExpr, b: &crate::PrimExpr| {
-                    crate::PrimExpr::raw_binary(crate::prim::BinOp::Eq, a.clone(), b.clone())
-                };
-                a.len() == b.len()
-                    && a.iter().zip(b).all(|(a, b)| a == b || cx.facts.prove(&equal(a, b)) == crate::op::Answer::Yes)
-            }
-            _ => true,
-        };
-        if !same_dtype || !same_shape {
+        let (old, new) = (old.clone(), new.clone());
+        if !same_tensor(cx, &old, &new) {
             return Err(cx.error(format!("output {n} takes the place of argument {i}, but differs in shape or dtype")));
         }
     }
