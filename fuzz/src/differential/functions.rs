@@ -116,8 +116,9 @@ fn forgotten(g: &mut Gen, b: &mut Body) {
     let f = g.forget();
     let o = g.fresh("o");
     b.line(&format!("{o} = cls.{f}({})", x.name));
+    let vague = g.chance(3);
     let o = match &x.ty {
-        Ty::Tensor(d, dt) if g.chance(3) => {
+        Ty::Tensor(d, dt) if vague => {
             let vague = match g.rng.below(3) {
                 0 => "R.Tensor".to_string(),
                 1 => format!("R.Tensor(ndim={})", d.len()),
@@ -131,7 +132,9 @@ fn forgotten(g: &mut Gen, b: &mut Body) {
     };
     let mut ty = x.ty.clone();
     if let Ty::Tensor(d, dt) = &mut ty {
+        // What is known to be wrong is refused before it runs.
         match g.rng.below(30) {
+            0 | 1 if vague => {}
             0 => *dt = if *dt == Dt::F32 { Dt::I64 } else { Dt::F32 },
             1 => d.push(Dim::Const(2)),
             2 if !d.is_empty() => d[0] = Dim::Const(5),
