@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Products of a dynamic number of rows, rows normalised, products over heads; convolutions with constant weights,
-/// direct and by Winograd's algorithm; a map over many elements.
+/// direct and by Winograd's algorithm in blocks
+/// and whole, windows over a copy with borders; a map over many elements.
 const MODEL: &str = r#"
 @I.ir_module
 class Module:
@@ -26,7 +27,10 @@ class Module:
             k = R.arange(0, 36864, 1, dtype="float32")
             f = R.reshape(R.sin(k), (64, 64, 3, 3))
             q = R.nn.relu(R.nn.conv2d(p, f, padding=[1, 1, 1, 1]))
-            r = R.nn.conv2d(q, f, strides=[2, 2], padding=[1, 1, 1, 1])
+            u = R.nn.max_pool2d(q, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1])
+            y = R.nn.max_pool2d(R.nn.conv2d(u, f, padding=[1, 1, 1, 1]), pool_size=[2, 2], strides=[2, 2])
+            z = R.add(R.nn.conv2d(y, f, padding=[1, 1, 1, 1]), y)
+            r = R.nn.conv2d(z, f, strides=[2, 2], padding=[1, 1, 1, 1])
             m = R.multiply(R.exp(e), R.tanh(e))
             out = (d, o, r, m)
             R.output(out)
@@ -123,4 +127,21 @@ fn objects_have_no_threads() {
     let err = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.code() == Some(3) && err.contains("--threads 2"), "{err}");
     assert!(!object.exists());
+}
+
+/// The caller's `parallel_for` is asked instead of a team, each element is the same, and what it returns is returned.
+#[test]
+fn a_parallel_for_of_the_caller() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let so = library(dir.path(), 2, &[]);
+    let client = dir.path().join("own");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/threads/own.c");
+    let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", path(dir.path()), "-o", path(&client)];
+    let out = Command::new("gcc").args(flags).args([source, path(&so)]).output().expect("gcc");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let out = Command::new(&client).env("LD_LIBRARY_PATH", dir.path()).output().expect("the client starts");
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{:?} {}", out.status, String::from_utf8_lossy(&out.stderr));
+    let loops: usize = said.trim().parse().expect("a number");
+    assert!(loops >= 5, "{loops} loops went through the caller's parallel_for");
 }

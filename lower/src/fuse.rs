@@ -1,21 +1,22 @@
 //! Fusion: a chain of kernels becomes one.
 //!
 //! Each `call_tir` of a private PrimFunc is classed by what its body does (the classes of TVM's pattern analysis). A
-//! value that one kernel makes and exactly one other kernel uses, and that nothing else sees, may become an
+//! value that one kernel makes and that only kernels of one group use may become an
 //! intermediate of a joint kernel; scheduling then computes it in registers where it can. What may join:
 //!
 //! * elementwise, broadcast and injective kernels with each other, in any order;
 //! * elementwise kernels behind a reduction-like kernel (matmul, convolution, pooling, sums): its epilogue;
+//! * permutations in front of a matrix product and behind it, where rows stay in one piece or are copied anyway;
 //! * elementwise kernels in front of a plain reduction: its prologue.
 
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::Attrs;
-use relax_ir::prim::{PrimExpr, PrimKind};
+use relax_ir::prim::{BinOp, PrimExpr, PrimKind};
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Call, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, StructInfoMap,
 };
 use relax_ir::tir::{Buffer, IterKind, PrimFunc, PrimParam, Stmt, StmtKind};
-use relax_ir::{AttrValue, Func, Span, Var};
+use relax_ir::{AttrValue, DType, Func, Span, Var};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -121,22 +122,9 @@ impl Fuse<'_> {
         let mut group: Vec<usize> = (0..nodes.len()).collect();
         let mut members: Vec<Vec<usize>> = (0..nodes.len()).map(|i| vec![i]).collect();
         for i in 0..nodes.len() {
-            for a in nodes[i].args.clone() {
-                let Some(&p) = a.as_var().and_then(|v| by_var.get(v)) else { continue };
-                if uses.get(&nodes[p].var) != Some(&1) || group[p] == group[i] {
-                    continue;
-                }
-                let (gp, gi) = (group[p], group[i]);
-                if members[gp].len() + members[gi].len() > MAX_STAGES
-                    || !self.may_join(&nodes, &members[gp], &members[gi], p, i)
-                {
-                    continue;
-                }
-                // The producer's group must have this node as its only way out.
-                let outside = members[gp].iter().any(|&m| m != p && !self.feeds_only(&nodes, m, &members[gp]));
-                if outside {
-                    continue;
-                }
+            // A producer may join once all of its readers have: again until nothing changes.
+            while let Some(gp) = self.producer(&nodes, &by_var, &group, &members, uses, i) {
+                let gi = group[i];
                 let moved = std::mem::take(&mut members[gp]);
                 for &m in &moved {
                     group[m] = gi;
@@ -174,6 +162,34 @@ impl Fuse<'_> {
         out
     }
 
+    /// A group that may join the one of node `i`: that of a producer all of whose readers are in it.
+    fn producer(
+        &self,
+        nodes: &[Node],
+        by_var: &HashMap<RVar, usize>,
+        group: &[usize],
+        members: &[Vec<usize>],
+        uses: &HashMap<RVar, usize>,
+        i: usize,
+    ) -> Option<usize> {
+        let gi = group[i];
+        nodes[i].args.iter().find_map(|a| {
+            let &p = by_var.get(a.as_var()?)?;
+            let gp = group[p];
+            let reads = |m: &usize| nodes[*m].args.iter().filter(|a| a.as_var() == Some(&nodes[p].var)).count();
+            let inside: usize = members[gi].iter().map(reads).sum();
+            if gp == gi || uses.get(&nodes[p].var) != Some(&inside) {
+                return None;
+            }
+            let mut readers = members[gi].iter().filter(|m| reads(m) > 0);
+            let fits = members[gp].len() + members[gi].len() <= MAX_STAGES
+                && readers.all(|&c| self.may_join(nodes, &members[gp], &members[gi], p, c));
+            // The producer's group must have this value as its only way out.
+            let outside = members[gp].iter().any(|&m| m != p && !self.feeds_only(nodes, m, &members[gp]));
+            (fits && !outside).then_some(gp)
+        })
+    }
+
     fn feeds_only(&self, nodes: &[Node], m: usize, group: &[usize]) -> bool {
         group.iter().any(|&g| nodes[g].args.iter().any(|a| a.as_var() == Some(&nodes[m].var)))
     }
@@ -206,10 +222,24 @@ impl Fuse<'_> {
             return false;
         }
         if rp == 1 {
-            // An epilogue: the same elements in the same order.
+            // An epilogue: the same elements in the same order, or each elsewhere.
+            if consumers.iter().all(|&i| self.moves_rows(&nodes[i])) {
+                return producers.iter().all(|&i| nodes[i].pattern != Pattern::Reduction || self.is_product(&nodes[i]));
+            }
             return nodes[c].pattern == Pattern::Elementwise
                 && consumers.iter().all(|&i| nodes[i].pattern == Pattern::Elementwise)
                 && same_dims(&nodes[p].out, &nodes[c].out);
+        }
+        if rc == 1 && nodes[c].pattern == Pattern::Reduction && self.is_product(&nodes[c]) {
+            // A product reads its left side row by row, and copies its right side in any case.
+            let right = nodes[c].args.get(1).and_then(|a| a.as_var()) == Some(&nodes[p].var)
+                && nodes[c].args.first().and_then(|a| a.as_var()) != Some(&nodes[p].var);
+            return match producers {
+                [only] if right => {
+                    self.permutation(&nodes[*only]).and_then(|p| Some(p.last()? + 2 >= p.len())) == Some(true)
+                }
+                _ => producers.iter().all(|&i| self.moves_rows(&nodes[i])),
+            };
         }
         if rc == 1 {
             // A prologue is computed once per element of the reduction's input: worth it only when each input
@@ -220,6 +250,20 @@ impl Fuse<'_> {
         }
         // A broadcast consumer would compute the producer again per copy.
         nodes[c].pattern != Pattern::Elementwise || same_dims(&nodes[p].out, &nodes[c].out)
+    }
+
+    /// Of a kernel that moves elements and does nothing else: the axis of its result that each dim is read along.
+    fn permutation(&self, n: &Node) -> Option<Vec<usize>> {
+        permutation(self.prims.get(&n.prim)?)
+    }
+
+    /// A permutation that leaves rows in one piece.
+    fn moves_rows(&self, n: &Node) -> bool {
+        self.permutation(n).is_some_and(|p| p.last() == Some(&(p.len() - 1)))
+    }
+
+    fn is_product(&self, n: &Node) -> bool {
+        self.prims.get(&n.prim).is_some_and(is_product)
     }
 
     /// One PrimFunc for the group, and the binding that calls it.
@@ -554,6 +598,52 @@ fn stores(s: &Stmt) -> HashSet<u32> {
         }
     });
     out
+}
+
+/// See [`Fuse::permutation`].
+fn permutation(f: &PrimFunc) -> Option<Vec<usize>> {
+    let mut blocks = vec![];
+    f.body.walk(&mut |s| {
+        if let StmtKind::Block(b) = s.kind() {
+            blocks.push(b.clone());
+        }
+    });
+    let [b] = blocks.as_slice() else { return None };
+    let StmtKind::Store { indices, value, .. } = b.body.kind() else { return None };
+    let PrimKind::BufferLoad(_, read) = value.kind() else { return None };
+    if read.len() != indices.len() || read.len() < 2 {
+        return None;
+    }
+    let mut order = vec![];
+    for i in read.iter() {
+        let at = indices.iter().position(|x| x == i && x.as_var().is_some())?;
+        if order.contains(&at) {
+            return None;
+        }
+        order.push(at);
+    }
+    Some(order)
+}
+
+/// A sum of products of two float32 tensors, both of the dims of the result and one more or less: no window.
+fn is_product(f: &PrimFunc) -> bool {
+    let mut found = 0;
+    f.body.walk(&mut |s| {
+        let StmtKind::Block(b) = s.kind() else { return };
+        let reduced: Vec<_> = b.axes.iter().filter(|a| a.kind == IterKind::Reduce).collect();
+        let (StmtKind::Store { buffer, value, .. }, [k]) = (b.body.kind(), reduced.as_slice()) else { return };
+        let PrimKind::Binary(BinOp::Add, acc, product) = value.kind() else { return };
+        let PrimKind::Binary(BinOp::Mul, x, y) = product.kind() else { return };
+        let own = matches!(acc.kind(), PrimKind::BufferLoad(o, _) if o == buffer);
+        let plain = |e: &PrimExpr| match e.kind() {
+            PrimKind::BufferLoad(b, i) => {
+                b.dtype() == DType::F32 && i.iter().all(|i| i.as_var().is_some()) && i.iter().any(|i| i.uses(&k.var))
+            }
+            _ => false,
+        };
+        found += (own && b.attrs.is_empty() && plain(x) && plain(y)) as usize;
+    });
+    found == 1
 }
 
 /// Every input is loaded at most once per point, with each reduce and spatial axis in its index: a sum, not a matmul; nor

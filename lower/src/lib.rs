@@ -1,7 +1,7 @@
 //! Lowering: Relax to PrimFuncs to flat TIR, and the reference interpreter.
 //!
 //! [`lower`] is the whole road, in order: [`layout`] (convolution networks channels last), [`legalize`] (operators to
-//! PrimFuncs), [`fold`] (constants), [`fuse`] (elementwise chains into their producers), `share` (equal kernels become
+//! PrimFuncs), [`fold`] (constants), `literals` (constants of one value), [`fuse`] (elementwise chains into their producers), `share` (equal kernels become
 //! one), then [`host`] (Relax functions as host programs) and [`schedule`]
 //! (PrimFuncs as kernels), then [`math`] (transcendental functions as arithmetic).
 
@@ -19,6 +19,7 @@ pub mod interp;
 pub mod kernel;
 pub mod layout;
 pub mod legalize;
+mod literals;
 pub mod math;
 mod pack;
 pub mod quant;
@@ -127,6 +128,7 @@ pub fn passes(
     if until == Until::Legalized || opt_level < 2 {
         return Ok(typed);
     }
+    literals::literals(&mut typed);
     fuse::fuse(&mut typed);
     share::share_kernels(&mut typed);
     Ok(typed)
@@ -155,6 +157,7 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
     let (mut program, kernels, warnings) = host::compile(&typed, options)?;
     let mut errors = Diagnostics::default();
     let mut shared = HashMap::new();
+    let together = options.threads > 1 && threads::worthwhile(kernels.iter());
     for k in &kernels {
         if let Some(mut f) = integer::library_call(k).filter(|_| options.library) {
             f.name = host::kernel_symbol(&options.prefix, &k.name);
@@ -174,16 +177,25 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
             levels.iter().map(|&bytes| wide.and_then(|_| flat(bytes).ok())).collect();
         let mut codes: Vec<Option<Assembled>> = forms.iter().zip(levels).map(|(f, bytes)| assemble(f, bytes)).collect();
         let mut narrow = None;
-        if let Some(s) = (options.threads > 1).then(|| threads::consider(k, &room)).flatten() {
-            let split = |f: &FlatFunc| threads::split(f, &s);
-            let all: Option<Vec<_>> = forms.iter().map(|f| f.as_ref().and_then(split)).map(|f| f.map(Some)).collect();
-            let plain = flat(options.vector_bytes).ok().as_ref().and_then(split);
-            if let (Some(all), Some(plain)) = (all, plain) {
+        if let Some(s) = together.then(|| threads::consider(k, &room)).flatten() {
+            let plain = flat(options.vector_bytes).ok();
+            let split = |joint: bool| -> Option<(Vec<threads::Split>, threads::Split)> {
+                let split = |f: &FlatFunc| threads::split(f, &s, joint);
+                let all: Vec<_> = forms.iter().map(|f| f.as_ref().and_then(split)).collect::<Option<_>>()?;
+                let whole = |f: &FlatFunc| threads::alone(f, &s, joint).filter(|_| !all.is_empty());
+                let plain = plain.as_ref().and_then(|f| split(f).or_else(|| whole(f)))?;
+                Some((all, plain))
+            };
+            // With a workspace for each thread, or else with one for all and as many phases in every form.
+            if let Some((all, plain)) = split(false).or_else(|| split(true)) {
+                let phases = all.iter().chain([&plain]).map(|s| s.phases).max().unwrap_or(1);
+                let joint = plain.joint;
+                let all: Vec<_> = all.into_iter().map(|s| Some(s.func)).collect();
                 let again: Vec<_> = all.iter().zip(levels).map(|(f, bytes)| assemble(f, bytes)).collect();
                 // Never at the price of the wide form.
                 if again.iter().zip(&codes).all(|(new, old)| new.is_some() == old.is_some()) {
-                    (forms, codes, narrow) = (all, again, Some(plain));
-                    shared.insert(name.clone(), s);
+                    (forms, codes, narrow) = (all, again, Some(plain.func));
+                    shared.insert(name.clone(), if joint { s.in_phases(phases) } else { s });
                 }
             }
         }

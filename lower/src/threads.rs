@@ -2,23 +2,33 @@
 //!
 //! A big kernel whose outermost loops run over independent parts of its result takes two more parameters: which share
 //! of these loops it runs, in parts of [`WHOLE`]. Host code cuts the whole evenly for as many threads as the library
-//! is compiled for and hands the shares to `P__parallel`, which asks the call's `parallel_for`. Each element is computed
-//! as by one thread: results do not depend on the number of threads.
+//! is compiled for and hands the shares to `P__parallel`, which asks the call's `parallel_for`. Where loops hand each
+//! other data through the workspace (transformed convolutions, windows over a copy with borders) each loop is a phase of
+//! its own: the shares of one are all done before the next begins. [`split`] decides what a kernel's loops allow. Each
+//! element is computed as by one thread: results do not depend on the number of threads.
+
+mod split;
+
+pub use split::{alone, split, Split};
 
 use crate::kernel::{kernel_dims, wide_workspace};
-use crate::schedule;
+use crate::schedule::{self, int8};
 use relax_ir::abi::AbiLayout;
 use relax_ir::flat::{Callee, FlatFunc, FlatStmt, Linkage};
-use relax_ir::prim::{PrimKind, Var};
+use relax_ir::prim::Var;
 use relax_ir::program::Program;
 use relax_ir::tir::PrimFunc;
 use relax_ir::{DType, PrimExpr, Span};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Shares are given in parts of this; many small numbers divide it.
 const WHOLE: i64 = 960;
-/// Multiplications (see [`work`]) below which a kernel stays on one thread: about 80 microseconds.
-const LEAST: i64 = 4_000_000;
+/// Multiplications (see [`work`]) below which a kernel stays on one thread: about 10 microseconds, and 80 where they are
+/// not known before the call.
+const LEAST: i64 = 500_000;
+const LEAST_UNKNOWN: i64 = 4_000_000;
+/// Multiplications of all kernels together that are worth starting threads for: about a millisecond.
+const LEAST_TOGETHER: i64 = 30_000_000;
 /// Multiplications in the time that an element takes from memory.
 const MEMORY: i64 = 4;
 /// Shares for each thread where they need no memory of their own: who is late has less to do.
@@ -58,12 +68,32 @@ pub struct Shared {
     work: PrimExpr,
     dims: Vec<Var>,
     buffers: usize,
-    /// Bytes of workspace for one thread.
+    /// Bytes of workspace for one thread; 0 where all of them work in one.
     room: PrimExpr,
+    /// Whether it takes a workspace at all.
+    workspace: bool,
+    /// Loops that wait for one another.
+    phases: i64,
+}
+
+impl Shared {
+    /// With the loops as they turned out.
+    pub fn in_phases(self, phases: i64) -> Shared {
+        Shared { room: PrimExpr::i64(0), phases, ..self }
+    }
+}
+
+/// Whether all kernels together are worth several threads.
+pub fn worthwhile<'a>(kernels: impl Iterator<Item = &'a PrimFunc>) -> bool {
+    let known: Option<i64> = kernels.map(|k| work(k).as_int()).sum();
+    known.is_none_or(|n| n >= LEAST_TOGETHER)
 }
 
 /// What a kernel costs, about: multiplications, or what it takes to fetch its tensors.
 fn work(f: &PrimFunc) -> PrimExpr {
+    if let Some(conv) = int8::Conv::of(f) {
+        return PrimExpr::i64(conv.steps() / 4);
+    }
     let product = |dims: &[PrimExpr]| dims.iter().fold(PrimExpr::i64(1), |n, d| n * d.clone().cast(DType::I64));
     let elements = f.buffers().fold(PrimExpr::i64(0), |n, b| n + product(&b.shape));
     schedule::steps_of(f) + elements * MEMORY
@@ -72,153 +102,17 @@ fn work(f: &PrimFunc) -> PrimExpr {
 /// Whether the kernel may be worth several threads, and says enough about itself.
 pub fn consider(f: &PrimFunc, room: &Room) -> Option<Shared> {
     let work = work(f);
-    if work.as_int().is_some_and(|n| n < LEAST) || !schedule::is_staged(f) {
+    let parts = int8::Conv::of(f).is_some() || schedule::is_staged(f);
+    if work.as_int().is_some_and(|n| n < LEAST) || !parts {
         return None;
     }
     let dims = kernel_dims(f);
     if dims.iter().any(|d| !d.dtype().is_int()) {
         return None;
     }
-    Some(Shared { work, dims, buffers: f.buffers().count(), room: room.one(f) })
-}
-
-/// The kernel with the bounds of its share as last parameters; `None` when its loops do not allow it.
-pub fn split(f: &FlatFunc, s: &Shared) -> Option<FlatFunc> {
-    if f.params.iter().any(|p| !matches!(p.dtype(), DType::HANDLE | DType::I64)) {
-        return None;
-    }
-    let mut f = f.clone();
-    // Host code passes a workspace to all forms of a kernel when one needs it.
-    let own = f.params.len().checked_sub(s.buffers + s.dims.len())?;
-    if own == 0 && !s.room.is_int(0) {
-        f.params.push(Var::new("workspace", DType::HANDLE));
-    }
-    let (from, to) = (Var::new("from", DType::I64), Var::new("to", DType::I64));
-    let private: HashSet<Var> = f.params.iter().skip(s.buffers + s.dims.len()).cloned().collect();
-    let mut facts = Facts { roots: HashMap::new(), private, ..Default::default() };
-    facts.roots.extend(f.params.iter().map(|p| (p.clone(), p.clone())));
-    let loops = f.body.iter().filter(|s| matches!(s, FlatStmt::For { .. })).count();
-    for s in &f.body {
-        match s {
-            FlatStmt::Let { .. } | FlatStmt::Stack { .. } | FlatStmt::For { .. } => {}
-            FlatStmt::Return(None) => {}
-            _ => return None,
-        }
-        facts.statement(s, &mut HashSet::new())?;
-    }
-    let shared = facts.stored.iter().any(|v| facts.private.contains(v));
-    let again = facts.stored.iter().any(|v| facts.loaded.contains(v) && !facts.private.contains(v));
-    if loops == 0 || again || (shared && loops > 1) {
-        return None;
-    }
-    for s in &mut f.body {
-        let FlatStmt::For { begin, end, step, .. } = s else { continue };
-        let count = match (begin.as_int(), end.as_int()) {
-            (Some(b), Some(e)) => PrimExpr::i64(((e - b).max(0) + *step - 1) / *step),
-            _ => (end.clone() - begin.clone() + (*step - 1)).floor_div(*step).max(0i64),
-        };
-        let bound = |share: &Var| {
-            let rounds = (count.clone() * share.expr()).floor_div(WHOLE);
-            (begin.clone() + rounds * *step).min(end.clone())
-        };
-        (*begin, *end) = (bound(&from), bound(&to));
-    }
-    f.params.extend([from, to]);
-    Some(f)
-}
-
-/// What statements load and store, by the pointers that they start from.
-#[derive(Default)]
-struct Facts {
-    /// Of a pointer variable: the parameter or stack slot that it points into.
-    roots: HashMap<Var, Var>,
-    private: HashSet<Var>,
-    stored: HashSet<Var>,
-    loaded: HashSet<Var>,
-}
-
-impl Facts {
-    fn root(&self, p: &PrimExpr) -> Option<Var> {
-        match p.kind() {
-            PrimKind::Var(v) => self.roots.get(v).cloned(),
-            PrimKind::PtrAdd(p, _) => self.root(p),
-            _ => None,
-        }
-    }
-
-    fn value(&mut self, e: &PrimExpr) -> Option<()> {
-        let mut known = true;
-        let mut found = vec![];
-        e.walk(&mut |n| {
-            if let PrimKind::Load { ptr, .. } = n.kind() {
-                match self.root(ptr) {
-                    Some(v) => found.push(v),
-                    None => known = false,
-                }
-            }
-        });
-        self.loaded.extend(found);
-        known.then_some(())
-    }
-
-    /// `None` for what must not run twice or in another order. `locals`: registers of the loop that surrounds it.
-    fn statement(&mut self, s: &FlatStmt, locals: &mut HashSet<Var>) -> Option<()> {
-        match s {
-            FlatStmt::Let { var, value } => {
-                self.value(value)?;
-                if var.dtype() == DType::HANDLE {
-                    let root = self.root(value)?;
-                    self.roots.insert(var.clone(), root);
-                }
-            }
-            FlatStmt::Local { var, init } => {
-                self.value(init)?;
-                // Pointers that change are not followed.
-                if var.dtype() == DType::HANDLE {
-                    return None;
-                }
-                locals.insert(var.clone());
-            }
-            FlatStmt::Assign { var, value } => {
-                self.value(value)?;
-                if !locals.contains(var) {
-                    return None;
-                }
-            }
-            FlatStmt::Store { ptr, offset, value } => {
-                self.value(offset)?;
-                self.value(value)?;
-                let root = self.root(ptr)?;
-                self.stored.insert(root);
-            }
-            FlatStmt::For { begin, end, body, .. } => {
-                self.value(begin)?;
-                self.value(end)?;
-                for s in body {
-                    self.statement(s, locals)?;
-                }
-            }
-            FlatStmt::While { cond, body } => {
-                self.value(cond)?;
-                for s in body {
-                    self.statement(s, locals)?;
-                }
-            }
-            FlatStmt::If { cond, then, otherwise } => {
-                self.value(cond)?;
-                for s in then.iter().chain(otherwise) {
-                    self.statement(s, locals)?;
-                }
-            }
-            FlatStmt::Stack { var, .. } => {
-                self.roots.insert(var.clone(), var.clone());
-                self.private.insert(var.clone());
-            }
-            FlatStmt::Return(None) => {}
-            _ => return None,
-        }
-        Some(())
-    }
+    let room = room.one(f);
+    let workspace = !room.is_int(0);
+    Some(Shared { work, dims, buffers: f.buffers().count(), room, workspace, phases: 1 })
 }
 
 /// Rewrites the calls of kernels in shares, by symbol, and lets entries gather a team.
@@ -316,34 +210,42 @@ impl Calls<'_> {
 
     fn kernel(&self, symbol: &str, args: &[PrimExpr], call: Option<&Var>, out: &mut Vec<FlatStmt>) {
         let s = &self.shared[symbol];
-        let alone = self.whole(symbol, args, PrimExpr::i64(0), PrimExpr::i64(WHOLE));
+        let alone = self.whole(symbol, args, PrimExpr::i64(0), PrimExpr::i64(WHOLE * s.phases));
         let Some(call) = call else { return out.push(alone) };
         let dims: HashMap<Var, PrimExpr> = (s.dims.iter().zip(args.iter().skip(s.buffers)))
             .map(|(d, a)| (d.clone(), a.clone().cast(d.dtype())))
             .collect();
         let mut body = vec![];
         let context = Var::new("context", DType::HANDLE);
-        let bytes = 8 * (args.len() as u32 + 1);
+        let bytes = 8 * (args.len() as u32 + 2);
         body.push(FlatStmt::Stack { var: context.clone(), bytes, align: 8 });
         let room = s.room.substitute(&dims);
         for (i, a) in args.iter().chain([&room]).enumerate() {
             body.push(FlatStmt::Store { ptr: context.expr(), offset: PrimExpr::i64(i as i64), value: a.clone() });
         }
         let tasks = address(&mut body, &format!("{symbol}_tasks"));
-        let rc = Var::new("rc", DType::I32);
         let (h, n) = (DType::HANDLE, DType::I64);
-        let name = format!("{}__parallel", self.prefix);
-        body.push(FlatStmt::Call {
-            callee: callee(name, vec![h, n, h, h], Some(DType::I32), Linkage::Local),
-            args: vec![call.expr(), PrimExpr::i64(self.shares(s)), tasks, context.expr()],
-            result: Some(rc.clone()),
-        });
-        let failed = rc.expr().ne(PrimExpr::i32(0));
-        body.push(FlatStmt::If { cond: failed, then: vec![FlatStmt::Return(Some(rc.expr()))], otherwise: vec![] });
+        for phase in 0..s.phases {
+            let at = PrimExpr::i64(args.len() as i64 + 1);
+            body.push(FlatStmt::Store { ptr: context.expr(), offset: at, value: PrimExpr::i64(phase * WHOLE) });
+            let rc = Var::new("rc", DType::I32);
+            let name = format!("{}__parallel", self.prefix);
+            body.push(FlatStmt::Call {
+                callee: callee(name, vec![h, n, h, h], Some(DType::I32), Linkage::Local),
+                args: vec![call.expr(), PrimExpr::i64(self.shares(s)), tasks.clone(), context.expr()],
+                result: Some(rc.clone()),
+            });
+            let failed = rc.expr().ne(PrimExpr::i32(0));
+            body.push(FlatStmt::If { cond: failed, then: vec![FlatStmt::Return(Some(rc.expr()))], otherwise: vec![] });
+        }
         let work = s.work.substitute(&dims);
         match work.as_int() {
             Some(_) => out.extend(body),
-            None => out.push(FlatStmt::If { cond: work.lt(PrimExpr::i64(LEAST)), then: vec![alone], otherwise: body }),
+            None => out.push(FlatStmt::If {
+                cond: work.lt(PrimExpr::i64(LEAST_UNKNOWN)),
+                then: vec![alone],
+                otherwise: body,
+            }),
         }
     }
 
@@ -354,8 +256,7 @@ impl Calls<'_> {
             [("context", DType::HANDLE), ("begin", DType::I64), ("end", DType::I64)].map(|(name, d)| Var::new(name, d));
         let mut body = vec![];
         let mut args = vec![];
-        let workspace = !s.room.is_int(0);
-        let count = s.buffers + s.dims.len() + workspace as usize;
+        let count = s.buffers + s.dims.len() + s.workspace as usize;
         let load = |body: &mut Vec<FlatStmt>, i: usize, d: DType| {
             let var = Var::new("a", d);
             let value = PrimExpr::load_ptr(context.expr(), PrimExpr::i64(i as i64), d);
@@ -367,13 +268,14 @@ impl Calls<'_> {
             args.push(load(&mut body, i, if dim { DType::I64 } else { DType::HANDLE }));
         }
         let i = Var::new("i", DType::I64);
-        if workspace {
+        if s.workspace {
             let room = load(&mut body, count, DType::I64);
             if let Some(p) = args.last_mut() {
                 *p = p.clone().ptr_add(i.expr() * room);
             }
         }
-        let share = |i: PrimExpr| (i * WHOLE).floor_div(self.shares(s));
+        let first = load(&mut body, count + 1, DType::I64);
+        let share = |i: PrimExpr| (i * WHOLE).floor_div(self.shares(s)) + first.clone();
         let kernel = self.whole(symbol, &args, share(i.expr()), share(i.expr() + 1i64));
         body.push(FlatStmt::For { var: i, begin: begin.expr(), end: end.expr(), step: 1, body: vec![kernel] });
         body.push(FlatStmt::Return(Some(PrimExpr::i32(0))));

@@ -12,7 +12,7 @@ use super::poly::Poly;
 use super::reduce::{rows_for, spatial, Point, Tile, Vector};
 use super::stage::{Axis, Stage};
 use super::SchedOptions;
-use relax_ir::prim::{BinOp, PrimKind};
+use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
@@ -61,6 +61,9 @@ const ALONE: i64 = 8;
 /// Below this many multiplications packing does not pay.
 const LEAST_WORK: i64 = 32768;
 
+/// Below this many rows, products of rows of both sides are dot products.
+const DOTS: i64 = 16;
+
 /// `acc + x * y`: the factors.
 fn factors(update: &PrimExpr, acc: &Var) -> Option<(PrimExpr, PrimExpr)> {
     let PrimKind::Binary(BinOp::Add, a, b) = update.kind() else { return None };
@@ -100,7 +103,7 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     if small(rows, 6) || small(columns, 4) || small(depth, 4) || small(work, LEAST_WORK) {
         return None;
     }
-    // Both sides contiguous along the reduction: dot products need no packing.
+    // Both sides contiguous along the reduction: dot products need no packing, which pays for many rows alone.
     let k = s.reduce.iter().rev().find(|k| k.len() != Some(1))?;
     let along = |e: &PrimExpr| match e.kind() {
         PrimKind::BufferLoad(_, idx) => {
@@ -108,7 +111,7 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
         }
         _ => false,
     };
-    if along(&a) && along(&b) {
+    if along(&a) && along(&b) && rows.is_some_and(|r| r < DOTS) {
         return None;
     }
     let panel = panel(o, rows, depth, compute_type(d).bytes() as i64);
@@ -485,6 +488,61 @@ fn sliver(
     r
 }
 
+/// Rows and columns of the blocks that [`turn`] moves.
+const TURNED: i64 = 4;
+
+/// Copies the values of `b` that lie along the reduction: so many columns at a time, that their lines stay in the cache.
+#[allow(clippy::too_many_arguments)]
+fn turn(
+    e: &mut Emit,
+    c: &Columns,
+    first: &PrimExpr,
+    b: &PrimExpr,
+    scratch: &Var,
+    at: &Poly,
+    width: u16,
+    k: &Axis,
+) -> Res<()> {
+    let d = compute_type(b.dtype());
+    let Some(depth) = k.len() else { return Err(e.internal("depth")) };
+    let (ints, lanes) = (DType::I32.with_lanes(TURNED as u16), Lane::of(&k.var, TURNED as u16));
+    let vectors = e.interleaves && d == DType::F32;
+    let group = Var::new("group", DType::I64);
+    e.ranges.add_loop(&group, Poly::default(), Poly::constant(width as i64));
+    e.for_loop(&group, PrimExpr::i64(0), PrimExpr::i64(width as i64), TURNED, |e| {
+        let column = |i: i64| HashMap::from([(c.j.var.clone(), first.clone() + group.expr() + i)]);
+        let to = at.add(&Poly::var(&group));
+        if !vectors {
+            return e.for_loop(&k.var, PrimExpr::i64(0), PrimExpr::i64(depth), 1, |e| {
+                for i in 0..TURNED {
+                    let x = e.scalar(&b.substitute(&column(i)))?;
+                    e.store(scratch, &to.add(&Poly::constant(i)), d, x)?;
+                }
+                Ok(())
+            });
+        }
+        e.for_loop(&k.var, PrimExpr::i64(0), PrimExpr::i64(depth), TURNED, |e| {
+            let mut rows = vec![];
+            for i in 0..TURNED {
+                let x = e.value(&b.substitute(&column(i)), &lanes)?;
+                rows.push(e.bind("row", x.reinterpret(ints)));
+            }
+            let weave = |e: &mut Emit, a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64| {
+                let args = [a.clone(), b.clone(), PrimExpr::i64(bytes), PrimExpr::i64(high)];
+                e.bind("pairs", PrimExpr::call(Intrin::Interleave, args))
+            };
+            for high in 0..2 {
+                let (x, y) = (weave(e, &rows[0], &rows[1], 4, high), weave(e, &rows[2], &rows[3], 4, high));
+                for half in 0..2 {
+                    let column = weave(e, &x, &y, 8, half).reinterpret(d.with_lanes(TURNED as u16));
+                    e.store(scratch, &to.add(&Poly::constant((2 * high + half) * width as i64)), d, column)?;
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
 /// Copies the sliver's values of `b`.
 #[allow(clippy::too_many_arguments)]
 fn pack(
@@ -498,6 +556,13 @@ fn pack(
     width: u16,
 ) -> Res<()> {
     let d = compute_type(b.dtype());
+    if let ([k], None) = (n.reduce.as_slice(), &c.outer) {
+        let rows = width.is_multiple_of(TURNED as u16) && !stride_is_one(e, b, &c.j.var) && stride_is_one(e, b, &k.var);
+        if rows && k.len().is_some_and(|n| n % TURNED == 0) {
+            let slots: Vec<Axis> = c.slot.iter().cloned().collect();
+            return outside_loops(e, &slots, &mut |e| turn(e, c, first, b, scratch, at, width, k));
+        }
+    }
     let mut copy = |e: &mut Emit| {
         let column = first.clone();
         let Some(h) = &c.outer else {

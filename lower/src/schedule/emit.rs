@@ -71,6 +71,10 @@ pub struct Emit {
     pub contract: bool,
     /// Rests of loops take vectors of half and a quarter of the width before single elements.
     pub wide: bool,
+    /// [`Intrin::Interleave`] is one instruction.
+    pub interleaves: bool,
+    /// Room on the stack for the sums of a tile, and its bytes.
+    sums: Option<(Var, u32)>,
 }
 
 /// The type in which values of `d` are computed.
@@ -99,6 +103,8 @@ impl Emit {
             guarded: 0,
             contract: false,
             wide: false,
+            interleaves: false,
+            sums: None,
         }
     }
 
@@ -111,7 +117,18 @@ impl Emit {
     }
 
     pub fn finish(mut self) -> Vec<FlatStmt> {
-        self.scopes.pop().map(|s| s.stmts).unwrap_or_default()
+        let mut all = self.scopes.pop().map(|s| s.stmts).unwrap_or_default();
+        if let Some((var, bytes)) = self.sums {
+            all.insert(0, FlatStmt::Stack { var, bytes, align: 64 });
+        }
+        all
+    }
+
+    /// Memory for so many bytes of sums, which all tiles use in turn.
+    pub fn sums(&mut self, bytes: u32) -> Var {
+        let (var, most) = self.sums.get_or_insert_with(|| (Var::new("sums", DType::HANDLE), bytes));
+        *most = bytes.max(*most);
+        var.clone()
     }
 
     fn top(&mut self) -> &mut Scope {

@@ -76,6 +76,12 @@ fn c(v: i64) -> PrimExpr {
 }
 
 impl Conv {
+    /// Products of two bytes.
+    pub fn steps(&self) -> i64 {
+        let taken = if self.depthwise { 1 } else { self.in_c };
+        self.batch * self.rows * self.columns * self.channels * self.k_h * self.k_w * taken
+    }
+
     /// As an attribute.
     pub fn attr(&self) -> AttrValue {
         AttrValue::List(self.ints().into_iter().map(AttrValue::Int).collect())

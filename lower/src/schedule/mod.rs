@@ -96,6 +96,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
     let plan = plan(f, options);
     let mut e = Emit::new(f.span);
     e.wide = options.is_wide();
+    e.interleaves = options.vector_bytes == 64;
     let mut params = vec![];
     let dims = kernel_dims(f);
     let mut dim_params = vec![];

@@ -13,8 +13,9 @@ use super::nest::{scan, used_plainly, Nest};
 use super::poly::Poly;
 use super::stage::{Axis, Stage};
 use super::SchedOptions;
+use relax_ir::flat::FlatStmt;
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
-use relax_ir::{PrimExpr, Var};
+use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
 /// The decisions for one reduction.
@@ -166,6 +167,9 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
         }
         Some(v) => lanewise(e, n, t, v, &points, &finals)?,
     }
+    if side_by_side(e, n, t, p, &finals)? {
+        return Ok(());
+    }
     for (m, accs) in points.iter().zip(&finals) {
         for (a, local) in n.accs.iter().zip(accs) {
             e.set_value(&a.var, local.expr());
@@ -178,6 +182,51 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
         point(e, &outs, &spatial_lane)?;
     }
     Ok(())
+}
+
+/// An epilogue that is a long chain of operations: the sums go to memory, and several vectors at a time go through the
+/// chain side by side. `false`, with nothing emitted, for any other.
+fn side_by_side(e: &mut Emit, n: &Nest, t: &Tile, p: &Point, sums: &[Vec<Var>]) -> Res<bool> {
+    let Some(v) = t.vector.as_ref().filter(|v| v.combine.is_none() && e.wide && p.lanes > 1) else { return Ok(false) };
+    let ([acc], true) = (n.accs.as_slice(), p.offsets.len() <= 1) else { return Ok(false) };
+    let values: Vec<&PrimExpr> = n.outs.iter().map(|o| &o.value).collect();
+    if compute_type(acc.var.dtype()) != DType::F32 || scan(&values, &v.axis.var, e).calls == 0 || sums.len() < 2 {
+        return Ok(false);
+    }
+    let (lanes, count) = (p.lanes as i64, p.count as i64);
+    let width = lanes * count;
+    let stack = e.sums(sums.len() as u32 * p.lanes as u32 * 4);
+    for (i, s) in sums.iter().enumerate() {
+        let offset = PrimExpr::i64(i as i64 * lanes);
+        e.push(FlatStmt::Store { ptr: stack.expr(), offset, value: s[0].expr() });
+    }
+    let rows = sums.len() as i64 / count;
+    let i = Var::new("i", DType::I64);
+    e.ranges.add_loop(&i, Poly::default(), Poly::constant(rows));
+    e.for_loop(&i, PrimExpr::i64(0), PrimExpr::i64(rows), 1, |e| {
+        let mut first = 0;
+        while first < count {
+            // As many as there are registers for.
+            let together = (count - first).min(if lanes == 16 { 4 } else { 2 });
+            let many = (together * lanes) as u16;
+            let offset = i.expr() * width + first * lanes;
+            let sum = e.bind("sum", PrimExpr::load_ptr(stack.expr(), offset, DType::F32.with_lanes(many)));
+            e.set_value(&acc.var, sum);
+            let mut map = HashMap::from([(v.axis.var.clone(), v.axis.var.expr() + first * lanes)]);
+            if let Some((row, _)) = p.offsets.first() {
+                map.insert(row.clone(), row.expr() + i.expr());
+            }
+            let mut outs = n.outs.clone();
+            for o in &mut outs {
+                o.offset = o.offset.substitute(&map);
+                o.value = o.value.substitute(&map);
+            }
+            point(e, &outs, &Lane::of(&v.axis.var, many))?;
+            first += together;
+        }
+        Ok(())
+    })?;
+    Ok(true)
 }
 
 /// Vectors along a reduction axis: partial results per lane, combined at the end.

@@ -1,0 +1,372 @@
+//! What the loops of a kernel allow.
+
+use super::{Shared, WHOLE};
+use relax_ir::flat::{FlatFunc, FlatStmt};
+use relax_ir::prim::{PrimKind, Var};
+use relax_ir::{DType, PrimExpr};
+use std::collections::{HashMap, HashSet};
+
+/// A kernel in shares.
+pub struct Split {
+    pub func: FlatFunc,
+    /// How often all shares run, one after the other over another loop; 1 where each has a workspace of its own.
+    pub phases: i64,
+    /// The workspace is one for all.
+    pub joint: bool,
+}
+
+/// A statement of the kernel's body.
+struct Top<'a> {
+    s: &'a FlatStmt,
+    kind: Kind,
+    stored: HashSet<Var>,
+    loaded: HashSet<Var>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// Names and addresses: every share has them.
+    Keep,
+    /// A loop over independent parts.
+    Loop,
+    /// Code that runs once: what is left over behind a loop.
+    Once,
+}
+
+/// The kernel with the bounds of its share as last parameters; `None` when its loops do not allow it. With `joint`, all
+/// shares work in one workspace and loops that hand each other data are phases.
+pub fn split(f: &FlatFunc, s: &Shared, joint: bool) -> Option<Split> {
+    if f.params.iter().any(|p| !matches!(p.dtype(), DType::HANDLE | DType::I64)) {
+        return None;
+    }
+    let mut f = f.clone();
+    // Host code passes a workspace to all forms of a kernel when one needs it.
+    let own = f.params.len().checked_sub(s.buffers + s.dims.len())?;
+    if own == 0 && s.workspace {
+        f.params.push(Var::new("workspace", DType::HANDLE));
+    }
+    let private: HashSet<Var> = f.params.iter().skip(s.buffers + s.dims.len()).cloned().collect();
+    let body = std::mem::take(&mut f.body);
+    let (tops, private) = classify(&f, &body, private)?;
+    if !tops.iter().any(|t| t.kind == Kind::Loop) {
+        return None;
+    }
+    let phases = match joint {
+        true => phases(&tops, &private)?,
+        false => own_workspace(&tops, &private)?,
+    };
+    let last = phases.iter().copied().max().filter(|last| *last >= 0)?;
+    let (from, to) = (Var::new("from", DType::I64), Var::new("to", DType::I64));
+    // Names that stand among code that runs once are there too; they may be bound again later.
+    let (mut once, mut names): (Vec<FlatStmt>, Vec<FlatStmt>) = Default::default();
+    let end = to.expr().ge(PrimExpr::i64((last + 1) * WHOLE));
+    let flush = |once: &mut Vec<FlatStmt>, names: &mut Vec<FlatStmt>, out: &mut Vec<FlatStmt>| {
+        if !once.is_empty() {
+            let then = std::mem::take(once);
+            out.push(FlatStmt::If { cond: end.clone(), then, otherwise: vec![] });
+            out.append(names);
+        }
+    };
+    for (t, phase) in tops.iter().zip(&phases) {
+        match (t.kind, t.s) {
+            (Kind::Once, s) => once.push(s.clone()),
+            (Kind::Loop, FlatStmt::For { var, begin, end, step, body }) if *phase >= 0 => {
+                flush(&mut once, &mut names, &mut f.body);
+                let count = match (begin.as_int(), end.as_int()) {
+                    (Some(b), Some(e)) => PrimExpr::i64(((e - b).max(0) + *step - 1) / *step),
+                    _ => (end.clone() - begin.clone() + (*step - 1)).floor_div(*step).max(0i64),
+                };
+                let bound = |share: &Var| {
+                    let share = match last {
+                        0 => share.expr(),
+                        _ => (share.expr() - phase * WHOLE).max(0i64).min(WHOLE),
+                    };
+                    let rounds = (count.clone() * share).floor_div(WHOLE);
+                    (begin.clone() + rounds * *step).min(end.clone())
+                };
+                let (begin, end) = (bound(&from), bound(&to));
+                f.body.push(FlatStmt::For { var: var.clone(), begin, end, step: *step, body: body.clone() });
+            }
+            (Kind::Loop, s) => {
+                flush(&mut once, &mut names, &mut f.body);
+                f.body.push(s.clone());
+            }
+            (Kind::Keep, FlatStmt::Let { .. }) if !once.is_empty() => {
+                once.push(t.s.clone());
+                names.push(t.s.clone());
+            }
+            (Kind::Keep, s) => f.body.push(s.clone()),
+        }
+    }
+    flush(&mut once, &mut names, &mut f.body);
+    f.params.extend([from, to]);
+    Some(Split { func: f, phases: last + 1, joint })
+}
+
+/// The kernel as the work of the first share alone: for a form that is not worth more.
+pub fn alone(f: &FlatFunc, s: &Shared, joint: bool) -> Option<Split> {
+    let mut f = f.clone();
+    let own = f.params.len().checked_sub(s.buffers + s.dims.len())?;
+    if own == 0 && s.workspace {
+        f.params.push(Var::new("workspace", DType::HANDLE));
+    }
+    let (from, to) = (Var::new("from", DType::I64), Var::new("to", DType::I64));
+    let mut then = std::mem::take(&mut f.body);
+    then.retain(|s| !matches!(s, FlatStmt::Return(None)));
+    let (stack, then) = then.into_iter().partition(|s| matches!(s, FlatStmt::Stack { .. }));
+    f.body = stack;
+    let first = from.expr().eq(PrimExpr::i64(0));
+    f.body.push(FlatStmt::If { cond: first, then, otherwise: vec![] });
+    f.params.extend([from, to]);
+    Some(Split { func: f, phases: 1, joint })
+}
+
+/// Phases of the statements when each share has a workspace of its own: all 0, or -1 for a loop that every share runs
+/// whole because it fills the workspace.
+fn own_workspace(tops: &[Top], private: &HashSet<Var>) -> Option<Vec<i64>> {
+    let fill = |t: &Top| t.kind == Kind::Loop && t.loaded.is_empty() && t.stored.iter().all(|v| private.contains(v));
+    for (i, t) in tops.iter().enumerate() {
+        // What a share leaves in its workspace is a part; nobody else may read it.
+        let part = t.stored.iter().filter(|v| private.contains(*v) && t.kind != Kind::Keep && !fill(t));
+        for v in part {
+            if tops.iter().enumerate().any(|(j, o)| j != i && o.kind != Kind::Once && o.loaded.contains(v)) {
+                return None;
+            }
+            if t.kind == Kind::Loop && tops.iter().any(|o| o.kind == Kind::Once && o.loaded.contains(v)) {
+                return None;
+            }
+        }
+    }
+    Some(tops.iter().map(|t| if fill(t) { -1 } else { 0 }).collect())
+}
+
+/// Phases of the statements when all shares work in one workspace.
+fn phases(tops: &[Top], private: &HashSet<Var>) -> Option<Vec<i64>> {
+    let mut phase = -1;
+    let mut all = vec![];
+    let (mut stored, mut loaded): (HashSet<&Var>, HashSet<&Var>) = Default::default();
+    for t in tops {
+        let own = |v: &&Var| private.contains(*v);
+        // Scratch memory of one round of a loop.
+        let scratch = t.stored.iter().any(|v| own(&v) && t.loaded.contains(v));
+        match t.kind {
+            Kind::Once => return None,
+            _ if scratch => return None,
+            Kind::Keep if t.loaded.iter().any(|v| own(&v)) || !t.stored.is_empty() => return None,
+            Kind::Keep => {}
+            Kind::Loop => {
+                let meets = t.loaded.iter().any(|v| stored.contains(v))
+                    || t.stored.iter().any(|v| own(&v) && (stored.contains(v) || loaded.contains(v)));
+                if phase < 0 || meets {
+                    phase += 1;
+                    stored.clear();
+                    loaded.clear();
+                }
+                stored.extend(&t.stored);
+                loaded.extend(&t.loaded);
+            }
+        }
+        all.push(phase.max(0));
+    }
+    Some(all)
+}
+
+/// The statements of the body with what they load and store, and the memory that belongs to the workspace; `None` for
+/// what must not run twice or in another order.
+fn classify<'a>(f: &FlatFunc, body: &'a [FlatStmt], workspace: HashSet<Var>) -> Option<(Vec<Top<'a>>, HashSet<Var>)> {
+    let mut facts = Facts { private: workspace, ..Default::default() };
+    facts.roots.extend(f.params.iter().map(|p| (p.clone(), vec![p.clone()])));
+    let mut tops = vec![];
+    let mut stacks: HashSet<Var> = HashSet::new();
+    // Of the code that runs once: names that are open, and those that are closed by a loop.
+    let (mut open, mut closed): (HashSet<Var>, HashSet<Var>) = Default::default();
+    for s in body {
+        (facts.stored, facts.loaded) = Default::default();
+        if mentions(s, &closed) {
+            return None;
+        }
+        let kind = match s {
+            FlatStmt::Return(None) => continue,
+            FlatStmt::Stack { var, .. } => {
+                stacks.insert(var.clone());
+                Kind::Keep
+            }
+            FlatStmt::Let { var, value } if !mentions(s, &open) && (open.is_empty() || !loads(value)) => {
+                // A piece of the workspace is memory of its own.
+                let root = facts.root(value).filter(|r| r.iter().all(|r| facts.private.contains(r)));
+                if let (DType::HANDLE, Some(_), PrimKind::Var(_) | PrimKind::PtrAdd(..)) =
+                    (var.dtype(), root, value.kind())
+                {
+                    facts.roots.insert(var.clone(), vec![var.clone()]);
+                    facts.private.insert(var.clone());
+                    tops.push(Top { s, kind: Kind::Keep, stored: HashSet::new(), loaded: HashSet::new() });
+                    continue;
+                }
+                Kind::Keep
+            }
+            FlatStmt::For { .. } if !mentions(s, &open) => Kind::Loop,
+            _ => Kind::Once,
+        };
+        let mut locals = if kind == Kind::Once { open.clone() } else { HashSet::new() };
+        facts.statement(s, &mut locals)?;
+        match (kind, s) {
+            (Kind::Once, FlatStmt::Local { var, .. } | FlatStmt::Let { var, .. }) => drop(open.insert(var.clone())),
+            (Kind::Loop, _) => closed.extend(open.drain()),
+            _ => {}
+        }
+        let (stored, loaded) = (std::mem::take(&mut facts.stored), std::mem::take(&mut facts.loaded));
+        tops.push(Top { s, kind, stored, loaded });
+    }
+    // A tensor that the kernel reads and writes: shares would see each other's work.
+    let again =
+        |t: &Top| t.stored.iter().any(|v| !facts.private.contains(v) && tops.iter().any(|o| o.loaded.contains(v)));
+    if tops.iter().any(again) {
+        return None;
+    }
+    // Each share has a stack of its own, which holds nothing from one loop to the next.
+    for v in &stacks {
+        let uses = |once: bool| {
+            let of = |t: &&Top| (t.kind == Kind::Once) == once;
+            tops.iter().filter(of).map(|t| (t.stored.contains(v), t.loaded.contains(v))).collect::<Vec<_>>()
+        };
+        // Code that runs once is one piece.
+        let once = uses(true).into_iter().fold((false, false), |a, b| (a.0 | b.0, a.1 | b.1));
+        if uses(false).into_iter().chain([once]).any(|(stored, loaded)| loaded && !stored) {
+            return None;
+        }
+    }
+    for t in &mut tops {
+        t.stored.retain(|v| !stacks.contains(v));
+        t.loaded.retain(|v| !stacks.contains(v));
+    }
+    Some((tops, facts.private))
+}
+
+fn loads(e: &PrimExpr) -> bool {
+    let mut found = false;
+    e.walk(&mut |n| found |= matches!(n.kind(), PrimKind::Load { .. }));
+    found
+}
+
+/// Whether a statement uses one of these names.
+fn mentions(s: &FlatStmt, names: &HashSet<Var>) -> bool {
+    if names.is_empty() {
+        return false;
+    }
+    let uses = |e: &PrimExpr| {
+        let mut found = false;
+        e.walk(&mut |n| found |= n.as_var().is_some_and(|v| names.contains(v)));
+        found
+    };
+    let any = |list: &[FlatStmt]| list.iter().any(|s| mentions(s, names));
+    match s {
+        FlatStmt::Let { value, .. } => uses(value),
+        FlatStmt::Local { init, .. } => uses(init),
+        FlatStmt::Assign { var, value } => names.contains(var) || uses(value),
+        FlatStmt::Store { ptr, offset, value } => uses(ptr) || uses(offset) || uses(value),
+        FlatStmt::For { begin, end, body, .. } => uses(begin) || uses(end) || any(body),
+        FlatStmt::While { cond, body } => uses(cond) || any(body),
+        FlatStmt::If { cond, then, otherwise } => uses(cond) || any(then) || any(otherwise),
+        FlatStmt::Stack { .. } | FlatStmt::Return(None) => false,
+        _ => true,
+    }
+}
+
+/// What statements load and store, by the pointers that they start from.
+#[derive(Default)]
+struct Facts {
+    /// Of a pointer variable: the parameters, pieces of the workspace or stack slots that it may point into.
+    roots: HashMap<Var, Vec<Var>>,
+    private: HashSet<Var>,
+    stored: HashSet<Var>,
+    loaded: HashSet<Var>,
+}
+
+impl Facts {
+    fn root(&self, p: &PrimExpr) -> Option<Vec<Var>> {
+        match p.kind() {
+            PrimKind::Var(v) => self.roots.get(v).cloned(),
+            PrimKind::PtrAdd(p, _) => self.root(p),
+            PrimKind::IfThenElse(_, a, b) | PrimKind::Select(_, a, b) => {
+                let mut all = self.root(a)?;
+                all.extend(self.root(b)?);
+                Some(all)
+            }
+            _ => None,
+        }
+    }
+
+    fn value(&mut self, e: &PrimExpr) -> Option<()> {
+        let mut known = true;
+        let mut found = vec![];
+        e.walk(&mut |n| {
+            if let PrimKind::Load { ptr, .. } = n.kind() {
+                match self.root(ptr) {
+                    Some(v) => found.extend(v),
+                    None => known = false,
+                }
+            }
+        });
+        self.loaded.extend(found);
+        known.then_some(())
+    }
+
+    /// `None` for what must not run twice or in another order. `locals`: registers of the loop that surrounds it.
+    fn statement(&mut self, s: &FlatStmt, locals: &mut HashSet<Var>) -> Option<()> {
+        match s {
+            FlatStmt::Let { var, value } => {
+                self.value(value)?;
+                if var.dtype() == DType::HANDLE {
+                    let root = self.root(value)?;
+                    self.roots.insert(var.clone(), root);
+                }
+            }
+            FlatStmt::Local { var, init } => {
+                self.value(init)?;
+                // Pointers that change are not followed.
+                if var.dtype() == DType::HANDLE {
+                    return None;
+                }
+                locals.insert(var.clone());
+            }
+            FlatStmt::Assign { var, value } => {
+                self.value(value)?;
+                if !locals.contains(var) {
+                    return None;
+                }
+            }
+            FlatStmt::Store { ptr, offset, value } => {
+                self.value(offset)?;
+                self.value(value)?;
+                let root = self.root(ptr)?;
+                self.stored.extend(root);
+            }
+            FlatStmt::For { begin, end, body, .. } => {
+                self.value(begin)?;
+                self.value(end)?;
+                for s in body {
+                    self.statement(s, locals)?;
+                }
+            }
+            FlatStmt::While { cond, body } => {
+                self.value(cond)?;
+                for s in body {
+                    self.statement(s, locals)?;
+                }
+            }
+            FlatStmt::If { cond, then, otherwise } => {
+                self.value(cond)?;
+                for s in then.iter().chain(otherwise) {
+                    self.statement(s, locals)?;
+                }
+            }
+            FlatStmt::Stack { var, .. } => {
+                self.roots.insert(var.clone(), vec![var.clone()]);
+                self.private.insert(var.clone());
+            }
+            FlatStmt::Return(None) => {}
+            _ => return None,
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,85 @@
+//! Rewritings of the lowering passes: that they happen, and that the results are those of the model as written (`-O0`).
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+use relax_aot::loader::Library;
+use relax_ir::{Constant, DType};
+use std::path::Path;
+use std::process::Command;
+
+/// Attention over heads between two products, with GELU behind and a power.
+const ATTENTION: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, "n", 64), dtype="float32"), q: R.Tensor((64, 64), dtype="float32"),
+             k: R.Tensor((64, 64), dtype="float32"), v: R.Tensor((64, 64), dtype="float32"),
+             w: R.Tensor((64, 80), dtype="float32")):
+        n = T.int64()
+        with R.dataflow():
+            a = R.permute_dims(R.reshape(R.matmul(x, q), R.shape([2, n, 4, 16])), axes=[0, 2, 1, 3])
+            b = R.permute_dims(R.reshape(R.matmul(x, k), R.shape([2, n, 4, 16])), axes=[0, 2, 3, 1])
+            c = R.permute_dims(R.reshape(R.matmul(x, v), R.shape([2, n, 4, 16])), axes=[0, 2, 1, 3])
+            s = R.nn.softmax(R.multiply(R.matmul(a, b), R.const(0.25, "float32")), axis=3)
+            o = R.reshape(R.permute_dims(R.matmul(s, c), axes=[0, 2, 1, 3]), R.shape([2, n, 64]))
+            p = R.matmul(o, w)
+            e = R.erf(R.divide(p, R.const(1.4142135, "float32")))
+            g = R.multiply(p, R.multiply(R.const(0.5, "float32"), R.add(e, R.const(1.0, "float32"))))
+            r = R.power(R.divide(g, R.const(8.0, "float32")), R.const(2.0, "float32"))
+            out = (g, r)
+            R.output(out)
+        return out
+"#;
+const RESULTS: usize = 2;
+
+fn relax_aot(args: &[&str]) -> String {
+    let out = Command::new(env!("CARGO_BIN_EXE_relax-aot")).args(args).output().expect("the command starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+fn path(p: &Path) -> &str {
+    p.to_str().expect("paths of tests are text")
+}
+
+fn tensor(shape: &[i64], seed: i64) -> Constant {
+    let n = shape.iter().product::<i64>();
+    let value = |i: i64| ((i * 37 + 11 * seed) % 1009) as f32 / 1009.0 - 0.5;
+    Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
+}
+
+fn run(dir: &Path, model: &Path, options: &[&str], inputs: &[Constant]) -> Vec<Vec<f64>> {
+    let so = dir.join(format!("lib{}.so", options.join("")));
+    relax_aot(&[&[path(model), "--prefix", "m", "-o", path(&so)], options].concat());
+    let library = Library::open(&so, "m").expect("the library");
+    let results = library.run("main", inputs, RESULTS).unwrap_or_else(|e| panic!("{}: {}", e.code, e.message));
+    results.iter().map(|c| (0..c.elements()).map(|i| c.get_f64(i)).collect()).collect()
+}
+
+#[test]
+fn attention_as_written_and_rewritten() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    std::fs::write(&model, ATTENTION).expect("the model is written");
+    let tir = relax_aot(&["print", path(&model), "--stage", "tir"]);
+    // Nothing is moved by a kernel of its own; GELU is behind its product; scalars are in the text.
+    let kernels: Vec<&str> =
+        tir.lines().filter(|l| l.trim_start().starts_with("def ") && !l.contains(" main(")).collect();
+    assert!(!kernels.iter().any(|k| k.trim_start().starts_with("def permute_dims")), "{kernels:#?}");
+    assert!(kernels.iter().any(|k| k.contains("def fused_matmul_divide_erf")), "{kernels:#?}");
+    assert!(!tir.contains("R.const") && !tir.contains("T.pow(") && !tir.contains("/ T.float32(8"), "{tir}");
+    for n in [1, 2, 7, 33, 64, 83] {
+        let mut inputs = vec![tensor(&[2, n, 64], 1)];
+        inputs.extend([[64, 64], [64, 64], [64, 64], [64, 80]].iter().zip(2..).map(|(s, i)| tensor(s, i)));
+        let wanted = run(dir.path(), &model, &["-O0"], &inputs);
+        for cpu in ["baseline", "x86-64-v3", "x86-64-v4", "native"] {
+            // What this machine lacks it cannot run.
+            if cpu == "x86-64-v4" && !std::arch::is_x86_feature_detected!("avx512vl") {
+                continue;
+            }
+            let got = run(dir.path(), &model, &["--target-cpu", cpu], &inputs);
+            for (a, b) in wanted.iter().flatten().zip(got.iter().flatten()) {
+                assert!((a - b).abs() <= 1e-5 * (1.0 + a.abs()), "{cpu}, {n} rows: {b}, not {a}");
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+/* A caller that brings its own parallel_for: one iteration at a time, the last first, on two threads by turns. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "m.h"
+
+typedef struct {
+  int32_t (*body)(void *context, int64_t begin, int64_t end);
+  void *context;
+  int64_t at;
+  int32_t rc;
+} job;
+
+static void *work(void *p) {
+  job *j = p;
+  j->rc = j->body(j->context, j->at, j->at + 1);
+  return NULL;
+}
+
+static int32_t own(void *self, int64_t n, int32_t (*body)(void *, int64_t, int64_t), void *context) {
+  int64_t *loops = self;
+  ++*loops;
+  for (int64_t i = n - 1; i >= 0; --i) {
+    job j = {body, context, i, 0};
+    pthread_t other;
+    if (i % 2 == 0 || pthread_create(&other, NULL, work, &j) != 0) {
+      work(&j);
+    } else {
+      pthread_join(other, NULL);
+    }
+    if (j.rc) return j.rc;
+  }
+  return 0;
+}
+
+static int32_t refuse(void *self, int64_t n, int32_t (*body)(void *, int64_t, int64_t), void *context) {
+  (void)self, (void)n, (void)body, (void)context;
+  return 77;
+}
+
+#define RANK 4
+enum { INPUTS = 5, RESULTS = 4 };
+
+static DLTensor tensor(int64_t *shape, int32_t rank, unsigned seed) {
+  int64_t n = 1;
+  for (int32_t i = 0; i < rank; ++i) n *= shape[i];
+  float *data = aligned_alloc(64, ((size_t)n * sizeof(float) + 63) / 64 * 64);
+  for (int64_t i = 0; i < n; ++i) data[i] = (float)((i * 37 + seed) % 1009) / 504.0f - 1.0f;
+  DLTensor t;
+  memset(&t, 0, sizeof t);
+  t.data = data;
+  t.device.device_type = kDLCPU;
+  t.ndim = rank;
+  t.dtype.code = kDLFloat;
+  t.dtype.bits = 32;
+  t.dtype.lanes = 1;
+  t.shape = shape;
+  return t;
+}
+
+int main(void) {
+  int64_t x[] = {70, 512}, w[] = {512, 1024}, h[] = {8, 192, 64}, p[] = {1, 64, 56, 56}, e[] = {2000003};
+  DLTensor inputs[INPUTS] = {tensor(x, 2, 1), tensor(w, 2, 2), tensor(h, 3, 3), tensor(p, 4, 4), tensor(e, 1, 5)};
+  const DLTensor *args[INPUTS];
+  for (int i = 0; i < INPUTS; ++i) args[i] = &inputs[i];
+  DLManagedTensor *a[RESULTS], *b[RESULTS], *none[RESULTS];
+  int64_t loops = 0;
+  m_call call = {0}, refused = {0};
+  call.parallel_for = own;
+  call.parallel_self = &loops;
+  refused.parallel_for = refuse;
+  if (m_run(NULL, args, INPUTS, a, RESULTS, NULL)) return 1;
+  if (m_run(NULL, args, INPUTS, b, RESULTS, &call)) return 2;
+  if (call.parallel_for != own || call.parallel_self != &loops) return 3;
+  for (int i = 0; i < RESULTS; ++i) {
+    size_t n = 4;
+    for (int32_t d = 0; d < a[i]->dl_tensor.ndim; ++d) n *= (size_t)a[i]->dl_tensor.shape[d];
+    if (memcmp(a[i]->dl_tensor.data, b[i]->dl_tensor.data, n)) {
+      fprintf(stderr, "result %d differs\n", i);
+      return 4;
+    }
+    a[i]->deleter(a[i]);
+    b[i]->deleter(b[i]);
+  }
+  if (m_run(NULL, args, INPUTS, none, RESULTS, &refused) != 77) return 5;
+  for (int i = 0; i < INPUTS; ++i) free(inputs[i].data);
+  printf("%d\n", (int)loops);
+  return 0;
+}
