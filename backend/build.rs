@@ -28,8 +28,19 @@ const ALLOWED: [&str; 15] = [
     "relax_pictures_plain",
 ];
 /// What the decoders may leave undefined.
-const ALLOWED_PICTURES: [&str; 9] =
-    ["memcpy", "memmove", "memset", "memcmp", "malloc", "calloc", "free", "aligned_alloc", "abort"];
+const ALLOWED_PICTURES: [&str; 11] = [
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "malloc",
+    "calloc",
+    "free",
+    "aligned_alloc",
+    "abort",
+    "_setjmp",
+    "longjmp",
+];
 /// What cargo tells a build script about the build at hand; the other one is of its own.
 const INHERITED: [&str; 7] = [
     "CARGO_ENCODED_RUSTFLAGS",

@@ -2,7 +2,7 @@
 
 use crate::budget;
 use crate::cli::{CodegenArgs, Emit, Fp, Linker, Messages, Quantized, Stage, Weights};
-use crate::output::{self, Output};
+use crate::output::{self, Contents, Output};
 use crate::placement;
 use crate::source::Sources;
 use relax_backend::target::{Levels, Target};
@@ -413,14 +413,13 @@ impl Session {
     ) -> Res<()> {
         let header = relax_backend::header::write_with_stack(program, stack);
         let header_path = out.with_file_name(format!("{}.h", program.prefix));
-        let weights = program.weights_file.as_ref().map(|w| w.parts());
         let weights_path = out.with_file_name(format!("{}.weights", program.prefix));
         let mut files = vec![
-            Output { path: out, parts: vec![bytes.into()], executable },
-            Output { path: &header_path, parts: vec![header.as_bytes().into()], executable: false },
+            Output { path: out, contents: Contents::Bytes(bytes), executable },
+            Output { path: &header_path, contents: Contents::Bytes(header.as_bytes()), executable: false },
         ];
-        match weights {
-            Some(parts) => files.push(Output { path: &weights_path, parts, executable: false }),
+        match &program.weights_file {
+            Some(w) => files.push(Output { path: &weights_path, contents: Contents::Weights(w), executable: false }),
             None if o.weights == Weights::External => {
                 let m = "--weights external: no weight is large enough for a file, all are embedded";
                 self.diags.push(Diagnostic::warning("option", Span::NONE, m));

@@ -102,8 +102,13 @@ fn command(cli: &Cli, s: &mut Session) -> Result<String, Failed> {
         }
         Some(Command::Check(a)) => {
             let (program, _) = s.lower(&a.model, "model", &a.options, true)?;
+            if a.format == Format::Json {
+                let mut found = relax_backend::descriptor::metadata(&program);
+                found["report"] = report::json(&program, &s.sources);
+                return Ok(found.to_string());
+            }
             let asked = report::asked(a.options.report, &program, &s.sources);
-            Ok(asked.unwrap_or_else(|| report::summary(&program)))
+            Ok(asked.unwrap_or_else(|| report::preflight(&program, &s.sources)))
         }
         Some(Command::Run(a)) => run::run(s, a),
         Some(Command::Print(a)) => s.print(&a.model, a.stage, &a.options),
@@ -119,7 +124,12 @@ fn finish(cli: &Cli, s: &Session, o: &CodegenArgs, text: String) {
         Color::Auto => std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
     };
     if matches!(&cli.command, Some(Command::Check(a)) if a.format == Format::Json) {
-        let _ = writeln!(std::io::stdout(), "{:#}", render::json(&s.diags, &s.sources));
+        let mut all = render::json(&s.diags, &s.sources);
+        // Nothing was found: what the model takes and gives, and what calls check.
+        if let Ok(model) = serde_json::from_str::<serde_json::Value>(&text) {
+            all["model"] = model;
+        }
+        let _ = writeln!(std::io::stdout(), "{all:#}");
     } else {
         let _ = std::io::stdout().write_all(text.as_bytes());
         let _ = std::io::stderr().write_all(render::text(&s.diags, &s.sources, color).as_bytes());

@@ -1,7 +1,7 @@
 //! Writing files whole or not at all: to temporaries in the same folder, then renames.
 
+use relax_ir::program::WeightsFile;
 use relax_ir::{Diagnostic, Span};
-use std::borrow::Cow;
 use std::io::Write;
 use std::path::Path;
 use tempfile::NamedTempFile;
@@ -9,10 +9,16 @@ use tempfile::NamedTempFile;
 /// A file to be written.
 pub struct Output<'a> {
     pub path: &'a Path,
-    /// The contents, one part after the other.
-    pub parts: Vec<Cow<'a, [u8]>>,
+    pub contents: Contents<'a>,
     /// Sets the mode of a shared object.
     pub executable: bool,
+}
+
+/// What a file holds.
+pub enum Contents<'a> {
+    Bytes(&'a [u8]),
+    /// Written piece by piece.
+    Weights(&'a WeightsFile),
 }
 
 fn cannot_write(path: &Path, e: &std::io::Error) -> Diagnostic {
@@ -49,9 +55,11 @@ pub fn write_all(files: &[Output]) -> Result<(), Diagnostic> {
     for f in files {
         let fail = |e: std::io::Error| cannot_write(f.path, &e);
         let mut file = temporary(f.path)?;
-        for p in &f.parts {
-            file.write_all(p).map_err(fail)?;
+        match f.contents {
+            Contents::Bytes(b) => file.write_all(b),
+            Contents::Weights(w) => w.write(&mut |piece| file.write_all(piece)),
         }
+        .map_err(fail)?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -68,5 +76,5 @@ pub fn write_all(files: &[Output]) -> Result<(), Diagnostic> {
 
 /// Writes one file.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Diagnostic> {
-    write_all(&[Output { path, parts: vec![bytes.into()], executable: false }])
+    write_all(&[Output { path, contents: Contents::Bytes(bytes), executable: false }])
 }

@@ -81,6 +81,22 @@ fn clamp(text: &str, lo: usize, hi: usize) -> (usize, usize) {
     (lo, hi)
 }
 
+/// The node of an ONNX model that a message begins with (``node `NAME` (DOMAIN.OPERATOR version N): ..``), and the
+/// attribute that it names.
+fn node(message: &str) -> Value {
+    let parts = || {
+        let (name, rest) = message.strip_prefix("node `")?.split_once("` (")?;
+        let (operator, why) = rest.split_once("): ")?;
+        let (operator, version) = operator.rsplit_once(" version ").unwrap_or((operator, ""));
+        let attribute = why.split_once("attribute ").and_then(|(_, a)| a.split([' ', ',', ':']).next());
+        let attribute = attribute.map(|a| a.trim_matches('`'));
+        Some(
+            json!({ "name": name, "operator": operator, "version": version.parse::<i64>().ok(), "attribute": attribute }),
+        )
+    };
+    parts().unwrap_or(Value::Null)
+}
+
 /// All diagnostics as one JSON document: `{"ok": bool, "diagnostics": [..]}`.
 pub fn json(d: &Diagnostics, sources: &Sources) -> Value {
     let list: Vec<Value> = d
@@ -103,6 +119,7 @@ pub fn json(d: &Diagnostics, sources: &Sources) -> Value {
                 "severity": match d.severity { Severity::Error => "error", Severity::Warning => "warning", Severity::Note => "note" },
                 "fault": match d.fault { Fault::User => "user", Fault::Unsupported => "unsupported", Fault::Internal => "internal" },
                 "code": d.code, "message": d.message, "labels": labels, "notes": d.notes, "help": d.help,
+                "node": node(&d.message),
             })
         })
         .collect();

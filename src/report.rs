@@ -7,6 +7,9 @@ use relax_ir::program::{EntryDim, EntryKind, Program};
 use relax_ir::PrimExpr;
 use std::fmt::Write;
 
+/// Longer formulas are not shown.
+const LONG: usize = 400;
+
 /// Entries with their parameters, results, shape variables and memory.
 pub fn summary(p: &Program) -> String {
     let mut out = String::new();
@@ -23,7 +26,14 @@ pub fn summary(p: &Program) -> String {
         }
         match &e.workspace {
             Some(w) => {
-                let _ = write!(out, "  workspace: {} bytes", print_prim(w));
+                let formula = print_prim(w);
+                let _ = match formula.len() {
+                    0..=LONG => write!(out, "  workspace: {formula} bytes"),
+                    _ => {
+                        let names: Vec<String> = w.vars().iter().map(|v| v.name().to_string()).collect();
+                        write!(out, "  workspace: a long formula of {}", names.join(", "))
+                    }
+                };
             }
             None => {
                 let _ = write!(out, "  workspace: depends on data");
@@ -48,6 +58,21 @@ fn bounds(d: &EntryDim) -> String {
         "any".to_string()
     } else {
         facts.join(", ")
+    }
+}
+
+/// The summary with what a call checks of its dims, for `check`.
+pub fn preflight(p: &Program, sources: &Sources) -> String {
+    let mut out = summary(p);
+    checks(p, sources, &mut out);
+    out
+}
+
+/// One line for each check.
+fn checks(p: &Program, sources: &Sources, out: &mut String) {
+    let place = |span| line(span, sources).map(|n| format!(" (line {n})")).unwrap_or_default();
+    for c in &p.checks {
+        let _ = writeln!(out, "  {:>4}: {}: {}{}", c.number, c.message, c.condition, place(c.span));
     }
 }
 
@@ -136,9 +161,7 @@ fn line(span: relax_ir::Span, sources: &Sources) -> Option<usize> {
 pub fn text(p: &Program, sources: &Sources) -> String {
     let mut out = summary(p);
     let place = |span| line(span, sources).map(|n| format!(" (line {n})")).unwrap_or_default();
-    for c in &p.checks {
-        let _ = writeln!(out, "  {:>4}: {}: {}{}", c.number, c.message, c.condition, place(c.span));
-    }
+    checks(p, sources, &mut out);
     let given = assumed(p);
     let _ = writeln!(out, "assumed of the arguments: {}", given.len());
     for a in &given {

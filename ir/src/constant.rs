@@ -11,9 +11,40 @@ pub struct Constant {
     pub data: Arc<dyn ConstantData>,
 }
 
-/// The bytes of a constant: owned, or borrowed from a mapped weight file.
+/// The bytes of a constant: owned, borrowed from a mapped weight file, or another constant's in another order.
 pub trait ConstantData: Send + Sync + std::fmt::Debug {
+    /// All of them. Data in another order is made and kept: large weights go through [`ConstantData::pieces`].
     fn bytes(&self) -> &[u8];
+
+    /// How many there are.
+    fn size(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// The bytes from first to last in pieces that are not kept, until `f` fails.
+    fn pieces(&self, f: &mut dyn FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+        f(self.bytes())
+    }
+
+    /// For data in another order: the constant that it was, and in which order.
+    fn reordered(&self) -> Option<(&Constant, Order)> {
+        None
+    }
+
+    /// What makes two constants the same one.
+    fn address(&self) -> usize {
+        self.bytes().as_ptr() as usize
+    }
+}
+
+/// An order of the elements of a matrix, other than row by row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Column by column, of a matrix of `rows` rows.
+    Transposed { rows: usize, columns: usize },
+    /// As many columns as `width`, all `depth` rows of them, row by row; then the next columns. The last panel may be
+    /// narrower. `turned` when the matrix is there column by column.
+    Panels { depth: usize, columns: usize, width: usize, turned: bool },
 }
 
 impl ConstantData for Vec<u8> {
@@ -38,6 +69,11 @@ impl Constant {
 
     pub fn bytes(&self) -> &[u8] {
         self.data.bytes()
+    }
+
+    /// As many bytes as [`Constant::bytes`] has.
+    pub fn size(&self) -> usize {
+        self.data.size()
     }
 
     pub fn elements(&self) -> usize {

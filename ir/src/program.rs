@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::flat::FlatModule;
 use crate::prim::{PrimExpr, Var};
 use crate::span::Span;
-use std::borrow::Cow;
+use std::io;
 
 /// A whole compiled program.
 ///
@@ -71,24 +71,30 @@ impl WeightsFile {
     /// Bytes before the first constant.
     pub const HEAD: usize = 64;
 
-    /// The file, piece by piece: constants are borrowed, not copied.
-    pub fn parts(&self) -> Vec<Cow<'_, [u8]>> {
+    /// The file, piece by piece, until `f` fails: no constant is copied as a whole.
+    pub fn write(&self, f: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut head = Self::MAGIC.to_vec();
         head.extend(self.hash.to_le_bytes());
         head.extend(self.bytes.to_le_bytes());
+        f(&head)?;
         let mut end = head.len() as u64;
-        let mut out = vec![Cow::Owned(head)];
         for (at, c) in &self.pieces {
-            out.push(Cow::Owned(vec![0; at.saturating_sub(end) as usize]));
-            out.push(Cow::Borrowed(c.bytes()));
-            end = at + c.bytes().len() as u64;
+            f(&vec![0; at.saturating_sub(end) as usize])?;
+            c.data.pieces(f)?;
+            end = at + c.size() as u64;
         }
-        out
+        Ok(())
     }
 
     /// The file in memory.
     pub fn contents(&self) -> Vec<u8> {
-        self.parts().concat()
+        let mut out = Vec::with_capacity(self.bytes as usize);
+        // Memory takes everything.
+        let _ = self.write(&mut |piece| {
+            out.extend_from_slice(piece);
+            Ok(())
+        });
+        out
     }
 }
 

@@ -456,7 +456,7 @@ fn transformed(pass: &Pass, typed: &Typed, choice: Choice) -> HashMap<RVar, i64>
         let Func::Relax(f) = f else { continue };
         f.body.walk(&mut |e| {
             if let ExprKind::Constant(c) = e.kind() {
-                total += c.bytes().len() as f64;
+                total += c.size() as f64;
             }
         });
         for b in f.bindings() {

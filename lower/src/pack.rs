@@ -56,7 +56,7 @@ pub fn pack(typed: &mut Typed, options: &SchedOptions) {
 
 /// What makes two constants the same one.
 fn address(c: &Constant) -> usize {
-    c.bytes().as_ptr() as usize
+    c.data.address()
 }
 
 struct Pack<'a> {
@@ -119,12 +119,7 @@ impl Pack<'_> {
 /// Elements in panels.
 fn reorder(c: &Constant, p: &Packable) -> Constant {
     let (depth, columns, width) = (p.panels.depth as usize, p.panels.columns as usize, p.panels.width as usize);
-    if p.column == 1 {
-        return relayout::panels(c, columns, width);
-    }
-    let panels = (0..columns).step_by(width).map(|first| first..(first + width).min(columns));
-    let order = panels.flat_map(|panel| (0..depth).flat_map(move |k| panel.clone().map(move |j| (k, j))));
-    relayout::gather(c, vec![p.panels.depth * p.panels.columns], order.map(|(k, j)| j * depth + k))
+    relayout::panels(c, depth, columns, width, p.column == 0)
 }
 
 /// The PrimFunc over the packed buffer.

@@ -1,75 +1,178 @@
 //! Constants in another order of elements, made natively while compiling.
+//!
+//! Large ones are made when their bytes are asked for, and piece by piece where they are written to a file: there is no
+//! copy of them in memory.
 
+use relax_ir::constant::{ConstantData, Order};
 use relax_ir::Constant;
+use std::io;
+use std::sync::{Arc, OnceLock};
 
-/// The elements of `c` at the positions of `order`, as a tensor of `shape`. Positions outside of `c` give zeros;
-/// `order` has an item per element of `shape`.
-pub fn gather(c: &Constant, shape: Vec<i64>, order: impl Iterator<Item = usize>) -> Constant {
-    let elements = shape.iter().product::<i64>() as usize;
-    let bytes = match c.dtype.bytes() {
-        1 => collect::<1>(c, elements, order),
-        2 => collect::<2>(c, elements, order),
-        4 => collect::<4>(c, elements, order),
-        _ => collect::<8>(c, elements, order),
-    };
-    Constant::new(c.dtype, shape, bytes)
-}
+/// Smaller constants are made at once.
+const LARGE: usize = 1 << 20;
+/// Bytes of a piece, about.
+const PIECE: usize = 1 << 20;
+/// Rows of a transposed matrix that are filled together, so that what is read comes in whole lines of a cache.
+const TOGETHER: usize = 16;
 
-/// A matrix of `columns` columns in panels of `width` (the last may be narrower), each row by row.
-pub fn panels(c: &Constant, columns: usize, width: usize) -> Constant {
-    let (line, width) = (columns * c.dtype.bytes(), width * c.dtype.bytes());
-    let bytes = c.bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    for first in (0..line).step_by(width.max(1)) {
-        let end = line.min(first + width);
-        for row in bytes.chunks_exact(line.max(1)) {
-            out.extend_from_slice(&row[first..end]);
+/// A matrix of `columns` columns in panels of `width` (the last may be narrower), each row by row; `turned` when `c` has
+/// it column by column.
+pub fn panels(c: &Constant, depth: usize, columns: usize, width: usize, turned: bool) -> Constant {
+    let order = Order::Panels { depth, columns, width: width.max(1), turned };
+    // Panels of what was transposed are panels of what it was.
+    if let Some((of, Order::Transposed { rows, columns: c })) = c.data.reordered() {
+        if (rows, c) == if turned { (depth, columns) } else { (columns, depth) } {
+            let order = Order::Panels { depth, columns, width: width.max(1), turned: !turned };
+            return reordered(of, vec![of.elements() as i64], order);
         }
     }
-    Constant::new(c.dtype, vec![c.elements() as i64], out)
+    reordered(c, vec![c.elements() as i64], order)
 }
 
 /// The transposed form of a matrix; `None` for other tensors.
 pub fn transposed(c: &Constant) -> Option<Constant> {
     let [rows, columns] = *c.shape.as_slice() else { return None };
-    let bytes = match c.dtype.bytes() {
-        1 => turned::<1>(c, rows as usize, columns as usize),
-        2 => turned::<2>(c, rows as usize, columns as usize),
-        4 => turned::<4>(c, rows as usize, columns as usize),
-        _ => turned::<8>(c, rows as usize, columns as usize),
-    };
-    Some(Constant::new(c.dtype, vec![columns, rows], bytes))
+    let order = Order::Transposed { rows: rows as usize, columns: columns as usize };
+    Some(reordered(c, vec![columns, rows], order))
 }
 
-/// Rows of the result that are filled together, so that what is read comes in whole lines of a cache.
-const TOGETHER: usize = 16;
-
-fn turned<const N: usize>(c: &Constant, rows: usize, columns: usize) -> Vec<u8> {
-    if rows * columns == 0 {
-        return vec![];
+fn reordered(c: &Constant, shape: Vec<i64>, order: Order) -> Constant {
+    let data = Reordered { of: c.clone(), order, made: OnceLock::new() };
+    match c.size() >= LARGE {
+        true => Constant { dtype: c.dtype, shape, data: Arc::new(data) },
+        false => Constant::new(c.dtype, shape, data.make()),
     }
-    let (all, _) = c.bytes().as_chunks::<N>();
-    let mut out = vec![0; rows * columns * N];
-    let (to, _) = out.as_chunks_mut::<N>();
-    for first in (0..columns).step_by(TOGETHER) {
-        let end = columns.min(first + TOGETHER);
-        for (i, row) in all.chunks_exact(columns).enumerate() {
-            for (j, x) in (first..end).zip(&row[first..end]) {
-                to[j * rows + i] = *x;
-            }
+}
+
+/// The bytes of `of` in another order.
+#[derive(Debug)]
+struct Reordered {
+    of: Constant,
+    order: Order,
+    made: OnceLock<Vec<u8>>,
+}
+
+impl Reordered {
+    fn make(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.of.size());
+        // Nothing here fails.
+        let _ = self.pieces(&mut |piece| {
+            out.extend_from_slice(piece);
+            Ok(())
+        });
+        out
+    }
+}
+
+impl ConstantData for Reordered {
+    fn bytes(&self) -> &[u8] {
+        self.made.get_or_init(|| self.make())
+    }
+
+    fn size(&self) -> usize {
+        self.of.size()
+    }
+
+    fn pieces(&self, f: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        if let Some(made) = self.made.get() {
+            return f(made);
+        }
+        let from = self.of.bytes();
+        match (self.order, self.of.dtype.bytes()) {
+            (Order::Panels { columns, width, turned: false, .. }, n) => panels_of_rows(from, columns * n, width * n, f),
+            (order, 1) => columnwise::<1>(from, order, f),
+            (order, 2) => columnwise::<2>(from, order, f),
+            (order, 4) => columnwise::<4>(from, order, f),
+            (order, _) => columnwise::<8>(from, order, f),
         }
     }
-    out
+
+    fn reordered(&self) -> Option<(&Constant, Order)> {
+        Some((&self.of, self.order))
+    }
+
+    fn address(&self) -> usize {
+        self as *const Reordered as usize
+    }
 }
 
-fn collect<const N: usize>(c: &Constant, elements: usize, order: impl Iterator<Item = usize>) -> Vec<u8> {
-    let (all, _) = c.bytes().as_chunks::<N>();
-    let mut out = Vec::with_capacity(elements * N);
-    for i in order.take(elements) {
-        out.extend_from_slice(all.get(i).unwrap_or(&[0; N]));
+/// What is to be written, in pieces of about [`PIECE`].
+struct Pieces<'a> {
+    piece: Vec<u8>,
+    f: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
+}
+
+impl Pieces<'_> {
+    fn flush(&mut self, least: usize) -> io::Result<()> {
+        if self.piece.len() >= least.max(1) {
+            (self.f)(&self.piece)?;
+            self.piece.clear();
+        }
+        Ok(())
     }
-    out.resize(elements * N, 0);
-    out
+}
+
+/// Panels of a matrix that is there row by row; `line` and `width` in bytes.
+fn panels_of_rows(
+    from: &[u8],
+    line: usize,
+    width: usize,
+    f: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = Pieces { piece: Vec::with_capacity(PIECE.min(from.len())), f };
+    for first in (0..line).step_by(width) {
+        let end = line.min(first + width);
+        for row in from.chunks_exact(line) {
+            out.piece.extend_from_slice(&row[first..end]);
+            out.flush(PIECE)?;
+        }
+    }
+    out.flush(0)
+}
+
+/// Orders that read along columns.
+fn columnwise<const N: usize>(from: &[u8], order: Order, f: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let (all, _) = from.as_chunks::<N>();
+    let mut out = Pieces { piece: vec![], f };
+    match order {
+        Order::Transposed { rows, columns } if rows * columns > 0 => {
+            for first in (0..columns).step_by(TOGETHER) {
+                let end = columns.min(first + TOGETHER);
+                out.piece.resize((end - first) * rows * N, 0);
+                let (to, _) = out.piece.as_chunks_mut::<N>();
+                for (i, row) in all.chunks_exact(columns).enumerate() {
+                    for (j, x) in row[first..end].iter().enumerate() {
+                        to[j * rows + i] = *x;
+                    }
+                }
+                out.flush(0)?;
+            }
+        }
+        Order::Panels { depth, columns, width, turned: true } => {
+            for first in (0..columns).step_by(width) {
+                let end = columns.min(first + width);
+                for k in 0..depth {
+                    for j in first..end {
+                        out.piece.extend_from_slice(all.get(j * depth + k).unwrap_or(&[0; N]));
+                    }
+                    out.flush(PIECE)?;
+                }
+            }
+            out.flush(0)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Whether two constants are the same in every byte, as far as that can be told without making any: those in another
+/// order are the same when what they were is.
+pub fn same(a: &Constant, b: &Constant) -> bool {
+    match (a.data.reordered(), b.data.reordered()) {
+        (Some((a, i)), Some((b, j))) => i == j && same(a, b),
+        (None, None) => a.bytes() == b.bytes(),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -80,7 +183,43 @@ mod tests {
     #[test]
     fn a_matrix_in_panels() {
         let c = Constant::new(DType::U8, vec![2, 5], (0..10).collect());
-        assert_eq!(panels(&c, 5, 2).bytes(), [0, 1, 5, 6, 2, 3, 7, 8, 4, 9]);
+        assert_eq!(panels(&c, 2, 5, 2, false).bytes(), [0, 1, 5, 6, 2, 3, 7, 8, 4, 9]);
+        let t = transposed(&c).unwrap();
+        assert_eq!(panels(&t, 2, 5, 2, true).bytes(), [0, 1, 5, 6, 2, 3, 7, 8, 4, 9]);
+    }
+
+    /// Large constants are made late, and panels of a transposed one from the one it was.
+    #[test]
+    fn large_ones_in_pieces() {
+        let (rows, columns) = (700, 450);
+        let bytes: Vec<u8> = (0..rows * columns).flat_map(|i: usize| (i as f32).to_le_bytes()).collect();
+        let c = Constant::new(DType::F32, vec![rows as i64, columns as i64], bytes);
+        let element = |c: &Constant, at: usize| f32::from_le_bytes(c.bytes()[at * 4..at * 4 + 4].try_into().unwrap());
+        let t = transposed(&c).unwrap();
+        for (depth, count, p, turned) in [
+            (columns, rows, panels(&t, columns, rows, 32, false), true),
+            (rows, columns, panels(&t, rows, columns, 32, true), false),
+            (rows, columns, panels(&c, rows, columns, 32, false), false),
+            (columns, rows, panels(&c, columns, rows, 32, true), true),
+        ] {
+            let (of, order) = p.data.reordered().unwrap();
+            assert_eq!(of.data.address(), c.data.address());
+            assert_eq!(order, Order::Panels { depth, columns: count, width: 32, turned });
+            let mut whole = vec![];
+            p.data.pieces(&mut |piece| Ok(whole.extend_from_slice(piece))).unwrap();
+            assert_eq!(whole, p.bytes());
+            let mut at = 0;
+            for first in (0..count).step_by(32) {
+                for k in 0..depth {
+                    for j in first..count.min(first + 32) {
+                        let wanted = if turned { j * depth + k } else { k * count + j };
+                        assert_eq!(element(&p, at), wanted as f32);
+                        at += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(element(&t, 3), (3 * columns) as f32);
     }
 
     #[test]
@@ -93,12 +232,5 @@ mod tests {
         assert_eq!(t.bytes(), wanted.collect::<Vec<u8>>());
         assert!(transposed(&Constant::new(DType::U8, vec![0, 3], vec![])).unwrap().bytes().is_empty());
         assert!(transposed(&Constant::new(DType::U8, vec![3, 0], vec![])).unwrap().bytes().is_empty());
-    }
-
-    #[test]
-    fn a_transposed_constant() {
-        let c = Constant::new(DType::U8, vec![2, 3], vec![1, 2, 3, 4, 5, 6]);
-        let t = gather(&c, vec![3, 2], (0..6).map(|i| i % 2 * 3 + i / 2));
-        assert_eq!(t.bytes(), [1, 4, 2, 5, 3, 6]);
     }
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Write the cases of operators of the domain com.microsoft: NAME.onnx, and NAME.npz with what onnxruntime computes.
+"""Write the cases of operators of the domain com.microsoft, and a few that the ONNX suite lacks: NAME.onnx, and
+NAME.npz with what onnxruntime computes.
 
     generate.py OUT [--only PART]
 
@@ -305,7 +306,22 @@ def layouts():
     case("pad", "Pad", {"x": f(2, 3), "p": np.array([0, 1, 1, 0], "i8"), "v": f()}, constant=["p"])
 
 
-PARTS = [activations, dense, norms, attention, quantised, layouts]
+def same_size():
+    """Padding that follows dims that vary, as TensorFlow's exporters write it."""
+    vary = {"x": {0: "n", 2: "h", 3: "w"}}
+    for mode, size in itertools.product(["SAME_UPPER", "SAME_LOWER"], [(7, 10), (8, 9)]):
+        tag = f"{mode.split('_')[1].lower()}_{size[0]}"
+        x = {"x": f(2, 3, *size)}
+        for name, kernel, strides in [("conv", [3, 4], [2, 3]), ("conv_far", [2, 1], [3, 2])]:
+            case(f"same_{name}_{tag}", "Conv", x | {"w": f(4, 3, *kernel)}, constant=["w"], domain="", vary=vary,
+                 attrs={"auto_pad": mode, "strides": strides})
+        for op in ["MaxPool", "AveragePool"]:
+            for k, more in enumerate([{}, {"count_include_pad": 1}] if op == "AveragePool" else [{}]):
+                case(f"same_{op.lower()}{k}_{tag}", op, x, domain="", vary=vary,
+                     attrs={"auto_pad": mode, "strides": [2, 3], "kernel_shape": [3, 4]} | more)
+
+
+PARTS = [activations, dense, norms, attention, quantised, layouts, same_size]
 
 
 def main():

@@ -1,7 +1,7 @@
 //! One case: imported and compiled in this process, loaded, called through `P_run`, compared.
 
 use super::value::{self, Info, Value};
-use relax_aot::cli::{Cli, CodegenArgs};
+use relax_aot::cli::{Cli, CodegenArgs, Stage};
 use relax_aot::compare::compare;
 use relax_aot::driver::Session;
 use relax_aot::loader::Library;
@@ -50,10 +50,17 @@ pub struct Outcome {
 
 pub type Failure = (Class, String);
 
+/// One in so many cases, by the length of its name, is printed and compiled again.
+const SAMPLE: usize = 6;
+
 /// Runs the case in `folder`.
 pub fn run(folder: &Path) -> Outcome {
     outcome(|| {
-        let model = compile(&folder.join("model.onnx"), folder)?;
+        let path = folder.join("model.onnx");
+        let model = compile(&path, folder)?;
+        if folder.file_name().is_some_and(|n| n.len() % SAMPLE == 0) {
+            printed(&model, &path)?;
+        }
         run_sets(&model, folder, noise(folder))
     })
 }
@@ -85,7 +92,9 @@ pub struct Compiled {
     results: usize,
     inputs: Vec<Info>,
     outputs: Vec<Info>,
-    _dir: tempfile::TempDir,
+    /// What the options say of the structure of inputs.
+    structure: Vec<String>,
+    dir: tempfile::TempDir,
 }
 
 fn broken(what: impl ToString) -> Failure {
@@ -113,7 +122,26 @@ pub fn compile(path: &Path, folder: &Path) -> Result<Compiled, Failure> {
     let entry = program.entries.first().ok_or_else(|| (Class::Error, "no entry".to_string()))?;
     let library = Library::open(&so, "model").map_err(|d| (Class::Error, d.message))?;
     let (entry, results) = (entry.name.clone(), entry.results.len());
-    Ok(Compiled { library, entry, results, inputs, outputs, _dir: dir })
+    Ok(Compiled { library, entry, results, inputs, outputs, structure: options.structure, dir })
+}
+
+/// The text that is printed of the model at `path` compiles to the bytes of the library.
+fn printed(model: &Compiled, path: &Path) -> Result<(), Failure> {
+    let again = tempfile::tempdir().map_err(broken)?;
+    let (text, so) = (again.path().join("model.rlx"), again.path().join("libmodel.so"));
+    let mut session = Session::default();
+    let asked = CodegenArgs { structure: model.structure.clone(), ..options() };
+    let Ok(rlx) = session.print(path, Stage::Relax, &asked) else { return Err(refused(&session)) };
+    std::fs::write(&text, rlx).map_err(broken)?;
+    if session.build(&text, &so, None, &options()).is_err() {
+        let (class, why) = refused(&session);
+        return Err((class, format!("what is printed is refused: {why}")));
+    }
+    let read = |p: &Path| std::fs::read(p).map_err(broken);
+    match read(&so)? == read(&model.dir.path().join("libmodel.so"))? {
+        true => Ok(()),
+        false => Err((Class::Wrong, "what is printed compiles to other bytes".into())),
+    }
 }
 
 /// Runs every data set of the case in `folder`.

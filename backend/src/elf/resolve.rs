@@ -9,12 +9,14 @@ use relax_ir::Diagnostic;
 use std::collections::BTreeMap;
 
 /// The C library's functions that a library may leave undefined.
-const LIBC: [&str; 22] = [
+const LIBC: [&str; 24] = [
+    "_setjmp",
     "abort",
     "aligned_alloc",
     "calloc",
     "close",
     "free",
+    "longjmp",
     "malloc",
     "memcmp",
     "memcpy",

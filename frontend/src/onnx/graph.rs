@@ -10,7 +10,7 @@ use super::proto::{
 };
 use super::tensor::{require_storage, External};
 use super::value::{Tensor, Value};
-use super::{Options, Res, Structure};
+use super::{choices, Options, Res, Structure};
 use relax_ir::prim::Var;
 use relax_ir::program::LABELS;
 use relax_ir::relax::{Expr, ExprKind, Function, Param, RVar, StructInfo};
@@ -463,8 +463,8 @@ impl<'m> Importer<'m> {
     /// A diagnostic with its place.
     fn at(&self, n: &NodeProto, d: Diagnostic) -> Diagnostic {
         let op = n.op_type.as_deref().unwrap_or("");
-        let domain = domain(n.domain.as_deref());
-        let version = self.version(&domain).map(|v| format!(" version {v}")).unwrap_or_default();
+        let n_domain = domain(n.domain.as_deref());
+        let version = self.version(&n_domain).map(|v| format!(" version {v}")).unwrap_or_default();
         let name = match n.name.as_deref() {
             Some(s) if !s.is_empty() => s.to_string(),
             _ => n.output.iter().find(|o| !o.is_empty()).map(|o| format!("of {o}")).unwrap_or_default(),
@@ -473,7 +473,7 @@ impl<'m> Importer<'m> {
         if !path.is_empty() {
             path.push('/');
         }
-        let domain = if domain.is_empty() { "ai.onnx".to_string() } else { domain };
+        let domain = if n_domain.is_empty() { "ai.onnx" } else { &n_domain };
         Diagnostic { message: format!("node `{path}{name}` ({domain}.{op}{version}): {}", d.message), ..d }
     }
 
@@ -557,6 +557,9 @@ impl<'m> Importer<'m> {
             let d = Diagnostic::unsupported("onnx-operator", Span::NONE, "this operator is not supported");
             return Err(Some(d));
         };
+        if domain.is_empty() {
+            choices::check(n, &op).map_err(Some)?;
+        }
         if poisoned {
             return Err(None);
         }

@@ -9,6 +9,7 @@
 //! and version.
 
 pub mod builder;
+mod choices;
 mod graph;
 mod kind;
 mod known;

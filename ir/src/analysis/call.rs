@@ -21,6 +21,9 @@ pub struct Env<'a> {
     pub scope: &'a HashSet<Var>,
 }
 
+/// More terms than any dim of a real model has.
+const TERMS: usize = 2_000;
+
 impl Env<'_> {
     /// The struct info of an expression in normal form that needs no scope of its own (no `If`, no function).
     pub fn infer(&mut self, e: &Expr) -> Result<StructInfo, Diagnostic> {
@@ -106,7 +109,9 @@ impl Env<'_> {
                     span,
                     facts: self.facts,
                 };
-                (op.infer)(&mut cx)
+                let info = (op.infer)(&mut cx)?;
+                Self::bounded(&info, op.name, span)?;
+                Ok(info)
             }
             Callee::Expr(f) => {
                 let name = match f.kind() {
@@ -125,6 +130,22 @@ impl Env<'_> {
                 }
             }
         }
+    }
+
+    /// Refuses results with dims of very many terms: each operator may double them, and everything that follows
+    /// walks them as trees.
+    fn bounded(info: &StructInfo, name: &str, span: Span) -> Result<(), Diagnostic> {
+        let mut large = false;
+        vars::each_dim(info, &mut |d, _| large |= d.exceeds(TERMS));
+        if !large {
+            return Ok(());
+        }
+        Err(Diagnostic::unsupported(
+            "dim-size",
+            span,
+            format!("the dims of R.{name} become formulas of more than {TERMS} terms over the shape variables"),
+        )
+        .help("name such a dim: R.match_cast to a new shape variable; or fix dims of the inputs (--dim)"))
     }
 
     /// A tensor whose shape is a variable of known dims has those dims.

@@ -32,6 +32,20 @@ impl PrimExpr {
         }
     }
 
+    /// Whether the tree has more than `limit` nodes, shared ones counted as often as they occur. Looks at no more than
+    /// that, so that it is fast for expressions that every other walk would take too long for.
+    pub fn exceeds(&self, limit: usize) -> bool {
+        let (mut open, mut seen) = (vec![self], 0);
+        while let Some(e) = open.pop() {
+            seen += 1;
+            if seen > limit {
+                return true;
+            }
+            open.extend(e.children());
+        }
+        false
+    }
+
     /// Rebuilds with each direct operand replaced by `f(operand)`; the same node when nothing changes.
     /// Rebuilding folds (see [`PrimExpr::binary`]).
     pub fn map_children(&self, f: &mut dyn FnMut(&PrimExpr) -> PrimExpr) -> PrimExpr {

@@ -3,6 +3,7 @@
 use super::build::Pool;
 use super::check_tensor::dtype_word;
 use super::weights::External;
+use crate::relayout::same;
 use fnv::FnvHashMap;
 use relax_ir::abi::AbiLayout;
 use relax_ir::flat::{DataBytes, FlatData, Linkage};
@@ -19,9 +20,14 @@ pub enum Stored {
 }
 
 /// A hash of a part of the bytes: enough to tell weights apart, in a time that does not grow with them.
-fn sample(bytes: &[u8]) -> u64 {
+fn sample(c: &Constant) -> u64 {
     const WHOLE: usize = 4096;
     let mut h = fnv::FnvHasher::default();
+    if let Some((of, order)) = c.data.reordered() {
+        (sample(of), order).hash(&mut h);
+        return h.finish();
+    }
+    let bytes = c.bytes();
     bytes.len().hash(&mut h);
     if bytes.len() <= 4 * WHOLE {
         bytes.hash(&mut h);
@@ -69,12 +75,12 @@ impl Constants {
     }
 
     fn add(&mut self, c: &Constant, external: bool) -> Stored {
-        let same = self.by_hash.entry(sample(c.bytes())).or_default();
+        let alike = self.by_hash.entry(sample(c)).or_default();
         let serves = |&&i: &&usize| {
             let (known, stored) = &self.list[i];
-            known.bytes() == c.bytes() && (external || matches!(stored, Stored::Symbol(_)))
+            same(known, c) && (external || matches!(stored, Stored::Symbol(_)))
         };
-        if let Some(&i) = same.iter().find(serves) {
+        if let Some(&i) = alike.iter().find(serves) {
             return self.list[i].1.clone();
         }
         let at = self.external.as_mut().filter(|_| external).and_then(|e| e.place(c));
@@ -82,7 +88,7 @@ impl Constants {
             Some(at) => Stored::External(at),
             None => Stored::Symbol(format!("{}__w{}", self.prefix, self.list.len())),
         };
-        same.push(self.list.len());
+        alike.push(self.list.len());
         self.list.push((c.clone(), stored.clone()));
         stored
     }

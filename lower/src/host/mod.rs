@@ -153,7 +153,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     program.weights_file = cx.constants.external.and_then(|e| e.finish(&mut cx.pool, prefix));
     program.module.data = cx.pool.data;
     for (c, stored) in cx.constants.list {
-        program.weight_bytes += c.bytes().len() as u64;
+        program.weight_bytes += c.size() as u64;
         let Stored::Symbol(symbol) = stored else { continue };
         program.module.data.push(FlatData {
             symbol,

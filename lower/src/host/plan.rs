@@ -151,7 +151,7 @@ impl<'a> Planner<'a> {
     }
 
     fn constant(&mut self, c: &relax_ir::Constant) -> BufId {
-        let bytes = PrimExpr::i64(c.bytes().len() as i64);
+        let bytes = PrimExpr::i64(c.size() as i64);
         self.bufs.push(Buf { place: Place::Constant(c.clone()), bytes });
         BufId(self.bufs.len() - 1)
     }

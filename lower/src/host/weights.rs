@@ -20,12 +20,12 @@ pub struct External {
 impl External {
     /// Places a constant: its offset in the file. `None` for small ones.
     pub fn place(&mut self, c: &Constant) -> Option<u64> {
-        if c.bytes().len() < LEAST_BYTES {
+        if c.size() < LEAST_BYTES {
             return None;
         }
         let at = self.end.max(WeightsFile::HEAD as u64).next_multiple_of(WeightsFile::ALIGN);
         self.pieces.push((at, c.clone()));
-        self.end = at + c.bytes().len() as u64;
+        self.end = at + c.size() as u64;
         Some(at)
     }
 
@@ -37,7 +37,11 @@ impl External {
         let mut h = FnvHasher::default();
         for (at, c) in &self.pieces {
             h.write_u64(*at);
-            h.write(c.bytes());
+            // Hashing does not fail.
+            let _ = c.data.pieces(&mut |piece| {
+                h.write(piece);
+                Ok(())
+            });
         }
         let file = WeightsFile { pieces: self.pieces, bytes: self.end, hash: h.finish() };
         let mut bytes = file.bytes.to_le_bytes().to_vec();

@@ -1,5 +1,6 @@
 //! Convolutions and activations.
 
+use super::movement::pad_by;
 use super::reduce::reduce_axes;
 use super::{one, op, OnnxOp};
 use crate::onnx::node::{ints, NodeCx};
@@ -64,6 +65,38 @@ pub fn padding(
     }
 }
 
+/// As [`padding`] where the amount depends on a dim that varies: `x` with `fill` around it. `None` when all is known, or
+/// nothing says that the size stays.
+pub fn padded(
+    cx: &mut NodeCx,
+    x: &Tensor,
+    kernel: &[i64],
+    strides: &[i64],
+    dilations: &[i64],
+    fill: f64,
+) -> Res<Option<Tensor>> {
+    let mode = cx.str("auto_pad", "NOTSET");
+    let varies = |i: usize| x.dims[i + 2].as_int().is_none() && strides[i] > 1;
+    if !mode.starts_with("SAME") || !(0..kernel.len()).any(varies) {
+        return Ok(None);
+    }
+    let (mut before, mut after) = (vec![PrimExpr::i64(0); 2], vec![PrimExpr::i64(0); 2]);
+    for i in 0..kernel.len() {
+        let (d, s, reach) = (x.dims[i + 2].clone(), strides[i], (kernel[i] - 1) * dilations[i] + 1);
+        // What the last window reaches beyond the end.
+        let mut total = (d.clone() + (s - 1)).floor_div(s) * s - d + (reach - s);
+        if reach < s {
+            total = total.max(0);
+        }
+        let (small, large) = (total.clone().floor_div(2), total.clone() - total.floor_div(2));
+        let (b, e) = if mode == "SAME_UPPER" { (small, large) } else { (large, small) };
+        before.push(cx.simplify(b));
+        after.push(cx.simplify(e));
+    }
+    let fill = Tensor::scalar(x.dtype, fill);
+    pad_by(cx, x.clone(), &before, &after, "constant", &fill).map(Some)
+}
+
 /// Literal spatial dims of a kernel.
 pub fn kernel_dims(cx: &NodeCx, w: &Tensor) -> Res<Vec<i64>> {
     if let Some(k) = cx.ints("kernel_shape") {
@@ -101,7 +134,11 @@ pub fn convolve(cx: &mut NodeCx, x: &Tensor, w: &Tensor) -> Res<Tensor> {
         k => k?,
     };
     let (strides, dilations) = (per_dim(cx, "strides", n)?, per_dim(cx, "dilations", n)?);
-    let pads = padding(cx, &x.dims[2..], &kernel, &strides, &dilations)?;
+    let around = padded(cx, x, &kernel, &strides, &dilations, 0.0)?;
+    let (x, pads) = match &around {
+        Some(y) => (y, vec![0; 2 * n]),
+        None => (x, padding(cx, &x.dims[2..], &kernel, &strides, &dilations)?),
+    };
     let (data_layout, kernel_layout) = layouts(n);
     let name = ["nn.conv1d", "nn.conv2d", "nn.conv3d"][n - 1];
     cx.call(
