@@ -206,7 +206,12 @@ mod tests {
             assert_eq!(of.data.address(), c.data.address());
             assert_eq!(order, Order::Panels { depth, columns: count, width: 32, turned });
             let mut whole = vec![];
-            p.data.pieces(&mut |piece| Ok(whole.extend_from_slice(piece))).unwrap();
+            p.data
+                .pieces(&mut |piece| {
+                    whole.extend_from_slice(piece);
+                    Ok(())
+                })
+                .unwrap();
             assert_eq!(whole, p.bytes());
             let mut at = 0;
             for first in (0..count).step_by(32) {

@@ -137,6 +137,12 @@ def main():
                 print(f"{path.stem}: tf2onnx leaves {', '.join(sorted(left))} as TensorFlow has them")
                 path.unlink()
                 continue
+            try:
+                onnx.checker.check_model(str(path))
+            except onnx.checker.ValidationError as e:
+                print(f"{path.stem}: what tf2onnx writes is no model: {str(e).splitlines()[0][:150]}")
+                path.unlink()
+                continue
             np.savez(path.with_suffix(".npz"), **inputs)
             written += 1
     print(f"{written} models")

@@ -35,6 +35,11 @@ def inputs(case, model):
     return out
 
 
+def results(case, count):
+    paths = [case / "test_data_set_0" / f"output_{i}.pb" for i in range(count)]
+    return [onnx.numpy_helper.to_array(onnx.load_tensor(str(p))) for p in paths]
+
+
 def converted(model, opset):
     """The model in another opset, when the standard and onnxruntime agree to it."""
     try:
@@ -45,7 +50,7 @@ def converted(model, opset):
         return None
 
 
-def run(compiler, other, session, feeds, tmp):
+def run(compiler, case, other, session, feeds, tmp):
     path = tmp / "model.onnx"
     path.write_bytes(other.SerializeToString())
     done = subprocess.run([str(compiler), str(path), "-o", str(tmp / "libm.so"), "--target-cpu", "native"], capture_output=True, text=True)
@@ -55,11 +60,23 @@ def run(compiler, other, session, feeds, tmp):
         want = session.run(None, feeds)
     except Exception:
         return "left out", ""
+    if not all(isinstance(w, np.ndarray) for w in want):
+        return "left out", ""
     try:
-        worst = max(difference(w, g) for w, g in zip(want, call(Model(str(tmp / "libm.so")), feeds)))
-    except (Wrong, RuntimeError, ValueError, TypeError, KeyError) as e:
+        got = call(Model(str(tmp / "libm.so")), feeds)
+    except (RuntimeError, ValueError, TypeError, KeyError) as e:
         return "wrong", str(e)[:200]
-    return ("right", "") if worst <= 1e-3 else ("wrong", f"off by {worst:.1e}")
+    # Where onnxruntime is of another mind than the standard, the case has the last word.
+    why = ""
+    for wanted in want, results(case, len(want)):
+        try:
+            worst = max((difference(w, g) for w, g in zip(wanted, got, strict=True)), default=0)
+            if worst <= 1e-3:
+                return "right", ""
+            why = why or f"off by {worst:.1e}"
+        except (Wrong, RuntimeError, ValueError, TypeError, KeyError) as e:
+            why = why or str(e)[:200]
+    return "wrong", why
 
 
 def main():
@@ -83,7 +100,7 @@ def main():
             if found is None:
                 continue
             with tempfile.TemporaryDirectory() as tmp:
-                how, why = run(a.compiler, *found, feeds, pathlib.Path(tmp))
+                how, why = run(a.compiler, case, *found, feeds, pathlib.Path(tmp))
             table[opset][how] += 1
             if how in ("wrong", "refused"):
                 print(f"{case.name} in opset {opset}: {how}: {why}", flush=True)

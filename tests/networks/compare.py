@@ -83,7 +83,7 @@ def difference(want, got):
 
 def call(model, feeds):
     names = [p["name"] for p in model.entries["main"]["params"]]
-    by_name = {identifier(k): v for k, v in feeds.items()}
+    by_name = {identifier(k): v for k, v in feeds.items()} | feeds
     out = model(*[by_name[n] for n in names])
     return out if isinstance(out, list) else [out]
 

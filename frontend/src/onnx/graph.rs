@@ -12,6 +12,7 @@ use super::tensor::{require_storage, External};
 use super::value::{Tensor, Value};
 use super::{choices, Options, Res, Structure};
 use relax_ir::prim::Var;
+use relax_ir::printer::is_reserved;
 use relax_ir::program::LABELS;
 use relax_ir::relax::{Expr, ExprKind, Function, Param, RVar, StructInfo};
 use relax_ir::{AttrValue, Attrs, DType, Diagnostic, Diagnostics, Func, IRModule, PrimExpr, Span};
@@ -155,7 +156,7 @@ impl<'m> Importer<'m> {
                 continue;
             }
             let mut id = identifier(&name, &format!("input_{i}"));
-            while !names.insert(id.clone()) {
+            while is_reserved(&id) || !names.insert(id.clone()) {
                 id.push('_');
             }
             if id != name {

@@ -8,13 +8,10 @@ mod bits;
 mod pixels;
 mod transform;
 
-use crate::Picture;
+use crate::{Picture, MOST_PIXELS};
 use alloc::vec;
 use alloc::vec::Vec;
 use bits::{Bits, Huffman};
-
-/// Pixels of a picture that is taken.
-const MOST_PIXELS: usize = 1 << 28;
 
 /// The place of the k-th coefficient in its block.
 const ZIGZAG: [u8; 64] = [

@@ -15,6 +15,11 @@ use zune_png::zune_core::bytestream::ZCursor;
 use zune_png::zune_core::options::DecoderOptions;
 use zune_png::PngDecoder;
 
+/// Pixels of a picture that is taken.
+const MOST_PIXELS: usize = 1 << 28;
+/// More pixels for each byte of a file than even a blank picture has.
+const DENSEST: usize = 1 << 14;
+
 /// Pixels in rows from the top.
 pub struct Picture {
     pub width: usize,
@@ -90,6 +95,10 @@ fn webp(file: &[u8]) -> Option<Picture> {
 
 fn jpeg2000(file: &[u8]) -> Option<Picture> {
     let p = hayro_jpeg2000::Image::new(file, &Default::default()).ok()?;
+    // Damaged heads speak of pictures that take very long.
+    if p.width() as usize * p.height() as usize > DENSEST.checked_mul(file.len())?.min(MOST_PIXELS) {
+        return None;
+    }
     let mut context = Default::default();
     let decoded = p.decode(&mut context).ok()?;
     let channels = decoded.components().len();

@@ -32,7 +32,10 @@ pub static OPS: &[OpDecl] = &[
         &[operand("condition"), operand("x1"), operand("x2")],
         infer_where,
         Compute::Kernel(|cx| {
-            cx.elementwise(|x| convert(x[0].clone(), DType::BOOL).select(x[1].clone(), x[2].clone()))
+            cx.elementwise(|x| {
+                let other = convert(x[2].clone(), x[1].dtype());
+                convert(x[0].clone(), DType::BOOL).select(x[1].clone(), other)
+            })
         }),
     ),
     OpDecl::pure(
