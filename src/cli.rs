@@ -199,7 +199,8 @@ pub struct CodegenArgs {
     /// What exported names start with (default: from the output's or model's file name).
     #[arg(long)]
     pub prefix: Option<String>,
-    /// A bound or divisor of a shape variable: `n=1..512`, `n<=512`, `n%8`. Repeatable. Checked in every call.
+    /// A bound or divisor of a shape variable: `n=1..512`, `n<=512`, `n%8`; or a condition between several: `n % m == 0`.
+    /// Repeatable. Checked in every call.
     #[arg(long, value_name = "BOUND")]
     pub dim: Vec<String>,
     /// Refuse signatures in which a shape variable never stands alone, such as `m * 4` (well-formedness 5), instead of

@@ -26,6 +26,8 @@ pub struct Session {
     pub timings: Vec<(&'static str, Duration)>,
     /// Called with the name of each stage as it starts.
     pub progress: Option<Progress>,
+    /// Warn of what the specification says to warn of ([`analysis::warnings`]).
+    pub explain: bool,
 }
 
 /// A stage that failed has left errors in `Session::diags`.
@@ -164,6 +166,9 @@ impl Session {
         self.stage("analyse", |s| {
             let (typed, d) = if o.strict { analysis::analyze_strict(&module) } else { analysis::analyze(&module) };
             s.note(d)?;
+            if let Some(t) = typed.as_ref().filter(|_| s.explain) {
+                s.note(Diagnostics { list: analysis::warnings::of(t) })?;
+            }
             typed.ok_or(Failed)
         })
     }

@@ -101,6 +101,7 @@ fn command(cli: &Cli, s: &mut Session) -> Result<String, Failed> {
             Ok(report::asked(o.report, &program, &s.sources).unwrap_or_default())
         }
         Some(Command::Check(a)) => {
+            s.explain = true;
             let (program, _) = s.lower(&a.model, "model", &a.options, true)?;
             if a.format == Format::Json {
                 let mut found = relax_backend::descriptor::metadata(&program);

@@ -128,6 +128,48 @@ fn modules(n: usize) -> Vec<(&'static str, String)> {
         list
     });
     out.push(("tuples", module("", &two, T, &b, &format!("R.add({r}, y)"))));
+    out.extend(structures(n));
+    out
+}
+
+/// Modules that are large in another way than by their bindings.
+fn structures(n: usize) -> Vec<(&'static str, String)> {
+    let mut out = vec![];
+    let names: Vec<String> = (0..n / 4).map(|i| format!("p{i}")).collect();
+    let wide: Vec<String> = names.iter().map(|p| format!("{p}: {T}")).collect();
+    let (b, r) = chain(n / 4, |i, x| vec![format!("v{i} = R.add({}, p{i})", if i == 0 { "p0" } else { x })]);
+    out.push(("parameters", module("", &wide.join(", "), T, &b, &r)));
+    let function = |i: usize| {
+        format!(
+            "    @R.function(private=True)\n    def f{i}(x: {T}) -> {T}:\n        n = T.int64()\n        m = T.int64()\n        \
+             y = R.exp(x)\n        z = R.add(x, y)\n        return z\n\n"
+        )
+    };
+    let functions: String = (0..n / 10).map(function).collect();
+    let (b, r) = chain(n / 10, |i, x| vec![format!("v{i} = cls.f{i}({x})")]);
+    out.push(("functions", module(&functions, &format!("x: {T}"), T, &b, &r)));
+    // The condition comes last: the shape variables are those of `x`.
+    let branching = format!("x: {T}, c: R.Tensor((), dtype=\"bool\")");
+    let (b, r) = chain(n / 10, |i, x| {
+        let branch = |op: &str| format!("    v{i} = R.{op}({x})");
+        vec!["if c:".to_string(), branch("exp"), "else:".to_string(), branch("tanh")]
+    });
+    out.push(("branches", module("", &branching, T, &b, &r)));
+    let deep = (n / 30).min(40);
+    let mut b = vec![];
+    for i in 0..deep {
+        let indent = "    ".repeat(i);
+        b.push(format!("{indent}if c:"));
+        b.push(format!("{indent}    v = R.exp(x)"));
+        b.push(format!("{indent}else:"));
+    }
+    b.push(format!("{}v = R.tanh(x)", "    ".repeat(deep)));
+    out.push(("nested_branches", module("", &branching, T, &b, "v")));
+    let depth = (n / 20).min(60);
+    let nested = (0..depth).fold("x".to_string(), |t, _| format!("({t}, x)"));
+    let fields = (0..depth).fold("t".to_string(), |t, _| format!("{t}[0]"));
+    let b = vec![format!("t = {nested}"), format!("v = {fields}"), "w = R.exp(v)".to_string()];
+    out.push(("nested_tuples", module("", &format!("x: {T}"), T, &b, "w")));
     out
 }
 

@@ -6,7 +6,17 @@ use crate::prim::{PrimExpr, Var};
 use crate::relax::StructInfo;
 
 /// The function attribute that says which dims of a signature were solved (`{"m_times_4": "m * 4"}`).
+/// Under [`SIGNATURE`] it holds the whole signature as it was.
 pub const SOLVED_DIMS: &str = "tir_var_solved";
+
+/// See [`SOLVED_DIMS`].
+pub const SIGNATURE: &str = "";
+
+/// The function attribute with the condition under which a dim of [`SOLVED_DIMS`] has a solution, by dim.
+pub const SOLVABLE: &str = "tir_var_solvable";
+
+/// The function attribute with conditions on the shape variables of a signature, a list of texts (`["n % m == 0"]`).
+pub const SHAPE_CONSTRAINTS: &str = "shape_constraints";
 
 /// The function attribute that states divisors of shape variables (`{"n": 8}`), beside TVM's `tir_var_lower_bound` and
 /// `tir_var_upper_bound`.

@@ -1,8 +1,10 @@
-//! Bounds of shape variables from the command line: `n=1..512`, `n<=512`, `n>=1`, `n=64`, `n%8`.
+//! What the command line says of shape variables: bounds and divisors (`n=1..512`, `n<=512`, `n>=1`, `n=64`, `n%8`), and
+//! conditions between several (`n % m == 0`, `n < m`).
 
-use relax_ir::attrs::VAR_DIVISOR;
+use relax_ir::attrs::{SHAPE_CONSTRAINTS, VAR_DIVISOR};
+use relax_ir::prim::text;
 use relax_ir::relax::{Function, StructInfo, TensorShape};
-use relax_ir::{AttrValue, Diagnostic, Func, IRModule, PrimExpr, Span};
+use relax_ir::{AttrValue, Diagnostic, Func, IRModule, PrimExpr, Span, Var};
 
 /// Adds the bound to every exported function that has a shape variable of that name, as the attributes that TVM uses
 /// (`tir_var_upper_bound`, `tir_var_lower_bound`) and [`VAR_DIVISOR`].
@@ -10,9 +12,41 @@ use relax_ir::{AttrValue, Diagnostic, Func, IRModule, PrimExpr, Span};
 /// # Errors
 /// Text that is no bound, and a name that no exported function has.
 pub fn apply(module: &mut IRModule, text: &str) -> Result<(), Diagnostic> {
+    match bound(module, text) {
+        Err(d) if d.code == "dim-bound" => constraint(module, text).unwrap_or(Err(d)),
+        r => r,
+    }
+}
+
+/// Adds a condition to every exported function that has all shape variables in it; `None` when the text is none.
+fn constraint(module: &mut IRModule, text: &str) -> Option<Result<(), Diagnostic>> {
+    let mut found = None;
+    for f in &mut module.funcs {
+        let Func::Relax(f) = f else { continue };
+        if f.global_symbol().is_none() {
+            continue;
+        }
+        let vars: Vec<Var> = shape_variables(f).into_iter().map(Var::dim).collect();
+        let lookup = |name: &str| vars.iter().find(|v| v.name() == name).map(Var::expr);
+        if text::condition(text, &lookup).is_err() {
+            continue;
+        }
+        let mut list = match f.attrs.get(SHAPE_CONSTRAINTS) {
+            Some(AttrValue::List(l)) => l.clone(),
+            Some(one) => vec![one.clone()],
+            None => vec![],
+        };
+        list.push(AttrValue::Str(text.trim().to_string()));
+        f.attrs.set(SHAPE_CONSTRAINTS, AttrValue::List(list));
+        found = Some(Ok(()));
+    }
+    found
+}
+
+fn bound(module: &mut IRModule, text: &str) -> Result<(), Diagnostic> {
     let bad = || {
         Diagnostic::error("dim-bound", Span::NONE, format!("`{text}` is no bound of a shape variable"))
-            .help("write n=1..512, n<=512, n>=1, n=64 or n%8")
+            .help("write n=1..512, n<=512, n>=1, n=64, n%8, or a condition such as 'n % m == 0' or 'n < m'")
     };
     let number = |s: &str| s.trim().parse::<i64>().ok().filter(|v| *v >= 0).ok_or_else(bad);
     let (name, bounds) = if let Some((n, v)) = text.split_once("<=") {
@@ -88,4 +122,35 @@ fn shape_variables(f: &Function) -> Vec<String> {
     let mut out = vec![];
     f.params.iter().filter_map(|p| p.annotation.as_ref()).for_each(|s| collect(s, &mut out));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODULE: &str = r#"
+from tvm.script import ir as I, relax as R, tirx as T
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", "m"), dtype="float32")):
+        return x
+    @R.function
+    def other(x: R.Tensor(("n",), dtype="float32")):
+        return x
+"#;
+
+    #[test]
+    fn conditions_are_added_where_their_names_are() {
+        let (module, _) = relax_frontend::rlx::parse(relax_ir::FileId(0), MODULE);
+        let mut module = module.expect("the module is well-formed");
+        assert!(apply(&mut module, "n % m == 0").is_ok());
+        assert!(apply(&mut module, "n * 2 <= 64").is_ok());
+        let constraints =
+            |name: &str| module.relax(name).and_then(|f| f.attrs.get(SHAPE_CONSTRAINTS)?.as_list().map(<[_]>::len));
+        assert_eq!((constraints("main"), constraints("other")), (Some(2), Some(1)));
+        for wrong in ["n % k == 0", "n <", "n % 0", "k=3"] {
+            assert_eq!(apply(&mut module, wrong).map_err(|d| d.code), Err("dim-bound"), "{wrong}");
+        }
+    }
 }

@@ -1,12 +1,14 @@
 //! The struct info of leaves and calls, for analysis and for passes that make new calls.
 
-use super::{relate, show, signature, vars};
+use super::{constraints, relate, show, signature, vars};
 use crate::attrs::AttrValue;
 use crate::diag::Diagnostic;
 use crate::module::{Func, IRModule};
-use crate::op::{Answer, InferCx, ShapeFacts};
-use crate::prim::Var;
-use crate::relax::{Call, Callee, Expr, ExprKind, FuncInfo, StructInfo, StructInfoMap, TensorInfo, TensorShape};
+use crate::op::{Answer, Compute, ComputeCx, InferCx, ShapeFacts};
+use crate::prim::{PrimExpr, Var};
+use crate::relax::{
+    Call, Callee, Expr, ExprKind, FuncInfo, Function, StructInfo, StructInfoMap, TensorInfo, TensorShape,
+};
 use crate::span::Span;
 use crate::sym::Facts;
 use std::collections::{HashMap, HashSet};
@@ -186,15 +188,39 @@ impl Env<'_> {
             .note(format!("its type is {}", show::info(&StructInfo::Func(f.clone().into())))));
         }
         let map = self.bind(params, infos);
-        self.divisible(name, f, params, c, &map, span)?;
+        let global = match &c.callee {
+            Callee::Expr(e) => match e.kind() {
+                ExprKind::GlobalVar(n) => self.module.relax(n),
+                _ => None,
+            },
+            Callee::Op(_) => None,
+        };
+        if let Some(g) = global {
+            self.stated(g, params, c, &map, span)?;
+        }
         for (i, (param, arg)) in params.iter().zip(infos).enumerate() {
             let want = vars::substitute(param, &map);
             let what = format!("argument {} of `{name}`", i + 1);
             let at = c.args[i].span();
             let at = if at.is_none() { span } else { at };
-            self.require(arg, &want, &what, at, || {
-                format!("`{name}` expects {} here, the argument is {}", show::info(param), show::info(arg))
-            })?;
+            let name_of = |v: &Var| match global {
+                Some(g) => constraints::solved_text(g, v.name()).to_string(),
+                None => v.name().to_string(),
+            };
+            let refused = self.require(arg, &want, &what, at, || {
+                let written = |d: &PrimExpr| match d.as_var() {
+                    Some(v) => Var::new(name_of(v), v.dtype()).expr(),
+                    None => d.clone(),
+                };
+                let expected = show::info(&vars::map_dims(param, &mut |d| written(d)));
+                format!("`{name}` expects {expected} here, the argument is {}", show::info(arg))
+            });
+            if let Err(mut d) = refused {
+                if at != span {
+                    d = d.label(span, "in this call");
+                }
+                return Err(origins(param, params, &map, &name_of).into_iter().fold(d, Diagnostic::note));
+            }
         }
         let own: HashSet<Var> = vars::lone_vars(params).into_iter().map(|(v, _)| v).collect();
         let ret = vars::map_dims(&vars::substitute(&f.ret, &map), &mut |d| self.facts.simplify(d));
@@ -202,20 +228,16 @@ impl Env<'_> {
         Ok(vars::erase(&ret, &|v| !own.contains(v) || scope.contains(v), &|v| self.sinfo.contains_key(v)))
     }
 
-    /// The callee's dims keep their stated divisors and bounds; `m * 4` has a solution for each argument.
-    fn divisible(
+    /// The callee's dims keep their stated divisors, bounds and constraints; `m * 4` has a solution for each argument.
+    fn stated(
         &mut self,
-        name: &str,
-        f: &FuncInfo,
+        g: &Function,
         params: &[StructInfo],
         c: &Call,
-        map: &HashMap<Var, crate::PrimExpr>,
+        map: &HashMap<Var, PrimExpr>,
         span: Span,
     ) -> Result<(), Diagnostic> {
-        let Callee::Expr(callee) = &c.callee else { return Ok(()) };
-        let ExprKind::GlobalVar(callee) = callee.kind() else { return Ok(()) };
-        let Some(g) = self.module.relax(callee) else { return Ok(()) };
-        let (attrs, at_of) = (g.attrs.clone(), |var: &Var| {
+        let place = |var: &Var| {
             let mut at = (0, 0);
             for (i, p) in params.iter().enumerate() {
                 let mut axis = 0;
@@ -227,14 +249,14 @@ impl Env<'_> {
                 });
             }
             at
-        });
+        };
         let bounds = [
             (crate::attrs::VAR_DIVISOR, "is no multiple of"),
             ("tir_var_lower_bound", "is less than"),
             ("tir_var_upper_bound", "is more than"),
         ];
         for (key, words) in bounds {
-            let Some(AttrValue::Dict(entries)) = attrs.get(key) else { continue };
+            let Some(AttrValue::Dict(entries)) = g.attrs.get(key) else { continue };
             for (n, limit) in entries.iter().filter_map(|(n, v)| Some((n, v.as_int()?))) {
                 let Some((var, value)) = map.iter().find(|(v, _)| v.name() == n) else { continue };
                 let condition = match key {
@@ -242,35 +264,125 @@ impl Env<'_> {
                     "tir_var_upper_bound" => value.clone().le(limit),
                     _ => value.clone().floor_mod(limit).eq(0),
                 };
-                let (i, axis) = at_of(var);
+                let (i, axis) = place(var);
                 let shown = show::dim(value);
-                let solved = match attrs.get(crate::attrs::SOLVED_DIMS) {
-                    Some(AttrValue::Dict(d)) => d.iter().find(|(k, _)| k == n).and_then(|(_, t)| t.as_str()),
-                    _ => None,
+                let text = constraints::solved_text(g, n);
+                let said = match text == n {
+                    true => format!("{n} = {shown} {words} {limit}"),
+                    false => format!("{text} = {shown} has no solution"),
                 };
-                let said = match solved {
-                    Some(text) => format!("{text} = {shown} has no solution"),
-                    None => format!("{n} = {shown} {words} {limit}"),
-                };
-                let message = format!("dim {axis} of argument {} of `{name}`: {said}", i + 1);
-                match self.facts.prove(&condition) {
-                    Answer::Yes => {}
-                    Answer::No => {
-                        let at = c.args.get(i).map_or(span, Expr::span);
-                        let at = if at.is_none() { span } else { at };
-                        let want = show::info(&StructInfo::Func(std::sync::Arc::new(f.clone())));
-                        let d = Diagnostic::error("argument", at, message).here(format!("{shown} {words} {limit}"));
-                        return Err(d.note(format!("`{name}` is {want}")));
-                    }
-                    Answer::Unknown => self.facts.check_at_run_time(condition, message, span),
+                let message = format!("dim {axis} of argument {} of `{}`: {said}", i + 1, g.name);
+                let label = format!("{shown} {words} {limit}");
+                self.demand(condition, message, label, g, c.args.get(i), span)?;
+            }
+        }
+        let own: Vec<StructInfo> = g.params.iter().filter_map(|p| p.annotation.clone()).collect();
+        for s in constraints::of(g, own.iter())? {
+            // The callee's variables were renamed for this call: by name they are the same.
+            let values: HashMap<Var, PrimExpr> = s
+                .condition
+                .vars()
+                .into_iter()
+                .filter_map(|v| {
+                    let (_, value) = map.iter().find(|(w, _)| w.name() == v.name())?;
+                    Some((v, value.clone()))
+                })
+                .collect();
+            if values.len() < s.condition.vars().len() {
+                continue;
+            }
+            let condition = s.condition.substitute(&values);
+            match &s.solves {
+                Some((dim, text)) => {
+                    let place = map.keys().find(|w| w.name() == dim.name()).map_or((0, 0), place);
+                    let shown = values.get(dim).map(show::dim).unwrap_or_default();
+                    let what = format!("dim {} of argument {} of `{}`", place.1, place.0 + 1, g.name);
+                    let message = format!("{what}: {text} = {shown} has no solution");
+                    let label = format!("this dim is {shown}");
+                    self.demand(condition, message, label, g, c.args.get(place.0), span)?;
+                }
+                None => {
+                    let mut known: Vec<String> =
+                        values.iter().map(|(v, x)| format!("{} = {}", v.name(), show::dim(x))).collect();
+                    known.sort();
+                    let message = format!("`{}` demands {}, here {}", g.name, s.text, known.join(", "));
+                    self.demand(condition, message, "called here".to_string(), g, None, span)?;
                 }
             }
         }
         Ok(())
     }
 
+    /// A condition that a call must meet: proved, refused, or checked.
+    fn demand(
+        &mut self,
+        condition: PrimExpr,
+        message: String,
+        label: String,
+        g: &Function,
+        at: Option<&Expr>,
+        span: Span,
+    ) -> Result<(), Diagnostic> {
+        match self.facts.prove(&condition) {
+            Answer::Yes => self.facts.note_proved(&condition),
+            Answer::No => {
+                let at = at.map_or(span, Expr::span);
+                let at = if at.is_none() { span } else { at };
+                let label = if at == span { "called here".to_string() } else { label };
+                let now = show::info(&StructInfo::Func(std::sync::Arc::new(signature::of_function(g))));
+                let signature = match constraints::solved_text(g, crate::attrs::SIGNATURE) {
+                    "" => now.as_str(),
+                    before => before,
+                };
+                let mut d = Diagnostic::error("argument", at, message).here(label);
+                if at != span {
+                    d = d.label(span, "in this call");
+                }
+                return Err(d.note(format!("`{}` is {signature}", g.name)));
+            }
+            Answer::Unknown => self.facts.check_at_run_time(condition, message, span),
+        }
+        Ok(())
+    }
+
+    /// What is known of dims that data decides: they are at most the dims of the memory that the kernel writes to.
+    pub fn sizes(&mut self, c: &Call, out: &StructInfo, span: Span) -> Vec<PrimExpr> {
+        let Callee::Op(op) = &c.callee else { return vec![] };
+        let Compute::DataDependent(compute) = op.compute else { return vec![] };
+        let Ok(infos) = c.args.iter().map(|a| self.infer(a)).collect::<Result<Vec<_>, _>>() else { return vec![] };
+        let known = |i: &StructInfo| i.as_tensor().is_none_or(|t| t.dtype.is_some() && t.known_dims().is_some());
+        if !infos.iter().all(known) {
+            return vec![];
+        }
+        let cx = ComputeCx { op, args: &c.args, infos: &infos, attrs: &c.attrs, out, span };
+        let Ok(prim) = compute(&cx) else { return vec![] };
+        let fields = out.as_tuple().map_or(vec![out], |f| f.iter().collect());
+        let tensors = |infos: &[StructInfo]| {
+            let mut count = 0;
+            infos.iter().for_each(|i| vars::each_tensor(i, &mut |_| count += 1));
+            count
+        };
+        let outputs: Vec<_> = prim.buffers().skip(tensors(&infos)).collect();
+        let mut conditions = vec![];
+        for (field, buffer) in fields.into_iter().zip(outputs) {
+            let dims = field.as_tensor().and_then(TensorInfo::known_dims).unwrap_or_default();
+            for (axis, (d, most)) in dims.iter().zip(buffer.shape.iter()).enumerate() {
+                if op.name == "nonzero" && axis == 0 {
+                    // The operand's rank.
+                    conditions.push(d.clone().eq(most.clone().cast(d.dtype())));
+                    continue;
+                }
+                let own = |v: &Var| dims.iter().any(|d| d.as_var() == Some(v));
+                if d.as_var().is_some() && !most.vars().iter().any(own) {
+                    conditions.push(d.clone().le(most.clone().cast(d.dtype())));
+                }
+            }
+        }
+        conditions
+    }
+
     /// What the variables of a signature stand for in a call.
-    fn bind(&self, params: &[StructInfo], infos: &[StructInfo]) -> HashMap<Var, crate::PrimExpr> {
+    fn bind(&self, params: &[StructInfo], infos: &[StructInfo]) -> HashMap<Var, PrimExpr> {
         let bindable = vars::lone_vars(params).into_iter().map(|(v, _)| v).filter(|v| !self.scope.contains(v));
         let bindable: HashSet<Var> = bindable.collect();
         let mut map = HashMap::new();
@@ -383,7 +495,7 @@ impl Env<'_> {
             // What is stated of an output must follow: that some variable happens to be 5 is nothing to state here.
             if let (true, StructInfo::Tensor(g), StructInfo::Tensor(w)) = (i >= inputs && i < outputs, got, &want) {
                 let dims = g.known_dims().unwrap_or_default().iter().zip(w.known_dims().unwrap_or_default());
-                let simple = |d: &crate::PrimExpr| d.as_int().is_some() || d.as_var().is_some();
+                let simple = |d: &PrimExpr| d.as_int().is_some() || d.as_var().is_some();
                 for (g, w) in dims.filter(|(g, w)| simple(g) && simple(w)) {
                     if self.facts.equal(g, w) == Answer::Unknown {
                         return Err(Diagnostic::error(
@@ -401,6 +513,39 @@ impl Env<'_> {
         }
         Ok(())
     }
+}
+
+/// What the variables in `param` are in a call, and where that came from.
+fn origins(
+    param: &StructInfo,
+    params: &[StructInfo],
+    map: &HashMap<Var, PrimExpr>,
+    name_of: &dyn Fn(&Var) -> String,
+) -> Vec<String> {
+    let mut used: Vec<Var> = vec![];
+    vars::each_binding_dim(param, &mut |d, _| {
+        used.extend(d.vars().into_iter().filter(|v| map.contains_key(v)));
+    });
+    used.dedup();
+    let mut out: Vec<String> = vec![];
+    for v in used {
+        let mut place = None;
+        for (i, p) in params.iter().enumerate() {
+            let mut axis = 0;
+            vars::each_binding_dim(p, &mut |d, _| {
+                if d.as_var() == Some(&v) && place.is_none() {
+                    place = Some((i, axis));
+                }
+                axis += 1;
+            });
+        }
+        let (Some((i, axis)), Some(value)) = (place, map.get(&v)) else { continue };
+        let said = format!("{} is {}, from dim {axis} of argument {}", name_of(&v), show::dim(value), i + 1);
+        if !out.contains(&said) {
+            out.push(said);
+        }
+    }
+    out
 }
 
 /// Do both have the same type once struct info is erased: kind, rank and dtype?

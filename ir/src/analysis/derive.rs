@@ -2,12 +2,12 @@
 
 use super::call::Env;
 use super::relate::{self, Relation};
-use super::{graph::CallGraph, show, signature, vars, Birth, Check, Proved, Typed};
+use super::{constraints, graph::CallGraph, show, signature, vars, Birth, Check, Proved, Typed};
 use crate::attrs::AttrValue;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::module::{Func, IRModule};
-use crate::op::{Compute, Purity};
-use crate::prim::{PrimExpr, Var};
+use crate::op::{Answer, Compute, Purity, ShapeFacts};
+use crate::prim::{BinOp, PrimExpr, Var};
 use crate::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, FuncInfo, Function, Param, RVar, SeqExpr,
     StructInfo, StructInfoMap, TensorInfo, TensorShape,
@@ -218,6 +218,22 @@ impl Deriver<'_> {
             }
             self.sinfo.insert(p.var.clone(), info);
         }
+        match constraints::of(f, params.iter().filter_map(|p| p.annotation.as_ref())) {
+            Ok(stated) => stated.iter().for_each(|s| self.state(f, s)),
+            Err(d) => drop(self.report(d)),
+        }
+    }
+
+    /// A condition of the signature is a fact; one that never holds leaves no call.
+    fn state(&mut self, f: &Function, s: &constraints::Stated) {
+        if self.facts.prove(&s.condition) == Answer::No {
+            let why = format!("`{}`: the shape constraint \"{}\" never holds", f.name, s.text);
+            self.report(Diagnostic::error("shape-constraint", f.signature_span, why));
+        }
+        for d in constraints::divisors(&s.condition) {
+            self.facts.assume(&PrimExpr::raw_binary(BinOp::Ne, d.clone(), PrimExpr::int(d.dtype(), 0)));
+        }
+        self.facts.assume(&s.condition);
     }
 
     /// Criteria 4, 5, 13, 14: shape variables are bound before they are used.
@@ -378,7 +394,7 @@ impl Deriver<'_> {
                         if matches!(e.kind(), ExprKind::Var(v) if self.vague.contains(v)) {
                             self.vague.insert(b.var.clone());
                         }
-                        self.define(&b.var, info);
+                        self.define_sized(&b.var, info, &e);
                         out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
                     }
                     (Ok(info), Some(a)) => self.annotated(b, e, info, &a.clone(), out),
@@ -394,6 +410,20 @@ impl Deriver<'_> {
         if bare && !unit {
             let d = Diagnostic::error("unused-value", at, format!("nothing uses this value, {}", show::info(info)));
             self.report(d.help("bind it: `_ = ..`"));
+        }
+    }
+
+    /// As [`Deriver::define`], with what is known of the dims that data decides.
+    fn define_sized(&mut self, var: &RVar, info: StructInfo, e: &Expr) {
+        let op = match e.kind() {
+            ExprKind::Call(c) if self.name_dims => c.op().filter(|o| matches!(o.compute, Compute::DataDependent(_))),
+            _ => None,
+        };
+        let (Some(_), ExprKind::Call(c)) = (op, e.kind()) else { return self.define(var, info) };
+        self.define(var, info);
+        let Some(named) = self.sinfo.get(var).cloned() else { return };
+        for condition in self.env().sizes(c, &named, e.span()) {
+            self.facts.assume(&condition);
         }
     }
 
@@ -537,6 +567,9 @@ impl Deriver<'_> {
                 }
                 let info = self.env().call(c, e.span());
                 self.check_purity(c, e.span());
+                if info.is_ok() && c.is_op("assert_op") {
+                    self.asserted(c);
+                }
                 (e.clone(), info.map_err(|d| self.report(d)))
             }
             _ => {
@@ -557,6 +590,14 @@ impl Deriver<'_> {
                 .label(v.span(), "bound here")
                 .help("leave the annotation out, or state the type of the tensor"),
         )
+    }
+
+    /// What `R.assert_op` says of shape variables is known after it.
+    fn asserted(&mut self, c: &Call) {
+        let condition = c.args.first().and_then(|a| self.env().infer(a).ok());
+        if let Some(StructInfo::Prim { value: Some(v), .. }) = condition {
+            self.facts.assume(&v);
+        }
     }
 
     /// Rule 6.
@@ -588,8 +629,16 @@ impl Deriver<'_> {
                 self.report(d);
             }
         }
-        let mut branch = |seq: &SeqExpr| {
+        // Each branch knows what a condition over shape variables says.
+        let decided = match &condition {
+            Ok(StructInfo::Prim { value: Some(v), .. }) if !v.vars().is_empty() => Some(v.clone()),
+            _ => None,
+        };
+        let mut branch = |seq: &SeqExpr, holds: bool| {
             let (scope, facts) = (self.scope.clone(), self.facts.clone());
+            if let Some(c) = &decided {
+                self.facts.assume(&if holds { c.clone() } else { c.clone().not() });
+            }
             let (seq, info) = self.sequence(seq);
             let info = info.map(|s| {
                 let s = relate::simplify(&s, &mut self.facts);
@@ -597,13 +646,15 @@ impl Deriver<'_> {
                 vars::erase(&s, &|v| inner.contains(v), &|v| sinfo.contains_key(v))
             });
             self.scope = scope;
-            self.facts = facts;
-            (Arc::new(seq), info)
+            (Arc::new(seq), info, std::mem::replace(&mut self.facts, facts))
         };
-        let (then, a) = branch(then);
-        let (otherwise, b) = branch(otherwise);
+        let (then, a, mut in_then) = branch(then, true);
+        let (otherwise, b, mut in_else) = branch(otherwise, false);
         let info = match (a, b) {
-            (Ok(a), Ok(b)) => Ok(relate::join(&a, &b, &mut self.facts)),
+            (Ok(a), Ok(b)) => {
+                let (a, b) = relate::reconcile(&a, &b, &mut in_then, &mut in_else);
+                Ok(relate::join(&a, &b, &mut self.facts))
+            }
             _ => Err(Failed),
         };
         let rebuilt = ExprKind::If { cond: cond.clone(), then, otherwise };

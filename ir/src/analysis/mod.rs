@@ -30,6 +30,7 @@
 //! ([`materialise`]).
 
 pub mod call;
+pub mod constraints;
 mod derive;
 mod graph;
 mod normalize;
@@ -39,6 +40,7 @@ pub mod show;
 pub mod signature;
 mod solve;
 pub mod vars;
+pub mod warnings;
 mod well_formed;
 
 pub use call::Env;
@@ -109,7 +111,7 @@ impl Typed {
 
 /// Normalises, checks and types a module. `None` when it has errors.
 ///
-/// Dims of a signature such as `m * 4` are solved for `m`.
+/// Dims of a signature such as `m * 4` and `m + n` are solved for `m`.
 pub fn analyze(module: &IRModule) -> (Option<Typed>, Diagnostics) {
     match solve::multiples(module) {
         Some(solved) => analyze_strict(&solved),

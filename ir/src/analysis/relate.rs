@@ -287,6 +287,31 @@ pub fn join(a: &StructInfo, b: &StructInfo, facts: &mut Facts) -> StructInfo {
     }
 }
 
+/// Two infos of branches, before they are joined: a dim that in one branch is known to be the other's is called that.
+pub fn reconcile(a: &StructInfo, b: &StructInfo, in_a: &mut Facts, in_b: &mut Facts) -> (StructInfo, StructInfo) {
+    let (mut of_a, mut of_b): (Vec<PrimExpr>, Vec<PrimExpr>) = (vec![], vec![]);
+    vars::each_binding_dim(a, &mut |d, _| of_a.push(d.clone()));
+    vars::each_binding_dim(b, &mut |d, _| of_b.push(d.clone()));
+    if of_a.len() != of_b.len() || of_a == of_b {
+        return (a.clone(), b.clone());
+    }
+    for (x, y) in of_a.iter_mut().zip(&mut of_b) {
+        if x == y || !x.dtype().is_int() || !y.dtype().is_int() {
+            continue;
+        }
+        if in_a.equal(x, y) == Answer::Yes {
+            *x = y.clone();
+        } else if in_b.equal(x, y) == Answer::Yes {
+            *y = x.clone();
+        }
+    }
+    let put = |s: &StructInfo, dims: Vec<PrimExpr>| {
+        let mut dims = dims.into_iter();
+        vars::map_binding_dims(s, &mut |d| dims.next().unwrap_or_else(|| d.clone()))
+    };
+    (put(a, of_a), put(b, of_b))
+}
+
 /// Functions join only where their parameters are the same.
 fn join_functions(f: &Arc<FuncInfo>, g: &Arc<FuncInfo>, facts: &mut Facts) -> StructInfo {
     if f == g {

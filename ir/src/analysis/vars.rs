@@ -21,6 +21,15 @@ pub fn each_dim<'a>(s: &'a StructInfo, f: &mut dyn FnMut(&'a PrimExpr, bool)) {
     }
 }
 
+/// Calls `f` on every tensor of a value.
+pub fn each_tensor<'a>(s: &'a StructInfo, f: &mut dyn FnMut(&'a TensorInfo)) {
+    match s {
+        StructInfo::Tensor(t) => f(t),
+        StructInfo::Tuple(fields) => fields.iter().for_each(|s| each_tensor(s, f)),
+        _ => {}
+    }
+}
+
 /// The dims in binding positions: not those inside function types.
 pub fn each_binding_dim<'a>(s: &'a StructInfo, f: &mut dyn FnMut(&'a PrimExpr, bool)) {
     match s {
@@ -72,6 +81,15 @@ pub fn map_dims(s: &StructInfo, f: &mut dyn FnMut(&PrimExpr) -> PrimExpr) -> Str
             StructInfo::Func(Arc::new(FuncInfo { params, ret, ..(**func).clone() }))
         }
         _ => s.clone(),
+    }
+}
+
+/// As [`map_dims`], for the dims of [`each_binding_dim`].
+pub fn map_binding_dims(s: &StructInfo, f: &mut dyn FnMut(&PrimExpr) -> PrimExpr) -> StructInfo {
+    match s {
+        StructInfo::Func(_) => s.clone(),
+        StructInfo::Tuple(fields) => StructInfo::Tuple(fields.iter().map(|s| map_binding_dims(s, f)).collect()),
+        _ => map_dims(s, f),
     }
 }
 

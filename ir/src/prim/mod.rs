@@ -6,6 +6,7 @@
 
 mod build;
 mod intrin;
+pub mod text;
 mod visit;
 
 pub use build::*;

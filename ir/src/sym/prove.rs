@@ -187,8 +187,8 @@ impl Facts {
                     }
                     _ => continue,
                 },
-                Atom::Max(v) if c > 0 => v.iter().map(|x| replace(p, id, x)).collect(),
-                Atom::Min(v) if c < 0 => v.iter().map(|x| replace(p, id, x)).collect(),
+                Atom::Max(v) if c > 0 => v.iter().map(|x| replace(p, id, c, x)).collect(),
+                Atom::Min(v) if c < 0 => v.iter().map(|x| replace(p, id, c, x)).collect(),
                 _ => continue,
             };
             for q in candidates.into_iter().flatten() {
@@ -254,17 +254,10 @@ fn multiple(p: &Poly, fact: &Poly) -> Option<i64> {
     (d % c == 0 && d / c > 0).then_some(d / c)
 }
 
-/// Replaces an atom where it stands as a factor.
-fn replace(p: &Poly, id: super::AtomId, value: &Poly) -> Option<Poly> {
-    let mut sum = Poly::default();
-    for (m, c) in p.terms() {
-        let mut term = Poly::constant(*c);
-        for a in m {
-            term = if *a == id { term.mul(value)? } else { term.mul(&Poly::atom(*a))? };
-        }
-        sum = sum.add(&term)?;
-    }
-    Some(sum)
+/// Replaces an atom where it stands alone: in a product the sign of the other factors would matter.
+fn replace(p: &Poly, id: super::AtomId, c: i64, value: &Poly) -> Option<Poly> {
+    let without = p.sub(&Poly::atom(id).scale(c)?)?;
+    without.add(&value.scale(c)?)
 }
 
 fn answer(v: bool) -> Answer {

@@ -272,3 +272,11 @@ fn selections_are_split() {
     let c = n.clone().max(m.clone()).ge(n);
     assert_eq!(f.prove(&c), Answer::Yes);
 }
+
+#[test]
+fn a_maximum_in_a_product_is_not_replaced_by_its_parts() {
+    let (n, k) = (Var::dim("n").expr(), Var::dim("k").expr());
+    // True where n = 2 and k = 4.
+    let product = (k.clone() - 1) * n.clone().max(1);
+    assert_eq!(check(&mut Facts::new(), &product, &(k + n)), Answer::Unknown);
+}

@@ -67,11 +67,7 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         let what = format!("the structure of parameter {} is known at run time only", leaf.name);
         return Err(Diagnostic::unsupported("object", f.signature_span, what));
     }
-    let mut facts = Facts::new();
-    for d in &sig.dims {
-        facts.declare_bounds(&d.var, d.lower, d.upper);
-        facts.declare_divisor(&d.var, d.divisor.unwrap_or(1));
-    }
+    let mut facts = sig.facts();
     let planner = Planner::new(typed, facts.clone(), cx.room, &mut cx.checks, &mut cx.kernels);
     let plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;
     sig.late = plan.late.clone();

@@ -184,8 +184,8 @@ fn tensor_to_shape(
         let var = Var::dim(format!("s{i}"));
         p.emit(Step::Read { var: var.clone(), from: t.buf, index: i, dtype: t.dtype });
         let what = format!("tensor_to_shape: value {i} is negative");
-        p.require(var.expr().ge(PrimExpr::i64(0)), code::CHECK, what, span)?;
         p.declare_unbounded(&var);
+        p.require(var.expr().ge(PrimExpr::i64(0)), code::CHECK, what, span)?;
         if let Some(v) = declared.get(i).and_then(PrimExpr::as_var) {
             scope.dims.entry(v.clone()).or_insert_with(|| var.expr());
         }
@@ -274,6 +274,12 @@ fn kernel(
         let mut dims = vec![];
         for (i, bound) in t.dims.iter().enumerate() {
             match declared.get(i).and_then(PrimExpr::as_var) {
+                // The first dim of `R.nonzero` is the operand's rank.
+                Some(v) if op.name == "nonzero" && i == 0 && !scope.dims.contains_key(v) => {
+                    scope.dims.insert(v.clone(), bound.clone());
+                    dims.push(bound.clone());
+                    index += 1;
+                }
                 Some(v) if !scope.dims.contains_key(v) => {
                     let var = Var::dim(v.name());
                     p.emit(Step::Read { var: var.clone(), from: sizes.buf, index, dtype: DType::I64 });

@@ -4,8 +4,12 @@ use super::build::{Builder, Failure};
 use super::check_tensor;
 use super::plan::Scope;
 use super::value::*;
+use relax_ir::analysis::constraints::{self, Stated};
+use relax_ir::analysis::show;
+use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::program::{code, CheckInfo, EntryDim, EntryKind, EntryValue};
 use relax_ir::relax::{Function, StructInfo, StructInfoMap, TensorInfo};
+use relax_ir::sym::Facts;
 use relax_ir::{AttrValue, DType, Diagnostic, PrimExpr, Span, Var};
 use std::collections::HashMap;
 
@@ -55,6 +59,10 @@ pub struct Signature {
     pub late: Vec<LateDim>,
     /// Dims that must agree, found while binding: (leaf, axis, dim) and its check number.
     checks: Vec<DimCheck>,
+    /// What the function states of its shape variables, with the numbers of the checks.
+    constraints: Vec<(Stated, u32)>,
+    /// Dims that were solved, as they were written.
+    solved: Vec<(String, String)>,
 }
 
 struct DimCheck {
@@ -81,6 +89,8 @@ impl Signature {
             hidden: vec![],
             late: vec![],
             checks: vec![],
+            constraints: vec![],
+            solved: vec![],
         };
         for p in &f.params {
             let info = sinfo.get(&p.var).or(p.annotation.as_ref()).cloned().unwrap_or(StructInfo::Object);
@@ -103,7 +113,55 @@ impl Signature {
             });
         }
         s.number_checks(infos);
+        for d in &s.dims {
+            let name = d.var.name();
+            let text = constraints::solved_text(f, name);
+            if text != name {
+                s.solved.push((name.to_string(), text.to_string()));
+            }
+        }
+        for c in constraints::of(f, f.params.iter().filter_map(|p| p.annotation.as_ref()))? {
+            let number = infos.len() as u32 + 1;
+            let message = match &c.solves {
+                Some((_, text)) => format!("{text} has no solution"),
+                None => format!("shape constraint {}", c.text),
+            };
+            infos.push(CheckInfo {
+                number,
+                code: code::DIM,
+                condition: c.text.clone(),
+                message,
+                span: f.signature_span,
+            });
+            s.constraints.push((c, number));
+        }
         Ok(s)
+    }
+
+    /// What is known once the arguments were checked.
+    pub fn facts(&self) -> Facts {
+        let mut facts = Facts::new();
+        for leaf in &self.leaves {
+            if let LeafKind::Scalar { var, .. } = &leaf.kind {
+                let dim = |l: &Leaf| match &l.kind {
+                    LeafKind::Tensor { dims, .. } | LeafKind::Shape { values: dims } => {
+                        dims.iter().any(|d| d.as_var() == Some(var))
+                    }
+                    _ => false,
+                };
+                if !self.leaves.iter().any(dim) {
+                    facts.declare_signed(var);
+                }
+            }
+        }
+        for d in &self.dims {
+            facts.declare_bounds(&d.var, d.lower, d.upper);
+            facts.declare_divisor(&d.var, d.divisor.unwrap_or(1));
+        }
+        for (c, _) in &self.constraints {
+            facts.assume(&c.condition);
+        }
+        facts
     }
 
     fn flatten(
@@ -289,6 +347,19 @@ impl Signature {
                     let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
                     let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
                     let data = b.bind("values", data.ptr_add(offset));
+                    for (axis, v) in values.iter().enumerate().filter(|(_, v)| v.as_int().is_none()) {
+                        let got = b.load("value", &data, axis as i64 * 8, DType::I64);
+                        let wanted = PrimExpr::i64(0);
+                        let what = format!("parameter {}, value {axis} ({}) is negative", leaf.name, show::dim(v));
+                        let failure = Failure {
+                            code: code::DIM,
+                            constraint: 0,
+                            wanted: wanted.clone(),
+                            got: got.clone(),
+                            what: &what,
+                        };
+                        b.fail_if(got.lt(wanted), failure);
+                    }
                     bind_values(b, i, values, &data, &mut bound, &mut actual);
                 }
                 LeafKind::Scalar { var, value } => {
@@ -337,7 +408,10 @@ impl Signature {
         for d in &self.dims {
             if let Some(k) = d.divisor {
                 let (got, k) = (d.var.expr(), PrimExpr::i64(k));
-                let what = format!("divisor of {}", d.var.name());
+                let what = match self.solved.iter().find(|(n, _)| n == d.var.name()) {
+                    Some((_, text)) => format!("{text} has no solution, divisor"),
+                    None => format!("divisor of {}", d.var.name()),
+                };
                 let broken = got.clone().floor_mod(k.clone()).ne(PrimExpr::i64(0));
                 b.fail_if(broken, Failure { code: code::DIM, constraint: 0, wanted: k, got, what: &what });
             }
@@ -345,9 +419,27 @@ impl Signature {
                 let Some(limit) = limit else { continue };
                 let (got, wanted) = (d.var.expr(), PrimExpr::i64(limit));
                 let broken = if upper { got.clone().gt(wanted.clone()) } else { got.clone().lt(wanted.clone()) };
-                let what = format!("{} bound of {}", if upper { "upper" } else { "lower" }, d.var.name());
+                let name = match self.solved.iter().find(|(n, _)| n == d.var.name()) {
+                    Some((_, text)) => text,
+                    None => d.var.name(),
+                };
+                let what = format!("{} bound of {name}", if upper { "upper" } else { "lower" });
                 b.fail_if(broken, Failure { code: code::DIM, constraint: 0, wanted, got, what: &what });
             }
+        }
+        for (c, number) in &self.constraints {
+            let what = match &c.solves {
+                Some((_, text)) => format!("{text} has no solution"),
+                None => format!("shape constraint {}", c.text),
+            };
+            let (wanted, got) = match (&c.solves, c.condition.kind()) {
+                (Some((dim, _)), _) => (PrimExpr::i64(1), dim.expr()),
+                (None, PrimKind::Binary(BinOp::Eq, a, w)) if constraints::divisors(&c.condition).is_empty() => {
+                    (w.clone(), a.clone())
+                }
+                _ => (PrimExpr::i64(1), PrimExpr::i64(0)),
+            };
+            b.fail_if(c.guarded().not(), Failure { code: code::DIM, constraint: *number, wanted, got, what: &what });
         }
     }
 

@@ -7,7 +7,7 @@ use super::kernel_args::{match_args, From, KernelArg};
 use super::value::*;
 use crate::threads::Room;
 use fnv::FnvHashMap;
-use relax_ir::analysis::{Check, Typed};
+use relax_ir::analysis::{vars, Check, Typed};
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::BinOp;
 use relax_ir::program::{code, CheckInfo};
@@ -58,6 +58,8 @@ pub struct Planner<'a> {
     active: Vec<String>,
     kernels: &'a mut Vec<PrimFunc>,
     late: Vec<LateDim>,
+    /// What was known before the first check of each branch that is under way.
+    outside: Vec<Option<Box<Facts>>>,
 }
 
 type Res<T> = Result<T, Diagnostic>;
@@ -87,6 +89,7 @@ impl<'a> Planner<'a> {
             active: vec![],
             kernels,
             late: vec![],
+            outside: vec![],
         }
     }
 
@@ -120,7 +123,12 @@ impl<'a> Planner<'a> {
 
     fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<(T, Vec<Step>)> {
         self.steps.push(vec![]);
+        self.outside.push(None);
         let r = f(self);
+        // What a branch has checked is known in that branch alone.
+        if let Some(Some(facts)) = self.outside.pop() {
+            self.facts = *facts;
+        }
         let steps = self.steps.pop().unwrap_or_default();
         Ok((r?, steps))
     }
@@ -326,14 +334,17 @@ impl<'a> Planner<'a> {
         }
         self.active.push(f.name.clone());
         let typed = self.typed;
+        // A dim may name a variable that a later parameter binds.
+        let mut later = vec![];
         for (p, a) in f.params.iter().zip(args) {
             let mut value = a;
             if let Some(info) = typed.sinfo.get(&p.var) {
                 let what = format!("argument {} of {}", p.var.name(), f.name);
-                value = self.match_cast(value, info, &mut scope, &what, span)?;
+                value = self.match_parameter(value, info, &mut scope, &what, span, &mut later)?;
             }
             scope.vars.insert(p.var.clone(), value);
         }
+        self.match_later(later, &scope, span)?;
         self.entry_checks(f, &mut scope)?;
         let result = self.body(f, &mut scope);
         self.active.pop();
@@ -358,7 +369,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Emits a check unless it is proved; proved false is an error.
+    /// Emits a check unless it is proved, known from there on; proved false is an error.
     pub fn require(&mut self, condition: PrimExpr, code: i64, message: String, span: Span) -> Res<()> {
         match self.facts.prove(&condition) {
             Answer::Yes => return Ok(()),
@@ -379,8 +390,17 @@ impl<'a> Planner<'a> {
             message: message.clone(),
             span,
         });
+        self.assume(&condition);
         self.step(Step::Check { condition, code, constraint: number, wanted, got, what: message });
         Ok(())
+    }
+
+    /// Takes a condition for true until the end of the branch under way.
+    fn assume(&mut self, condition: &PrimExpr) {
+        if let Some(outside @ None) = self.outside.last_mut() {
+            *outside = Some(Box::new(self.facts.clone()));
+        }
+        self.facts.assume(condition);
     }
 
     fn call_tir(&mut self, c: &Call, span: Span, scope: &mut Scope) -> Res<HostValue> {
@@ -487,9 +507,22 @@ impl<'a> Planner<'a> {
         if let Some(known) = condition.as_int() {
             return self.seq(if known != 0 { then } else { otherwise }, &mut scope.clone());
         }
-        let (a, mut then_steps) = self.nested(|p| p.seq(then, &mut scope.clone()))?;
-        let (b, mut else_steps) = self.nested(|p| p.seq(otherwise, &mut scope.clone()))?;
-        let joined = self.join(&a, &b, info, &mut then_steps, &mut else_steps, e.span())?;
+        let (a, mut then_steps) = self.nested(|p| {
+            p.assume(&condition);
+            p.seq(then, &mut scope.clone())
+        })?;
+        let (b, mut else_steps) = self.nested(|p| {
+            p.assume(&condition.clone().not());
+            p.seq(otherwise, &mut scope.clone())
+        })?;
+        // What analysis knows of the result's dims holds whichever branch was taken.
+        let info = info.filter(|i| {
+            let mut known = true;
+            vars::each_dim(i, &mut |d, _| known &= d.vars().iter().all(|v| scope.dims.contains_key(v)));
+            known
+        });
+        let info = info.map(|i| vars::map_dims(i, &mut |d| self.dim(d, scope)));
+        let joined = self.join(&a, &b, info.as_ref(), &mut then_steps, &mut else_steps, e.span())?;
         self.step(Step::If { condition, then: then_steps, otherwise: else_steps });
         Ok(joined)
     }
@@ -514,6 +547,15 @@ impl<'a> Planner<'a> {
                 let bytes = byte_size(&t.dims, t.dtype);
                 then.push(Step::Copy { from: x.buf, to: t.buf, bytes: bytes.clone() });
                 otherwise.push(Step::Copy { from: y.buf, to: t.buf, bytes });
+                Ok(HostValue::Tensor(t))
+            }
+            // Equal in each branch by what holds there.
+            (HostValue::Tensor(x), HostValue::Tensor(y))
+                if x.dtype == y.dtype && x.dims.len() == y.dims.len() && common(info, x.dims.len()).is_some() =>
+            {
+                let t = self.tensor(common(info, x.dims.len()).unwrap_or_default().to_vec(), x.dtype);
+                then.push(Step::Copy { from: x.buf, to: t.buf, bytes: byte_size(&x.dims, x.dtype) });
+                otherwise.push(Step::Copy { from: y.buf, to: t.buf, bytes: byte_size(&y.dims, y.dtype) });
                 Ok(HostValue::Tensor(t))
             }
             (HostValue::Tuple(x), HostValue::Tuple(y)) if x.len() == y.len() => {
@@ -614,11 +656,12 @@ impl<'a> Planner<'a> {
     }
     pub fn set_bound(&mut self, v: &Var, bound: PrimExpr) {
         let bound = self.bound(&bound);
+        self.assume(&v.expr().le(bound.clone()));
         self.bounds.insert(v.clone(), bound);
     }
-    /// A dim read from data: never negative, of any size.
+    /// A dim read from data, of any size and so far of any sign.
     pub fn declare_unbounded(&mut self, v: &Var) {
-        self.facts.declare_bounds(v, Some(0), None);
+        self.facts.declare_signed(v);
         self.unbounded.insert(v.clone());
     }
     pub fn upper(&mut self, e: &PrimExpr) -> PrimExpr {
@@ -635,6 +678,11 @@ impl<'a> Planner<'a> {
     pub fn typed(&self) -> &'a Typed {
         self.typed
     }
+}
+
+/// The dims of a tensor of this rank, as far as they are known.
+fn common(info: Option<&StructInfo>, rank: usize) -> Option<&[PrimExpr]> {
+    info?.as_tensor()?.known_dims().filter(|d| d.len() == rank)
 }
 
 fn f_callee(c: &Call) -> &ExprKind {

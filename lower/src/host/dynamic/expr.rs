@@ -1,12 +1,13 @@
 //! Relax expressions as code over values.
 
+use super::direct::Direct;
 use super::{Kind, Queue, VALUE};
 use crate::host::build::Builder;
 use crate::host::constants::Constants;
 use crate::host::Context;
 use crate::threads::Room;
 use fnv::FnvHashMap;
-use relax_ir::analysis::{Check, Typed};
+use relax_ir::analysis::{constraints, vars, Check, Typed};
 use relax_ir::flat::FlatStmt;
 use relax_ir::op::ShapeFacts;
 use relax_ir::program::{code, CheckInfo};
@@ -71,6 +72,7 @@ pub struct Gen<'a, 'p> {
     pub queue: &'p mut Queue,
     pub facts: Facts,
     pub room: Room,
+    direct: std::rc::Rc<Direct>,
     pub slots: usize,
     pub frame: PrimExpr,
     /// Where the arguments of another round go.
@@ -83,6 +85,10 @@ pub struct Gen<'a, 'p> {
     what: String,
     /// Whether a round was asked for.
     tail: bool,
+    /// What is asked of the value at hand holds already: nothing is checked.
+    pub trusted: bool,
+    /// What was known before each branch that is under way.
+    outside: Vec<Facts>,
 }
 
 impl<'a, 'p> Gen<'a, 'p> {
@@ -91,6 +97,7 @@ impl<'a, 'p> Gen<'a, 'p> {
         for c in &typed.checks {
             checks.entry(c.before.id()).or_default().push(c);
         }
+        let direct = cx.dynamic.direct(typed);
         Gen {
             b: Builder::new(&mut cx.pool, cx.abi, call.expr()),
             typed,
@@ -101,6 +108,7 @@ impl<'a, 'p> Gen<'a, 'p> {
             queue: &mut cx.dynamic,
             facts: Facts::new(),
             room: cx.room,
+            direct,
             slots: 0,
             frame: frame.expr(),
             next: crate::host::build::null(),
@@ -110,7 +118,38 @@ impl<'a, 'p> Gen<'a, 'p> {
             ret: None,
             what: String::new(),
             tail: false,
+            trusted: false,
+            outside: vec![],
         }
+    }
+
+    /// What follows, up to [`Gen::end_branch`], may not be reached: what it checks is known there alone.
+    fn begin_branch(&mut self) {
+        self.b.open();
+        self.outside.push(self.facts.clone());
+    }
+
+    fn end_branch(&mut self) -> Vec<FlatStmt> {
+        if let Some(facts) = self.outside.pop() {
+            self.facts = facts;
+        }
+        self.b.close()
+    }
+
+    /// [`Gen::refine`] without checks when `trusted`: only what is known of the value is read off.
+    fn refine_trusted(
+        &mut self,
+        v: Dyn,
+        info: &StructInfo,
+        scope: &mut Scope,
+        what: &str,
+        span: Span,
+        trusted: bool,
+    ) -> Res<Dyn> {
+        let before = std::mem::replace(&mut self.trusted, trusted);
+        let v = self.refine(v, info, scope, what, span);
+        self.trusted = before;
+        v
     }
 
     /// The number of slots of the frame, and the code.
@@ -149,19 +188,29 @@ impl<'a, 'p> Gen<'a, 'p> {
         }
         // Now that the captured dims are known, what is known of captured tuples, shapes and scalars.
         for v in captured {
-            let (Some(info), Some(Dyn::Value(at))) = (self.typed.sinfo.get(v).cloned(), scope.vars.get(v).cloned())
-            else {
-                continue;
+            let value = match (self.typed.sinfo.get(v).cloned(), scope.vars.get(v).cloned()) {
+                (Some(info), Some(Dyn::Value(at))) => {
+                    self.refine(Dyn::Value(at), &info, &mut scope, v.name(), f.span)?
+                }
+                (Some(info), Some(value @ Dyn::Tensor(_))) => {
+                    let mut known = true;
+                    let dims = &scope.dims;
+                    vars::each_dim(&info, &mut |d, _| known &= d.vars().iter().all(|v| dims.contains_key(v)));
+                    if !known {
+                        continue;
+                    }
+                    self.refine_trusted(value, &info, &mut scope, v.name(), f.span, true)?
+                }
+                _ => continue,
             };
-            let value = self.refine(Dyn::Value(at), &info, &mut scope, v.name(), f.span)?;
             scope.vars.insert(v.clone(), value);
         }
         self.this = match &this {
             Some(v) => Some(ExprKind::Var(v.clone())),
             None => Some(ExprKind::GlobalVar(f.name.clone())),
         };
-        if let Some(v) = this {
-            scope.vars.insert(v, Dyn::This(captured_at.clone()));
+        if let Some(v) = &this {
+            scope.vars.insert(v.clone(), Dyn::This(captured_at.clone()));
         }
         self.what = format!("result of {}", f.name);
         self.ret = f.ret.clone();
@@ -171,7 +220,16 @@ impl<'a, 'p> Gen<'a, 'p> {
             let info = self.typed.sinfo.get(&p.var).or(p.annotation.as_ref()).cloned();
             list.push((Dyn::Value(at), info, format!("argument {} of {}", p.var.name(), f.name)));
         }
+        // Where all calls are known, each of them has checked its arguments, as the entry has.
+        self.trusted = self.direct.arguments_of(f, this.as_ref());
         let values = self.refine_all(list, &mut scope, f.span)?;
+        for s in constraints::of(f, f.params.iter().filter_map(|p| p.annotation.as_ref()))? {
+            if s.condition.vars().iter().all(|v| scope.dims.contains_key(v)) {
+                let condition = s.guarded().substitute(&scope.dims);
+                self.require(condition, code::CHECK, format!("shape constraint {}", s.text), f.signature_span);
+            }
+        }
+        self.trusted = false;
         for (p, v) in f.params.iter().zip(values) {
             self.checks_before(&p.var, &scope, f.span)?;
             scope.vars.insert(p.var.clone(), v);
@@ -212,7 +270,11 @@ impl<'a, 'p> Gen<'a, 'p> {
             return Ok(e);
         }
         let e = if e.dtype() == DType::I64 { self.facts.simplify(&e) } else { e };
-        Ok(self.b.bind("dim", e))
+        let bound = self.b.bind("dim", e.clone());
+        if let Some(v) = bound.as_var().filter(|v| v.dtype() == DType::I64 && e.as_var() != Some(v)) {
+            self.facts.define(v, &e);
+        }
+        Ok(bound)
     }
 
     pub fn dims(&mut self, es: &[PrimExpr], scope: &Scope, span: Span) -> Res<Vec<PrimExpr>> {
@@ -264,13 +326,14 @@ impl<'a, 'p> Gen<'a, 'p> {
             ExprKind::If { cond, then, otherwise } => {
                 let condition = self.condition(cond, scope)?;
                 let mut lists = vec![];
-                for branch in [then, otherwise] {
-                    self.b.open();
+                for (branch, holds) in [(then, true), (otherwise, false)] {
+                    self.begin_branch();
+                    self.facts.assume(&if holds { condition.clone() } else { condition.clone().not() });
                     let mut inner = scope.clone();
                     if let Flow::Value(v) = self.seq(branch, &mut inner, true)? {
                         self.give(v, &mut inner, branch.body.span())?;
                     }
-                    lists.push(self.b.close());
+                    lists.push(self.end_branch());
                 }
                 let otherwise = lists.pop().unwrap_or_default();
                 let then = lists.pop().unwrap_or_default();
@@ -331,7 +394,11 @@ impl<'a, 'p> Gen<'a, 'p> {
         match (&v, info) {
             // What a packed function without result leaves is not looked at.
             (Dyn::Value(_), Some(StructInfo::Tuple(f))) if f.is_empty() => Ok(Dyn::Tuple(vec![])),
-            (Dyn::Value(_), Some(info)) => self.refine(v, &info, scope, var.name(), e.span()),
+            // A function of the module has checked its result.
+            (Dyn::Value(_), Some(info)) => {
+                let trusted = self.direct.result_of(e);
+                self.refine_trusted(v, &info, scope, var.name(), e.span(), trusted)
+            }
             _ => Ok(v),
         }
     }
@@ -398,12 +465,13 @@ impl<'a, 'p> Gen<'a, 'p> {
                 let condition = self.condition(cond, scope)?;
                 let to = self.slot();
                 let mut lists = vec![];
-                for branch in [then, otherwise] {
-                    self.b.open();
+                for (branch, holds) in [(then, true), (otherwise, false)] {
+                    self.begin_branch();
+                    self.facts.assume(&if holds { condition.clone() } else { condition.clone().not() });
                     if let Flow::Value(v) = self.seq(branch, &mut scope.clone(), false)? {
                         self.own(&v, &to, branch.body.span())?;
                     }
-                    lists.push(self.b.close());
+                    lists.push(self.end_branch());
                 }
                 let otherwise = lists.pop().unwrap_or_default();
                 let then = lists.pop().unwrap_or_default();

@@ -19,6 +19,7 @@
 //! the depth of recursion is measured.
 
 mod calls;
+mod direct;
 mod entry;
 mod expr;
 mod matching;
@@ -94,9 +95,15 @@ pub struct Queue {
     pub(crate) packed: HashMap<String, String>,
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) count: usize,
+    direct: Option<std::rc::Rc<direct::Direct>>,
 }
 
 impl Queue {
+    /// Which functions are called directly only.
+    pub(crate) fn direct(&mut self, typed: &Typed) -> std::rc::Rc<direct::Direct> {
+        self.direct.get_or_insert_with(|| std::rc::Rc::new(direct::Direct::new(typed))).clone()
+    }
+
     /// A new symbol.
     pub(crate) fn fresh(&mut self, prefix: &str, name: &str) -> String {
         self.count += 1;

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// What must agree: (actual, wanted, what).
+pub(super) type Later = Vec<(PrimExpr, PrimExpr, String)>;
+
 impl Planner<'_> {
     /// Checks the value against `info` and returns it with what is known then.
     pub(super) fn match_cast(
@@ -31,6 +34,29 @@ impl Planner<'_> {
     ) -> Res<()> {
         let mut later = vec![];
         self.match_new(v, info, scope, what, span, &mut later)?;
+        self.match_later(later, scope, span)
+    }
+
+    /// As [`Planner::match_cast`], with the dims that must agree left to [`Planner::match_later`].
+    pub(super) fn match_parameter(
+        &mut self,
+        v: HostValue,
+        info: &StructInfo,
+        scope: &mut Scope,
+        what: &str,
+        span: Span,
+        later: &mut Later,
+    ) -> Res<HostValue> {
+        let refined = self.refined(v.clone(), info);
+        if matches!((&v, &refined), (HostValue::Unranked(_), HostValue::Tensor(_))) {
+            self.match_new(&v, info, scope, what, span, later)?;
+        }
+        self.match_new(&refined, info, scope, what, span, later)?;
+        Ok(refined)
+    }
+
+    /// Dims that must agree, once all variables are bound.
+    pub(super) fn match_later(&mut self, later: Later, scope: &Scope, span: Span) -> Res<()> {
         for (actual, wanted, what) in later {
             let wanted = self.dim(&wanted, scope);
             self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span)?;
@@ -45,7 +71,7 @@ impl Planner<'_> {
         scope: &mut Scope,
         what: &str,
         span: Span,
-        later: &mut Vec<(PrimExpr, PrimExpr, String)>,
+        later: &mut Later,
     ) -> Res<()> {
         let mismatch = |expected: &str| {
             Err(Diagnostic::error("match-cast", span, format!("{what}: the value is not {expected}"))
@@ -152,7 +178,7 @@ impl Planner<'_> {
         wanted: Option<&[PrimExpr]>,
         scope: &mut Scope,
         what: &str,
-        later: &mut Vec<(PrimExpr, PrimExpr, String)>,
+        later: &mut Later,
     ) {
         for (i, (a, w)) in actual.iter().zip(wanted.unwrap_or_default()).enumerate() {
             match w.as_var() {
