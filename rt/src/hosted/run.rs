@@ -200,16 +200,30 @@ unsafe fn infer_and_call(
         if rc != code::OK {
             return rc;
         }
+        let need = match e.workspace {
+            Some(size) => size(args),
+            None => 0,
+        };
+        if need < 0 {
+            return relax_rt_fail(call, code::WORKSPACE, 0, 0, need, c"workspace size".as_ptr());
+        }
+        if need as u64 > usize::MAX as u64 / 2 {
+            return relax_rt_fail(call, code::MEMORY, 0, need, 0, c"workspace".as_ptr());
+        }
+        let need = need as usize;
+        let lent = (*call).workspace;
+        let usable = !lent.is_null() && (*call).workspace_size >= need && (lent as usize).is_multiple_of(ALIGN);
+        let own = need > 0 && !usable;
         if !given {
-            let mut total = 0u64;
+            let mut total = if own { need as u64 } else { 0 };
             let mut i = 0;
             while i < e.n_results as isize {
                 total = total.saturating_add(bytes_of(&**outs.offset(i)).unwrap_or(0));
                 i += 1;
             }
-            if (KEPT_FROM..KEPT_TO).contains(&total) && e.n_results > 1 {
-                // Several results freed one by one go back to the system, and their pages come back by faults. An
-                // allocator that learns from what it frees keeps as much as this for the next call.
+            if (KEPT_FROM..KEPT_TO).contains(&total) && e.n_results + own as i32 > 1 {
+                // Results and workspace freed one by one go back to the system, and their pages come back by faults.
+                // An allocator that learns from what it frees keeps as much as this for the next call.
                 let block = core::hint::black_box(libc::allocate(null_mut(), total as usize, ALIGN));
                 libc::release(null_mut(), block, total as usize);
             }
@@ -222,33 +236,20 @@ unsafe fn infer_and_call(
             }
             i += 1;
         }
-        let need = match e.workspace {
-            Some(size) => size(args),
-            None => 0,
-        };
-        if need < 0 {
-            return relax_rt_fail(call, code::WORKSPACE, 0, 0, need, c"workspace size".as_ptr());
-        }
-        if need as u64 > usize::MAX as u64 / 2 {
-            return relax_rt_fail(call, code::MEMORY, 0, need, 0, c"workspace".as_ptr());
-        }
-        let need = need as usize;
-        let given = (*call).workspace;
-        let usable = !given.is_null() && (*call).workspace_size >= need && (given as usize).is_multiple_of(ALIGN);
-        if need == 0 || usable {
+        if !own {
             return entry(args, outs, call);
         }
         let (Some(allocate), Some(release)) = ((*call).allocate, (*call).release) else {
             return relax_rt_fail(call, code::MEMORY, 0, need as i64, 0, c"workspace".as_ptr());
         };
-        let own = allocate((*call).allocator, need, ALIGN);
-        if own.is_null() {
+        let block = allocate((*call).allocator, need, ALIGN);
+        if block.is_null() {
             return relax_rt_fail(call, code::MEMORY, 0, need as i64, 0, c"workspace".as_ptr());
         }
-        (*call).workspace = own;
+        (*call).workspace = block;
         (*call).workspace_size = need;
         let rc = entry(args, outs, call);
-        release((*call).allocator, own, need);
+        release((*call).allocator, block, need);
         rc
     }
 }
