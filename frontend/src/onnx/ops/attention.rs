@@ -23,6 +23,9 @@ pub fn heads(cx: &mut NodeCx, x: &Tensor, n: i64) -> Res<Tensor> {
     if n < 1 {
         return Err(cx.error("the number of heads must be positive"));
     }
+    if x.rank() != 3 {
+        return Err(cx.error(format!("heads of a tensor of {} dims: 3 are needed", x.rank())));
+    }
     let d = cx.simplify(x.dims[2].clone().floor_div(n));
     let y = cx.reshape(x, &[x.dims[0].clone(), x.dims[1].clone(), PrimExpr::i64(n), d])?;
     cx.transpose(&y, &[0, 2, 1, 3])
