@@ -448,7 +448,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
             (None, false) => 1,
         };
         if let Some(len) = v.axis.len() {
-            v.count = v.count.min((len / v.lanes as i64).max(1) as u16);
+            v.count = (len / v.lanes as i64).clamp(1, v.count as i64) as u16;
         }
     } else if single && !heavy {
         // Dot products: rows on up to two axes.

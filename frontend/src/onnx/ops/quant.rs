@@ -202,6 +202,10 @@ pub fn centred(cx: &mut NodeCx, t: &Tensor, zero: Option<Tensor>, axis: usize) -
     let z = cx.cast(&z, DType::I32)?;
     let z = match z.rank() {
         _ if z.literal_len() == Some(1) => cx.reshape(&z, &[])?,
+        1 if axis >= x.rank() => {
+            let say = format!("a zero point with several entries lies along dim {axis}: a tensor of {} dims", x.rank());
+            return Err(cx.error(say));
+        }
         1 => {
             let mut dims = vec![PrimExpr::i64(1); x.rank()];
             dims[axis] = z.dims[0].clone();
