@@ -9,7 +9,7 @@ use relax_ir::Diagnostic;
 use std::collections::BTreeMap;
 
 /// The C library's functions that a library may leave undefined.
-const LIBC: [&str; 24] = [
+const LIBC: [&str; 25] = [
     "_setjmp",
     "abort",
     "aligned_alloc",
@@ -17,6 +17,7 @@ const LIBC: [&str; 24] = [
     "close",
     "free",
     "longjmp",
+    "madvise",
     "malloc",
     "memcmp",
     "memcpy",

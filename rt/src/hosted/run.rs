@@ -11,7 +11,7 @@ use core::ptr::null_mut;
 const ALIGN: usize = 64;
 /// Bytes of results for which the C library is told that they come again.
 const KEPT_FROM: u64 = 128 << 10;
-const KEPT_TO: u64 = 32 << 20;
+const KEPT_TO: u64 = 26 << 20;
 /// Room for the dims of a result whose rank is only known at run time.
 const MAX_RANK: usize = 32;
 
@@ -224,8 +224,11 @@ unsafe fn infer_and_call(
             if (KEPT_FROM..KEPT_TO).contains(&total) && e.n_results + own as i32 > 1 {
                 // Results and workspace freed one by one go back to the system, and their pages come back by faults.
                 // An allocator that learns from what it frees keeps as much as this for the next call.
-                let block = core::hint::black_box(libc::allocate(null_mut(), total as usize, ALIGN));
-                libc::release(null_mut(), block, total as usize);
+                // Beginning at large pages, blocks take up to one more each, and what is learned is up to one less.
+                let more = if total as usize >= libc::LARGE { 2 * libc::LARGE } else { 0 };
+                let total = total as usize + more;
+                let block = core::hint::black_box(libc::allocate(null_mut(), total, ALIGN));
+                libc::release(null_mut(), block, total);
             }
         }
         let mut i = 0;

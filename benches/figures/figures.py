@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""The figures that a user can hold us to, network by network, beside their bounds.
+
+    benches/figures/figures.py MODELS [NETWORK ..] [--store] [--only load,size,compile,versions,static,tune]
+
+MODELS is a folder of NAME.onnx with NAME.npz, its arguments. Prints a table, bold where a bound does not hold; with
+--store also puts it into docs/performance.md. Needs numpy, cc, and the compiler (RELAX_AOT, or target/release/relax-aot).
+
+load      dlopen to the first result, less the least time of a call, in processor time, each in a new process whose file
+          is in the page cache: the least of seven; bound 1 ms up to 100 MB of weights
+memory    peak of resident memory, less what the process had before loading; bound: library's constants + workspace + 5 MB
+size      library for one processor; bound 1.6 x weights of the model + 300 KB
+compile   seconds, for one processor and for all; bound 5 s
+versions  a call of the library for all processors, of a call of the one for this machine, in turns; bound 1.05
+static    a call of the model with open dims, of a call of the one whose dims are bound on the command line; bound 1.05
+tune      a call of the library as the cost model has it, of a call of the one compiled with a tune file (made here
+          where there is none in TUNED, a folder); bound 1.05
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+COMPILER = os.environ.get("RELAX_AOT", str(ROOT / "target/release/relax-aot"))
+CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+MARK = "<!-- The last run of benches/figures/figures.py --store. -->"
+
+
+def run(*command):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Network:
+    def __init__(self, models, name, work):
+        self.name, self.work = name, work
+        self.model = models / f"{name}.onnx"
+        self.arrays = np.load(models / f"{name}.npz")
+        self.args = work / f"{name}.args"
+
+    def write_args(self, metadata):
+        entry = next(e for e in metadata["entries"] if e["name"] == "main")
+        with open(self.args, "wb") as f:
+            f.write(struct.pack("<2q", len(entry["params"]), len(entry["results"])))
+            for name in self.arrays.files:
+                a = np.ascontiguousarray(self.arrays[name])
+                f.write(struct.pack("<3q", CODES[a.dtype.kind], a.dtype.itemsize * 8, a.ndim))
+                f.write(struct.pack(f"<{a.ndim}q", *a.shape))
+                f.write(struct.pack("<q", a.nbytes))
+                f.write(a.tobytes())
+
+    def compiled(self, label, *options):
+        """The library, its prefix and the seconds it took."""
+        prefix = f"{label}_{self.name}"
+        path = self.work / f"lib{prefix}.so"
+        start = time.time()
+        run(COMPILER, self.model, "-o", path, "--prefix", prefix, *options)
+        return path, prefix, time.time() - start
+
+    def metadata(self, path):
+        return json.loads(run(COMPILER, "inspect", path, "--format", "json"))
+
+    def dims(self, metadata):
+        """The values of the open dims, from the arguments."""
+        entry = next(e for e in metadata["entries"] if e["name"] == "main")
+        values = {}
+        for p, name in zip(entry["params"], self.arrays.files):
+            for d, n in zip(p["shape"], self.arrays[name].shape):
+                if isinstance(d, str) and d.isidentifier():
+                    values[d] = n
+        return values
+
+    def weights(self):
+        """Bytes of the model's weights."""
+        return self.model.stat().st_size + sum(
+            f.stat().st_size for f in [self.model.with_suffix(".onnx.data")] if f.exists()
+        )
+
+
+class Table:
+    def __init__(self, columns):
+        self.columns, self.rows, self.broken = columns, [], []
+
+    def line(self, cells):
+        return "| " + " | ".join(cells) + " |"
+
+    def row(self, name, cells):
+        """Each cell: a text, and whether its bound holds (None: there is none)."""
+        self.rows.append(self.line([name] + [f"**{t}**" if held is False else t for t, held in cells]))
+        self.broken += [f"{name}: {c} {t}" for c, (t, held) in zip(self.columns[1:], cells) if held is False]
+        print(self.rows[-1], flush=True)
+
+    def text(self):
+        return "\n".join([self.line(self.columns), "|" + "---|" * len(self.columns)] + self.rows)
+
+
+def pair(client, network, a, b, seconds):
+    out = run(client, "pair", network.args, seconds, a[0], a[1], b[0], b[1]).split()
+    return [float(x) for x in out]
+
+
+def ratio(times):
+    # Other work on the machine only ever makes calls longer.
+    value = min(times[0] / times[2], times[1] / times[3])
+    return f"{value:.3f}", value <= 1.05
+
+
+def measure(network, client, only, seconds, tuned):
+    cells = []
+    native = network.compiled("native", "--target-cpu", "native")
+    network.write_args(network.metadata(native[0]))
+    weights = network.weights()
+    if "load" in only:
+        loads = [run(client, "load", native[0], native[1], network.args).split() for _ in range(7)]
+        took = (min(float(l[1]) for l in loads) - min(float(l[2]) for l in loads)) / 1e3
+        cells.append((f"{took:.2f}", took < 1 or weights > 100e6))
+        # What the process needs for its results is within the 5 MB.
+        memory = min(int(l[4]) - int(l[3]) for l in loads) * 1024
+        entry = next(e for e in network.metadata(native[0])["entries"] if e["name"] == "main")
+        arena = workspace(network, entry)
+        bound = native[0].stat().st_size + arena + 5e6
+        cells += [(f"{memory / 1e6:.1f}", memory <= bound), (f"{bound / 1e6:.1f}", None)]
+    if "size" in only:
+        size = native[0].stat().st_size
+        bound = 1.6 * weights + 300e3
+        cells += [(f"{size / 1e6:.2f}", size <= bound), (f"{bound / 1e6:.2f}", None)]
+    if "compile" in only or "versions" in only:
+        every = network.compiled("every")
+        if "compile" in only:
+            cells += [(f"{s:.2f}", s < 5) for s in (native[2], every[2])]
+        if "versions" in only:
+            cells.append(ratio(pair(client, network, every, native, seconds)))
+    if "static" in only:
+        dims = network.dims(network.metadata(native[0]))
+        if dims:
+            bound = [o for d, n in dims.items() for o in ("--dim", f"{d}={n}")]
+            static = network.compiled("static", "--target-cpu", "native", *bound)
+            cells.append(ratio(pair(client, network, native, static, seconds)))
+        else:
+            cells.append(("", None))
+    if "tune" in only:
+        file = tuned / f"{network.name}.tune.json"
+        how = ["--target-cpu", "native", "--tune-file", file]
+        if not file.exists():
+            network.compiled("tuned", *how, "--tune")
+        best = network.compiled("tuned", *how)
+        cells.append(ratio(pair(client, network, native, best, seconds)))
+    return cells
+
+
+def workspace(network, entry):
+    """Bytes, from the closed form in the metadata."""
+    if entry.get("workspace_max") is not None:
+        return int(entry["workspace_max"])
+    values = dict(network.dims({"entries": [entry]}), min=min, max=max)
+    text = str(entry["workspace"]).replace("//", "/").replace("/", "//")
+    try:
+        return int(eval(text, {"__builtins__": {}}, values))  # Sums, products and quotients of dims.
+    except (NameError, SyntaxError):
+        return 0
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("models", type=pathlib.Path)
+    p.add_argument("networks", nargs="*")
+    p.add_argument("--only", default="load,size,compile,versions,static")
+    p.add_argument("--seconds", type=float, default=2.0, help="of each comparison")
+    p.add_argument("--tuned", type=pathlib.Path, default=pathlib.Path("."), help="where tune files are")
+    p.add_argument("--store", action="store_true")
+    a = p.parse_args()
+    only = a.only.split(",")
+    names = a.networks or sorted(f.stem for f in a.models.glob("*.onnx") if f.with_suffix(".npz").exists())
+    columns = ["network"]
+    columns += ["load, ms", "memory, MB", "at most"] if "load" in only else []
+    columns += ["library, MB", "at most"] if "size" in only else []
+    columns += ["compiled in, s", "for all, s"] if "compile" in only else []
+    columns += ["for all / native"] if "versions" in only else []
+    columns += ["open / bound dims"] if "static" in only else []
+    columns += ["as is / tuned"] if "tune" in only else []
+    table = Table(columns)
+    print(table.text(), flush=True)
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        client = work / "client"
+        run(os.environ.get("CC", "cc"), "-O2", "-o", client, HERE / "client.c", "-ldl")
+        for name in names:
+            network = Network(a.models, name, work)
+            table.row(name, measure(network, client, only, a.seconds, a.tuned))
+            for f in work.glob(f"*{name}*"):
+                f.unlink()
+    print("\n".join(["", "bounds that do not hold:"] + table.broken) if table.broken else "\nevery bound holds")
+    if a.store:
+        store(table.text())
+
+
+def store(text):
+    cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
+    doc = ROOT / "docs/performance.md"
+    old = doc.read_text()
+    section = f"{MARK}\n{datetime.date.today()}; {cpu}; one thread. Bold: beyond the bound.\n\n{text}\n"
+    if MARK in old:
+        head, rest = old.split(MARK)
+        tail = rest.split("\n\n", 2)
+        section += "\n" + (tail[2] if len(tail) > 2 else "")
+        doc.write_text(head + section)
+    else:
+        doc.write_text(old.rstrip() + "\n\n### Figures, network by network\n\n" + section)
+
+
+if __name__ == "__main__":
+    main()
