@@ -97,6 +97,23 @@ pub enum FlatStmt {
     Return(Option<PrimExpr>),
 }
 
+impl FlatStmt {
+    /// The expressions of this statement, nested statements left out.
+    pub fn exprs(&self) -> Vec<&PrimExpr> {
+        match self {
+            FlatStmt::Let { value, .. } | FlatStmt::Assign { value, .. } => vec![value],
+            FlatStmt::Local { init, .. } => vec![init],
+            FlatStmt::Store { ptr, offset, value } => vec![ptr, offset, value],
+            FlatStmt::For { begin, end, .. } => vec![begin, end],
+            FlatStmt::While { cond, .. } | FlatStmt::If { cond, .. } => vec![cond],
+            FlatStmt::Call { args, .. } => args.iter().collect(),
+            FlatStmt::CallIndirect { target, args, .. } => std::iter::once(target).chain(args).collect(),
+            FlatStmt::Return(Some(e)) => vec![e],
+            FlatStmt::Stack { .. } | FlatStmt::Address { .. } | FlatStmt::Return(None) => vec![],
+        }
+    }
+}
+
 /// A function in flat form.
 ///
 /// Backends must translate: literals, `Var`, `Cast`, `Reinterpret`, `Binary`, `Not`, `Neg`, `Select`, `IfThenElse`,

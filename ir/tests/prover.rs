@@ -10,44 +10,8 @@ mod smt;
 
 use questions::Questions;
 use relax_ir::op::{Answer, ShapeFacts};
-use relax_ir::prim::{floor_div, floor_mod, BinOp, PrimExpr, PrimKind, Var};
 use relax_ir::sym::Facts;
 use std::collections::HashMap;
-
-/// `None` where something divides by zero.
-fn eval(e: &PrimExpr, env: &HashMap<Var, i64>) -> Option<i64> {
-    Some(match e.kind() {
-        PrimKind::Int(v) => *v,
-        PrimKind::Var(v) => *env.get(v)?,
-        PrimKind::Select(c, a, b) => {
-            let (c, a, b) = (eval(c, env)?, eval(a, env)?, eval(b, env)?);
-            if c != 0 {
-                a
-            } else {
-                b
-            }
-        }
-        PrimKind::Binary(op, a, b) => {
-            let (x, y) = (eval(a, env)?, eval(b, env)?);
-            match op {
-                BinOp::Add => x + y,
-                BinOp::Sub => x - y,
-                BinOp::Mul => x * y,
-                BinOp::FloorDiv => floor_div(x, y)?,
-                BinOp::FloorMod => floor_mod(x, y)?,
-                BinOp::Min => x.min(y),
-                BinOp::Max => x.max(y),
-                BinOp::Eq => (x == y) as i64,
-                BinOp::Ne => (x != y) as i64,
-                BinOp::Lt => (x < y) as i64,
-                BinOp::Le => (x <= y) as i64,
-                BinOp::Ge => (x >= y) as i64,
-                _ => return None,
-            }
-        }
-        _ => return None,
-    })
-}
 
 #[test]
 fn proved_answers_hold_for_small_dims() {
@@ -78,10 +42,10 @@ fn proved_answers_hold_for_small_dims() {
         *(if wanted == 1 { &mut yes } else { &mut no }) += 1;
         written += &smt::wrong(&question, wanted == 1, &vars);
         for env in &worlds {
-            if question.facts.iter().any(|f| eval(f, env).is_none_or(|v| v == 0)) {
+            if question.facts.iter().any(|f| f.evaluate(env).is_none_or(|v| v == 0)) {
                 continue;
             }
-            if let Some(got) = eval(&question.condition, env) {
+            if let Some(got) = question.condition.evaluate(env) {
                 let given: Vec<String> = question.facts.iter().map(relax_ir::analysis::show::dim).collect();
                 let asked = relax_ir::analysis::show::dim(&question.condition);
                 assert_eq!(got, wanted, "question {i}: {asked} under {given:?} in {env:?}");

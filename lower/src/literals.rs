@@ -10,7 +10,7 @@ use crate::schedule::int8;
 use relax_ir::analysis::Typed;
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::relax::{map_bindings, Binding, BindingValue, ExprKind, RVar};
-use relax_ir::tir::{Buffer, PrimFunc, Stmt, StmtKind};
+use relax_ir::tir::{Buffer, PrimFunc};
 use relax_ir::{Constant, DType, Func};
 use std::collections::HashMap;
 
@@ -197,22 +197,8 @@ fn specialised(f: &PrimFunc, values: &[Option<PrimExpr>]) -> PrimFunc {
             _ => f.params.push(p),
         }
     }
-    fn swap(e: &PrimExpr, known: &HashMap<Buffer, PrimExpr>) -> PrimExpr {
-        let e = e.map_children(&mut |c| swap(c, known));
-        match e.kind() {
-            PrimKind::BufferLoad(b, _) => known.get(b).cloned().unwrap_or(e),
-            _ => e,
-        }
-    }
-    f.body = f.body.rewrite(&mut |e| simplified(&swap(e, &known)), &mut |s| match s.kind() {
-        StmtKind::Block(b) => {
-            // What a block reads is derived again.
-            let mut b = b.clone();
-            b.reads = None;
-            Stmt::at(StmtKind::Block(b), s.span())
-        }
-        _ => s,
-    });
+    let body = f.body.replace_loads(&|b, _| known.get(b).cloned());
+    f.body = body.rewrite(&mut |e| simplified(e), &mut |s| s);
     f
 }
 

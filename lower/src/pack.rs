@@ -9,9 +9,8 @@ use crate::legalize::{call_tir, Names};
 use crate::relayout;
 use crate::schedule::{packable, Packable, SchedOptions};
 use relax_ir::analysis::Typed;
-use relax_ir::prim::PrimKind;
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Expr, ExprKind, RVar};
-use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt, StmtKind};
+use relax_ir::tir::{Buffer, PrimFunc, PrimParam};
 use relax_ir::{Constant, DType, Func, PrimExpr};
 use std::collections::HashMap;
 
@@ -129,24 +128,9 @@ fn rewritten(f: &PrimFunc, at: usize, p: &Packable) -> PrimFunc {
     let new = Buffer::from_parts(&p.buffer.name, size, p.buffer.dtype(), vec![], None, &scope, p.buffer.span);
     let mut f = f.clone();
     f.params[at] = PrimParam::Buffer { buffer: new.clone(), handle: None };
-    fn swap(e: &PrimExpr, p: &Packable, new: &Buffer) -> PrimExpr {
-        let e = e.map_children(&mut |c| swap(c, p, new));
-        match e.kind() {
-            PrimKind::BufferLoad(b, idx) if *b == p.buffer => {
-                let (j, k) = (idx[p.column].clone().cast(DType::I64), idx[1 - p.column].clone().cast(DType::I64));
-                PrimExpr::load(new, vec![p.panels.position(k, j)])
-            }
-            _ => e,
-        }
-    }
-    f.body = f.body.rewrite(&mut |e| swap(e, p, &new), &mut |s| match s.kind() {
-        StmtKind::Block(b) => {
-            // What a block reads is derived again.
-            let mut b = b.clone();
-            b.reads = None;
-            Stmt::at(StmtKind::Block(b), s.span())
-        }
-        _ => s,
+    f.body = f.body.replace_loads(&|b, idx| {
+        let index = |axis: usize| idx[axis].clone().cast(DType::I64);
+        (*b == p.buffer).then(|| PrimExpr::load(&new, vec![p.panels.position(index(1 - p.column), index(p.column))]))
     });
     f
 }

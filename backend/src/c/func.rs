@@ -253,7 +253,7 @@ impl<'a> Fx<'a> {
         self.repeated.clear();
         self.kept.clear();
         let mut seen = FnvHashSet::default();
-        for e in exprs(s) {
+        for e in s.exprs() {
             count(e, &mut seen, &mut self.repeated);
         }
     }
@@ -566,21 +566,6 @@ pub fn declare(d: DType, name: &str) -> String {
     }
 }
 
-/// The expressions of one statement, nested statements left out.
-fn exprs(s: &FlatStmt) -> Vec<&PrimExpr> {
-    match s {
-        FlatStmt::Let { value, .. } | FlatStmt::Assign { value, .. } => vec![value],
-        FlatStmt::Local { init, .. } => vec![init],
-        FlatStmt::Store { ptr, offset, value } => vec![ptr, offset, value],
-        FlatStmt::For { begin, end, .. } => vec![begin, end],
-        FlatStmt::While { cond, .. } | FlatStmt::If { cond, .. } => vec![cond],
-        FlatStmt::Call { args, .. } => args.iter().collect(),
-        FlatStmt::CallIndirect { target, args, .. } => std::iter::once(target).chain(args).collect(),
-        FlatStmt::Return(Some(e)) => vec![e],
-        FlatStmt::Stack { .. } | FlatStmt::Address { .. } | FlatStmt::Return(None) => vec![],
-    }
-}
-
 /// Nodes met twice.
 fn count(e: &PrimExpr, seen: &mut FnvHashSet<usize>, repeated: &mut FnvHashSet<usize>) {
     let children = e.children();
@@ -639,7 +624,7 @@ fn uses(body: &[FlatStmt], locals: &mut FnvHashSet<u32>, read: &mut FnvHashSet<u
         }
     }
     for s in body {
-        exprs(s).into_iter().for_each(|e| reads(e, read, seen));
+        s.exprs().into_iter().for_each(|e| reads(e, read, seen));
         match s {
             FlatStmt::Local { var, .. } => {
                 locals.insert(var.id());

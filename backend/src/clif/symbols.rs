@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{AbiParam, Signature};
 use cranelift_codegen::isa::CallConv;
 use fnv::FnvHashMap;
 use relax_ir::flat::{Callee, FlatFunc, FlatModule, FlatStmt, Linkage};
-use relax_ir::prim::{PrimExpr, PrimKind};
+use relax_ir::prim::PrimKind;
 use relax_ir::{DType, Diagnostic, Span, TypeCode};
 
 /// What a symbol stands for in the object.
@@ -108,7 +108,7 @@ impl Symbols {
                 FlatStmt::Address { symbol, .. } => self.import(symbol, Kind::ImportData, f.span)?,
                 _ => {}
             }
-            for e in stmt_exprs(s) {
+            for e in s.exprs() {
                 e.walk(&mut |e| {
                     if let PrimKind::Str(t) = e.kind() {
                         self.add_text(t)
@@ -129,21 +129,6 @@ impl Symbols {
             let name = format!(".Lstr.{}", self.texts.len());
             self.list.push(Symbol { name, kind: Kind::Text(text.to_string()), linkage: Linkage::Local });
         }
-    }
-}
-
-/// The expressions of one statement, nested statements left out.
-pub(super) fn stmt_exprs(s: &FlatStmt) -> Vec<&PrimExpr> {
-    match s {
-        FlatStmt::Let { value, .. } | FlatStmt::Assign { value, .. } => vec![value],
-        FlatStmt::Local { init, .. } => vec![init],
-        FlatStmt::Store { ptr, offset, value } => vec![ptr, offset, value],
-        FlatStmt::For { begin, end, .. } => vec![begin, end],
-        FlatStmt::While { cond, .. } | FlatStmt::If { cond, .. } => vec![cond],
-        FlatStmt::Call { args, .. } => args.iter().collect(),
-        FlatStmt::CallIndirect { target, args, .. } => std::iter::once(target).chain(args).collect(),
-        FlatStmt::Return(Some(e)) => vec![e],
-        FlatStmt::Stack { .. } | FlatStmt::Address { .. } | FlatStmt::Return(None) => vec![],
     }
 }
 

@@ -29,6 +29,7 @@
 //! The caller's checks cover everything that the callee's signature demands, provided that all dims have names
 //! ([`materialise`]).
 
+mod births;
 pub mod call;
 pub mod constraints;
 mod derive;

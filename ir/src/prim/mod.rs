@@ -5,6 +5,7 @@
 //! [`PrimKind::Select`] evaluates both sides, [`PrimKind::IfThenElse`] only the chosen one.
 
 mod build;
+mod evaluate;
 mod intrin;
 pub mod text;
 mod visit;

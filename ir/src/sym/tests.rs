@@ -1,52 +1,9 @@
 //! The prover against brute force over small domains.
 
 use super::*;
-use crate::prim::{floor_div, floor_mod, BinOp, PrimKind};
+use crate::prim::{BinOp, PrimKind};
 use crate::DType;
 use proptest::prelude::*;
-
-/// `None` where something divides by zero.
-fn eval(e: &PrimExpr, env: &HashMap<Var, i64>) -> Option<i64> {
-    Some(match e.kind() {
-        PrimKind::Int(v) => *v,
-        PrimKind::Var(v) => *env.get(v)?,
-        PrimKind::Cast(a) => eval(a, env)?,
-        PrimKind::Neg(a) => -eval(a, env)?,
-        PrimKind::Not(a) => (eval(a, env)? == 0) as i64,
-        PrimKind::Select(c, a, b) => {
-            let (c, a, b) = (eval(c, env)?, eval(a, env)?, eval(b, env)?);
-            if c != 0 {
-                a
-            } else {
-                b
-            }
-        }
-        PrimKind::Binary(op, a, b) => {
-            let (x, y) = (eval(a, env)?, eval(b, env)?);
-            match op {
-                BinOp::Add => x + y,
-                BinOp::Sub => x - y,
-                BinOp::Mul => x * y,
-                BinOp::FloorDiv => floor_div(x, y)?,
-                BinOp::FloorMod => floor_mod(x, y)?,
-                BinOp::TruncDiv => x.checked_div(y)?,
-                BinOp::TruncMod => x.checked_rem(y)?,
-                BinOp::Min => x.min(y),
-                BinOp::Max => x.max(y),
-                BinOp::Eq => (x == y) as i64,
-                BinOp::Ne => (x != y) as i64,
-                BinOp::Lt => (x < y) as i64,
-                BinOp::Le => (x <= y) as i64,
-                BinOp::Gt => (x > y) as i64,
-                BinOp::Ge => (x >= y) as i64,
-                BinOp::And => (x != 0 && y != 0) as i64,
-                BinOp::Or => (x != 0 || y != 0) as i64,
-                _ => return None,
-            }
-        }
-        _ => return None,
-    })
-}
 
 /// An expression as a tree of numbers: variables are chosen when it is built.
 #[derive(Clone, Debug)]
@@ -154,10 +111,10 @@ proptest! {
         let c = c.build(&vars);
         let answer = known.prove(&c);
         for env in assignments(&vars) {
-            if given.iter().any(|g| eval(g, &env).is_none_or(|v| v == 0)) {
+            if given.iter().any(|g| g.evaluate(&env).is_none_or(|v| v == 0)) {
                 continue;
             }
-            if let Some(v) = eval(&c, &env) {
+            if let Some(v) = c.evaluate(&env) {
                 match answer {
                     Answer::Yes => prop_assert!(v != 0, "{c:?} is false under {env:?}, given {given:?}"),
                     Answer::No => prop_assert!(v == 0, "{c:?} is true under {env:?}, given {given:?}"),
@@ -180,11 +137,11 @@ proptest! {
         let (lo, hi) = known.interval(&e);
         let divisor = known.divisor(&e);
         for env in assignments(&vars) {
-            if given.iter().any(|g| eval(g, &env).is_none_or(|v| v == 0)) {
+            if given.iter().any(|g| g.evaluate(&env).is_none_or(|v| v == 0)) {
                 continue;
             }
-            if let Some(v) = eval(&e, &env) {
-                prop_assert_eq!(Some(v), eval(&s, &env), "{:?} became {:?} under {:?}", e, s, env);
+            if let Some(v) = e.evaluate(&env) {
+                prop_assert_eq!(Some(v), s.evaluate(&env), "{:?} became {:?} under {:?}", e, s, env);
                 prop_assert!(lo.is_none_or(|lo| lo <= v) && hi.is_none_or(|hi| v <= hi), "{:?} not in {:?}", v, (lo, hi));
                 prop_assert!(if divisor == 0 { v == 0 } else { v % divisor == 0 }, "{:?} not divisible by {}", e, divisor);
             }

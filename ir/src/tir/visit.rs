@@ -1,6 +1,7 @@
 //! Walks over statements.
 
 use super::*;
+use crate::prim::PrimKind;
 
 impl Stmt {
     /// Direct sub-statements, in order (a block's init before its body).
@@ -39,6 +40,25 @@ impl Stmt {
             StmtKind::Let { value, .. } | StmtKind::Evaluate(value) | StmtKind::Attr { value, .. } => vec![value],
             StmtKind::Seq(_) | StmtKind::Alloc { .. } => vec![],
         }
+    }
+
+    /// Puts another expression in the place of each load for which `with` (buffer, indices) has one. What blocks read
+    /// is then derived again.
+    pub fn replace_loads(&self, with: &dyn Fn(&Buffer, &[PrimExpr]) -> Option<PrimExpr>) -> Stmt {
+        fn replaced(e: &PrimExpr, with: &dyn Fn(&Buffer, &[PrimExpr]) -> Option<PrimExpr>) -> PrimExpr {
+            let e = e.map_children(&mut |c| replaced(c, with));
+            match e.kind() {
+                PrimKind::BufferLoad(b, idx) => with(b, idx).unwrap_or(e),
+                _ => e,
+            }
+        }
+        self.rewrite(&mut |e| replaced(e, with), &mut |s| match s.kind() {
+            StmtKind::Block(b) => {
+                let unread = Block { reads: None, ..(**b).clone() };
+                Stmt::at(StmtKind::Block(Box::new(unread)), s.span())
+            }
+            _ => s,
+        })
     }
 
     /// Rebuilds bottom-up: `fe` maps every expression of a statement (whole, not each node; reads and writes of

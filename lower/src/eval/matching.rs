@@ -1,50 +1,13 @@
 //! MatchCast: does a value have a struct info? Shape variables that stand alone in it get their values.
 
 use super::{Scope, Stop, Value};
-use relax_ir::prim::{floor_div, floor_mod, BinOp, PrimExpr, PrimKind};
+use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{StructInfo, TensorShape};
-use relax_ir::{DType, Var};
-use std::collections::HashMap;
-
-/// The value of an integer expression; `None` where a variable is unknown or something divides by zero.
-pub fn dim(e: &PrimExpr, dims: &HashMap<Var, i64>) -> Option<i64> {
-    Some(match e.kind() {
-        PrimKind::Int(v) => *v,
-        PrimKind::Var(v) => *dims.get(v)?,
-        PrimKind::Cast(a) => dim(a, dims)?,
-        PrimKind::Neg(a) => dim(a, dims)?.checked_neg()?,
-        PrimKind::Not(a) => (dim(a, dims)? == 0) as i64,
-        PrimKind::Select(c, a, b) | PrimKind::IfThenElse(c, a, b) => dim(if dim(c, dims)? != 0 { a } else { b }, dims)?,
-        PrimKind::Binary(op, a, b) => {
-            let (x, y) = (dim(a, dims)?, dim(b, dims)?);
-            match op {
-                BinOp::Add => x.checked_add(y)?,
-                BinOp::Sub => x.checked_sub(y)?,
-                BinOp::Mul => x.checked_mul(y)?,
-                BinOp::FloorDiv => floor_div(x, y)?,
-                BinOp::FloorMod => floor_mod(x, y)?,
-                BinOp::TruncDiv | BinOp::Div => x.checked_div(y)?,
-                BinOp::TruncMod => x.checked_rem(y)?,
-                BinOp::Min => x.min(y),
-                BinOp::Max => x.max(y),
-                BinOp::Eq => (x == y) as i64,
-                BinOp::Ne => (x != y) as i64,
-                BinOp::Lt => (x < y) as i64,
-                BinOp::Le => (x <= y) as i64,
-                BinOp::Gt => (x > y) as i64,
-                BinOp::Ge => (x >= y) as i64,
-                BinOp::And => (x != 0 && y != 0) as i64,
-                BinOp::Or => (x != 0 || y != 0) as i64,
-                _ => return None,
-            }
-        }
-        _ => return None,
-    })
-}
+use relax_ir::DType;
 
 /// The dims of a list; a variable that has no value is an error of the module.
 pub fn dims(list: &[PrimExpr], scope: &Scope) -> Result<Vec<i64>, Stop> {
-    list.iter().map(|d| dim(d, &scope.dims).ok_or_else(|| Stop::Other(format!("{d:?} has no value")))).collect()
+    list.iter().map(|d| d.evaluate(&scope.dims).ok_or_else(|| Stop::Other(format!("{d:?} has no value")))).collect()
 }
 
 /// Requires that `value` has `info`.
@@ -53,7 +16,7 @@ pub fn match_cast(value: &Value, info: &StructInfo, scope: &mut Scope) -> Result
     first(value, info, scope, &mut later)?;
     // Dims that are expressions, once every variable that stands alone has its value.
     for (got, wanted) in later {
-        let value = dim(&wanted, &scope.dims).ok_or_else(|| Stop::Other(format!("{wanted:?} has no value")))?;
+        let value = wanted.evaluate(&scope.dims).ok_or_else(|| Stop::Other(format!("{wanted:?} has no value")))?;
         if value != got {
             return Err(Stop::Check(format!("wanted {value}, got {got}")));
         }
@@ -126,6 +89,6 @@ pub fn scalar(e: &PrimExpr, scope: &Scope) -> Result<Value, Stop> {
     if let Some(v) = e.as_float() {
         return Ok(Value::Float(e.dtype(), v));
     }
-    let v = dim(e, &scope.dims).ok_or_else(|| Stop::Other(format!("{e:?} has no value")))?;
+    let v = e.evaluate(&scope.dims).ok_or_else(|| Stop::Other(format!("{e:?} has no value")))?;
     Ok(Value::Int(if e.dtype() == DType::BOOL { DType::BOOL } else { e.dtype() }, v))
 }

@@ -207,23 +207,9 @@ impl<'a> Planner<'a> {
 
     /// Shape variables that analysis gave to dims without a name take the value's dims.
     fn births(&mut self, var: &RVar, value: &HostValue, scope: &mut Scope) {
-        let typed = self.typed;
-        for birth in typed.births.get(var).into_iter().flatten() {
-            let mut v = value;
-            for &i in &birth.path {
-                match v {
-                    HostValue::Tuple(f) if i < f.len() => v = &f[i],
-                    _ => break,
-                }
-            }
-            let dim = match v {
-                HostValue::Tensor(t) => t.dims.get(birth.axis).cloned(),
-                HostValue::Shape(s) => s.get(birth.axis).cloned(),
-                HostValue::Prim(p) => Some(p.clone()),
-                _ => None,
-            };
-            if let Some(d) = dim {
-                scope.dims.entry(birth.var.clone()).or_insert(d);
+        for birth in self.typed.births.get(var).into_iter().flatten() {
+            if let Some(d) = value.birth_dim(birth) {
+                scope.dims.entry(birth.var.clone()).or_insert_with(|| d.clone());
             }
         }
     }

@@ -1,7 +1,9 @@
 //! What a Relax value is while a function is being laid out: structure known, storage by number.
 
-use relax_ir::relax::Function;
-use relax_ir::{Constant, DType, PrimExpr};
+use relax_ir::analysis::Birth;
+use relax_ir::relax::{Function, StructInfo};
+use relax_ir::{Constant, DType, PrimExpr, Var};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::plan::Scope;
@@ -136,10 +138,93 @@ pub enum Step {
     },
 }
 
-/// Dims that were found to be `wanted`: its numbers take the place of what was computed.
-pub fn settled_dims(actual: Vec<PrimExpr>, wanted: Option<&[PrimExpr]>) -> Vec<PrimExpr> {
-    match wanted.filter(|w| w.len() == actual.len()) {
-        Some(w) => actual.into_iter().zip(w).map(|(a, w)| if w.as_int().is_some() { w.clone() } else { a }).collect(),
-        None => actual,
+/// What the host's code knows of a value: values laid out in the workspace and values on the runtime's heap alike.
+pub trait Shaped: Sized {
+    /// The fields of a tuple.
+    fn fields(&self) -> Option<&[Self]>;
+    fn fields_mut(&mut self) -> Option<&mut Vec<Self>>;
+    /// The dims of a tensor, the values of a shape, the one of a scalar.
+    fn dims(&self) -> Option<&[PrimExpr]>;
+    /// The dims of a tensor or the values of a shape, to be made more precise.
+    fn dims_mut(&mut self) -> Option<&mut Vec<PrimExpr>>;
+
+    /// The value whose dims were just found to be those of `info`: numbers take the place of what was computed.
+    fn settled(mut self, info: &StructInfo) -> Self {
+        let wanted = match info {
+            StructInfo::Tensor(t) => t.known_dims(),
+            StructInfo::Shape { values, .. } => values.as_deref(),
+            StructInfo::Tuple(infos) => {
+                if let Some(fields) = self.fields_mut().filter(|f| f.len() == infos.len()) {
+                    *fields = std::mem::take(fields).into_iter().zip(infos).map(|(x, i)| x.settled(i)).collect();
+                }
+                None
+            }
+            _ => None,
+        };
+        let dims = self.dims_mut().zip(wanted).filter(|(dims, wanted)| dims.len() == wanted.len());
+        for (d, w) in dims.into_iter().flat_map(|(dims, wanted)| dims.iter_mut().zip(wanted)) {
+            if w.as_int().is_some() {
+                *d = w.clone();
+            }
+        }
+        self
+    }
+
+    /// The dim that gives a shape variable its value.
+    fn birth_dim(&self, birth: &Birth) -> Option<&PrimExpr> {
+        let place = birth.path.iter().try_fold(self, |v, &i| v.fields()?.get(i))?;
+        place.dims()?.get(birth.axis)
+    }
+}
+
+impl Shaped for HostValue {
+    fn fields(&self) -> Option<&[HostValue]> {
+        match self {
+            HostValue::Tuple(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    fn fields_mut(&mut self) -> Option<&mut Vec<HostValue>> {
+        match self {
+            HostValue::Tuple(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    fn dims(&self) -> Option<&[PrimExpr]> {
+        match self {
+            HostValue::Tensor(t) => Some(&t.dims),
+            HostValue::Shape(d) => Some(d),
+            HostValue::Prim(p) => Some(std::slice::from_ref(p)),
+            _ => None,
+        }
+    }
+
+    fn dims_mut(&mut self) -> Option<&mut Vec<PrimExpr>> {
+        match self {
+            HostValue::Tensor(t) => Some(&mut t.dims),
+            HostValue::Shape(d) => Some(d),
+            _ => None,
+        }
+    }
+}
+
+/// Equalities that are checked when all variables have values: what is there, what is wanted, where.
+pub type Later = Vec<(PrimExpr, PrimExpr, String)>;
+
+/// Dims against a signature's: a variable that stands alone and has no value gets one, the rest is checked later.
+pub fn match_dims(
+    actual: &[PrimExpr],
+    wanted: Option<&[PrimExpr]>,
+    known: &mut HashMap<Var, PrimExpr>,
+    what: &str,
+    later: &mut Later,
+) {
+    for (i, (a, w)) in actual.iter().zip(wanted.unwrap_or_default()).enumerate() {
+        match w.as_var() {
+            Some(v) if !known.contains_key(v) => drop(known.insert(v.clone(), a.clone())),
+            _ => later.push((a.clone(), w.clone(), format!("{what}, dimension {i}"))),
+        }
     }
 }

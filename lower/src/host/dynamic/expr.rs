@@ -4,6 +4,7 @@ use super::direct::Direct;
 use super::{Kind, Queue, VALUE};
 use crate::host::build::Builder;
 use crate::host::constants::Constants;
+use crate::host::value::Shaped;
 use crate::host::Context;
 use crate::threads::Room;
 use fnv::FnvHashMap;
@@ -46,6 +47,39 @@ pub enum Dyn {
     This(PrimExpr),
     /// Pointer to a value of any kind.
     Value(PrimExpr),
+}
+
+impl Shaped for Dyn {
+    fn fields(&self) -> Option<&[Dyn]> {
+        match self {
+            Dyn::Tuple(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    fn fields_mut(&mut self) -> Option<&mut Vec<Dyn>> {
+        match self {
+            Dyn::Tuple(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    fn dims(&self) -> Option<&[PrimExpr]> {
+        match self {
+            Dyn::Tensor(t) => Some(&t.dims),
+            Dyn::Shape(d) => Some(d),
+            Dyn::Prim(p) => Some(std::slice::from_ref(p)),
+            _ => None,
+        }
+    }
+
+    fn dims_mut(&mut self) -> Option<&mut Vec<PrimExpr>> {
+        match self {
+            Dyn::Tensor(t) => Some(&mut t.dims),
+            Dyn::Shape(d) => Some(d),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -366,21 +400,8 @@ impl<'a, 'p> Gen<'a, 'p> {
 
     fn births(&mut self, var: &RVar, value: &Dyn, scope: &mut Scope) {
         for birth in self.typed.births.get(var).into_iter().flatten() {
-            let mut v = value;
-            for &i in &birth.path {
-                match v {
-                    Dyn::Tuple(f) if i < f.len() => v = &f[i],
-                    _ => break,
-                }
-            }
-            let dim = match v {
-                Dyn::Tensor(t) => t.dims.get(birth.axis).cloned(),
-                Dyn::Shape(s) => s.get(birth.axis).cloned(),
-                Dyn::Prim(p) => Some(p.clone()),
-                _ => None,
-            };
-            if let Some(d) = dim {
-                scope.dims.entry(birth.var.clone()).or_insert(d);
+            if let Some(d) = value.birth_dim(birth) {
+                scope.dims.entry(birth.var.clone()).or_insert_with(|| d.clone());
             }
         }
     }

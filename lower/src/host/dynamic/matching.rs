@@ -1,18 +1,15 @@
 //! MatchCast over runtime values: structure and dims against struct info, in code.
 
-use super::expr::{Dyn, Gen, Res, Scope, TensorAt};
+use super::expr::{Dyn, Gen, Res, Scope};
 use super::{tag, VALUE};
 use crate::host::build::Failure;
 use crate::host::check_tensor::dtype_word;
-use crate::host::value::settled_dims;
+use crate::host::value::{match_dims, Later, Shaped};
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::program::{code, CheckInfo};
 use relax_ir::relax::{StructInfo, TensorInfo};
 use relax_ir::{DType, Diagnostic, PrimExpr, Span};
-
-/// Dims that must agree, checked when every lone variable is bound: (actual, wanted, what).
-type Later = Vec<(PrimExpr, PrimExpr, String)>;
 
 impl Gen<'_, '_> {
     /// Checks the value against `info`, binds the shape variables that are new, and returns it with what is known.
@@ -20,7 +17,7 @@ impl Gen<'_, '_> {
         let mut later = vec![];
         let v = self.refine_new(v, info, scope, what, span, &mut later)?;
         self.check_later(later, scope, span)?;
-        Ok(settled(v, info))
+        Ok(v.settled(info))
     }
 
     /// As [`Gen::refine`], for several values whose dims refer to each other.
@@ -135,7 +132,7 @@ impl Gen<'_, '_> {
                 let got: Vec<PrimExpr> =
                     (0..n as i64).map(|i| self.b.load("value", &shape, 8 + i * 8, DType::I64)).collect();
                 got.iter().for_each(|v| self.may_be_negative(v));
-                self.match_dims(&got, values.as_deref(), scope, what, later);
+                match_dims(&got, values.as_deref(), &mut scope.dims, what, later);
                 Ok(Dyn::Shape(got))
             }
             (StructInfo::Shape { values, ndim }, Dyn::Shape(got)) => {
@@ -143,7 +140,7 @@ impl Gen<'_, '_> {
                     let count = PrimExpr::i64(got.len() as i64);
                     self.structure(count, *n as i64, code::RANK, &format!("{what}, number of values"));
                 }
-                self.match_dims(&got, values.as_deref(), scope, what, later);
+                match_dims(&got, values.as_deref(), &mut scope.dims, what, later);
                 Ok(Dyn::Shape(got))
             }
             (StructInfo::Prim { dtype, value }, Dyn::Value(at)) => {
@@ -159,11 +156,23 @@ impl Gen<'_, '_> {
                 let x = if dtype.is_bool() { x.ne(PrimExpr::i64(0)) } else { x.cast(*dtype) };
                 let x = self.b.bind("scalar", x);
                 self.may_be_negative(&x);
-                self.match_dims(std::slice::from_ref(&x), value.as_ref().map(std::slice::from_ref), scope, what, later);
+                match_dims(
+                    std::slice::from_ref(&x),
+                    value.as_ref().map(std::slice::from_ref),
+                    &mut scope.dims,
+                    what,
+                    later,
+                );
                 Ok(Dyn::Prim(x))
             }
             (StructInfo::Prim { value, .. }, Dyn::Prim(x)) => {
-                self.match_dims(std::slice::from_ref(&x), value.as_ref().map(std::slice::from_ref), scope, what, later);
+                match_dims(
+                    std::slice::from_ref(&x),
+                    value.as_ref().map(std::slice::from_ref),
+                    &mut scope.dims,
+                    what,
+                    later,
+                );
                 Ok(Dyn::Prim(x))
             }
             (StructInfo::Tuple(fields), Dyn::Value(at)) => {
@@ -237,37 +246,6 @@ impl Gen<'_, '_> {
                 }
             }
         }
-        self.match_dims(dims, t.known_dims(), scope, what, later);
-    }
-
-    fn match_dims(
-        &mut self,
-        actual: &[PrimExpr],
-        wanted: Option<&[PrimExpr]>,
-        scope: &mut Scope,
-        what: &str,
-        later: &mut Later,
-    ) {
-        for (i, (a, w)) in actual.iter().zip(wanted.unwrap_or_default()).enumerate() {
-            match w.as_var() {
-                Some(v) if !scope.dims.contains_key(v) => drop(scope.dims.insert(v.clone(), a.clone())),
-                _ => later.push((a.clone(), w.clone(), format!("{what}, dimension {i}"))),
-            }
-        }
-    }
-}
-
-/// The value whose dims were just found to be those of `info`: numbers take the place of what was computed.
-fn settled(v: Dyn, info: &StructInfo) -> Dyn {
-    match (v, info) {
-        (Dyn::Tensor(t), StructInfo::Tensor(i)) => {
-            let dims = settled_dims(t.dims, i.known_dims());
-            Dyn::Tensor(TensorAt { dims, ..t })
-        }
-        (Dyn::Shape(d), StructInfo::Shape { values, .. }) => Dyn::Shape(settled_dims(d, values.as_deref())),
-        (Dyn::Tuple(xs), StructInfo::Tuple(fs)) if xs.len() == fs.len() => {
-            Dyn::Tuple(xs.into_iter().zip(fs).map(|(x, f)| settled(x, f)).collect())
-        }
-        (v, _) => v,
+        match_dims(dims, t.known_dims(), &mut scope.dims, what, later);
     }
 }

@@ -2,9 +2,6 @@
 
 use super::*;
 
-/// What must agree: (actual, wanted, what).
-pub(super) type Later = Vec<(PrimExpr, PrimExpr, String)>;
-
 impl Planner<'_> {
     /// Checks the value against `info` and returns it with what is known then.
     pub(super) fn match_cast(
@@ -20,7 +17,7 @@ impl Planner<'_> {
             self.match_info(&v, info, scope, what, span)?;
         }
         self.match_info(&refined, info, scope, what, span)?;
-        Ok(settled(refined, info))
+        Ok(refined.settled(info))
     }
 
     /// MatchCast: binds the shape variables of `info` that are new, checks the rest.
@@ -94,7 +91,7 @@ impl Planner<'_> {
                     }
                 }
                 let dims = x.dims.clone();
-                self.match_dims(&dims, t.known_dims(), scope, what, later);
+                match_dims(&dims, t.known_dims(), &mut scope.dims, what, later);
                 Ok(())
             }
             (StructInfo::Tensor(t), HostValue::Unranked(x)) => self.match_unranked(t, x, what, span),
@@ -102,12 +99,12 @@ impl Planner<'_> {
                 if ndim.is_some_and(|n| n != x.len()) {
                     return mismatch(&format!("a shape of {} values: it has {}", ndim.unwrap_or(0), x.len()));
                 }
-                self.match_dims(x, values.as_deref(), scope, what, later);
+                match_dims(x, values.as_deref(), &mut scope.dims, what, later);
                 Ok(())
             }
             (StructInfo::Prim { value, .. }, HostValue::Prim(x)) => {
                 if let Some(w) = value {
-                    self.match_dims(std::slice::from_ref(x), Some(std::slice::from_ref(w)), scope, what, later);
+                    match_dims(std::slice::from_ref(x), Some(std::slice::from_ref(w)), &mut scope.dims, what, later);
                 }
                 Ok(())
             }
@@ -170,36 +167,5 @@ impl Planner<'_> {
             }
             (v, _) => v,
         }
-    }
-
-    fn match_dims(
-        &mut self,
-        actual: &[PrimExpr],
-        wanted: Option<&[PrimExpr]>,
-        scope: &mut Scope,
-        what: &str,
-        later: &mut Later,
-    ) {
-        for (i, (a, w)) in actual.iter().zip(wanted.unwrap_or_default()).enumerate() {
-            match w.as_var() {
-                Some(v) if !scope.dims.contains_key(v) => drop(scope.dims.insert(v.clone(), a.clone())),
-                _ => later.push((a.clone(), w.clone(), format!("{what}, dimension {i}"))),
-            }
-        }
-    }
-}
-
-/// The value whose dims were just found to be those of `info`: numbers take the place of what was computed.
-fn settled(v: HostValue, info: &StructInfo) -> HostValue {
-    match (v, info) {
-        (HostValue::Tensor(t), StructInfo::Tensor(i)) => {
-            let dims = settled_dims(t.dims, i.known_dims());
-            HostValue::Tensor(TensorValue { dims, ..t })
-        }
-        (HostValue::Shape(d), StructInfo::Shape { values, .. }) => HostValue::Shape(settled_dims(d, values.as_deref())),
-        (HostValue::Tuple(xs), StructInfo::Tuple(fs)) if xs.len() == fs.len() => {
-            HostValue::Tuple(xs.into_iter().zip(fs).map(|(x, f)| settled(x, f)).collect())
-        }
-        (v, _) => v,
     }
 }
