@@ -7,15 +7,15 @@ Channels last, with the transpositions that tf2onnx puts around convolutions; ba
 the other dims vary. Compare with `tests/networks/compare.py RELAX_AOT OUT`. Needs tensorflow (tensorflow-cpu will do)
 and tf2onnx.
 """
-import argparse
 import os
-import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import onnx
 import tensorflow as tf
 import tf2onnx
+
+from writing import Folder
 
 OPSETS = [9, 11, 13, 15, 18]
 layers = tf.keras.layers
@@ -109,43 +109,29 @@ def models():
     yield "ragged", Ragged(), {"x": f(2, 5, 4)}
 
 
+def export(model, inputs, opset):
+    def write(path):
+        if isinstance(model, tf.keras.Model):
+            spec = [tf.TensorSpec(model.inputs[0].shape, model.inputs[0].dtype, name=next(iter(inputs)))]
+            call = tf.function(lambda x: model(x, training=False))
+            tf2onnx.convert.from_function(call, spec, opset=opset, output_path=str(path))
+        else:
+            tf2onnx.convert.from_function(model.__call__, model.__call__.input_signature, opset=opset, output_path=str(path))
+        left = {n.op_type for n in onnx.load(path).graph.node if not n.domain and not onnx.defs.has(n.op_type)}
+        if left:
+            raise ValueError(f"{', '.join(sorted(left))} are left as TensorFlow has them")
+        onnx.checker.check_model(str(path))
+
+    return write
+
+
 def main():
-    a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    a.add_argument("out", type=pathlib.Path)
-    a.add_argument("--only", default="")
-    a = a.parse_args()
-    a.out.mkdir(parents=True, exist_ok=True)
-    written = 0
+    folder = Folder(__doc__)
     for name, model, inputs in models():
-        if a.only and name not in a.only.split(","):
-            continue
-        for opset in OPSETS:
-            path = a.out / f"{name}_{opset}.onnx"
-            try:
-                if isinstance(model, tf.keras.Model):
-                    spec = [tf.TensorSpec(model.inputs[0].shape, model.inputs[0].dtype, name=next(iter(inputs)))]
-                    call = tf.function(lambda x, m=model: m(x, training=False))
-                    tf2onnx.convert.from_function(call, spec, opset=opset, output_path=str(path))
-                else:
-                    tf2onnx.convert.from_function(model.__call__, model.__call__.input_signature, opset=opset, output_path=str(path))
-            except Exception as e:
-                print(f"{path.stem}: tf2onnx: {(str(e).splitlines() or [type(e).__name__])[0][:150]}")
-                path.unlink(missing_ok=True)
-                continue
-            left = {n.op_type for n in onnx.load(path).graph.node if not n.domain and not onnx.defs.has(n.op_type)}
-            if left:
-                print(f"{path.stem}: tf2onnx leaves {', '.join(sorted(left))} as TensorFlow has them")
-                path.unlink()
-                continue
-            try:
-                onnx.checker.check_model(str(path))
-            except onnx.checker.ValidationError as e:
-                print(f"{path.stem}: what tf2onnx writes is no model: {str(e).splitlines()[0][:150]}")
-                path.unlink()
-                continue
-            np.savez(path.with_suffix(".npz"), **inputs)
-            written += 1
-    print(f"{written} models")
+        if folder.wants(name):
+            for opset in OPSETS:
+                folder.add(f"{name}_{opset}", export(model, inputs, opset), inputs)
+    folder.close()
 
 
 if __name__ == "__main__":

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 """Write what skl2onnx makes of scikit-learn's estimators: NAME.onnx and NAME.npz.
 
-    sklearn_models.py OUT
+    sklearn_models.py OUT [--only NAME,..]
 
 Compare with `tests/networks/compare.py RELAX_AOT OUT`. Needs scikit-learn and skl2onnx.
 """
-import pathlib
-import sys
 import warnings
 
-import numpy as np
 from skl2onnx import to_onnx
 from sklearn import (cluster, datasets, decomposition, discriminant_analysis, ensemble, feature_selection, kernel_approximation,
                      linear_model, naive_bayes, neighbors, neural_network, pipeline, preprocessing, svm, tree)
+
+from writing import Folder
 
 warnings.simplefilter("ignore")
 
@@ -45,19 +44,25 @@ def models():
     yield "Pipeline", m.fit(x, y), x
 
 
+def export(name, model, x):
+    options = {"zipmap": False} if hasattr(model, "predict_proba") or name == "Pipeline" else None
+
+    def write(path):
+        # Twelve rows here, any number at run time.
+        made = to_onnx(model, x[:1], options={id(model): options} if options else None, target_opset={"": 18, "ai.onnx.ml": 3})
+        path.write_bytes(made.SerializeToString())
+
+    return write
+
+
 def main():
-    out = pathlib.Path(sys.argv[1])
-    out.mkdir(parents=True, exist_ok=True)
+    folder = Folder(__doc__)
     for name, model, x in models():
-        options = {"zipmap": False} if hasattr(model, "predict_proba") or "Pipeline" == name else None
-        try:
-            # Twelve rows here, any number at run time.
-            written = to_onnx(model, x[:1], options={id(model): options} if options else None, target_opset={"": 18, "ai.onnx.ml": 3})
-        except Exception as e:
-            print(f"{name}: skl2onnx: {str(e).splitlines()[0]}")
-            continue
-        (out / f"{name}.onnx").write_bytes(written.SerializeToString())
-        np.savez(out / f"{name}.npz", **{written.graph.input[0].name: x[::13]})
+        if folder.wants(name):
+            # skl2onnx calls the only input X.
+            folder.add(name, export(name, model, x), {"X": x[::13]})
+    folder.close()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -8,16 +8,15 @@ The networks are chosen for the code that exporters write around operators: shap
 selected by their scores. The dims named in each vary. Compare with `tests/networks/compare.py RELAX_AOT OUT`. What an
 exporter refuses is printed. Needs torch, torchvision, onnx and onnxscript.
 """
-import argparse
 import logging
-import pathlib
 import warnings
 
-import numpy as np
 import torch
 import torchvision
 from torch import nn
 from torch.nn import functional as F
+
+from writing import Folder
 
 warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)
@@ -168,46 +167,34 @@ def models():
     yield "select", Select(), {"x": torch.randn(3, 7), "i": torch.randint(0, 4, (3, 4))}, {"x": {0: "n"}, "i": {0: "n"}}
 
 
-def first_line(e):
-    return (str(e).splitlines() or [type(e).__name__])[0][:150]
+def export(name, model, inputs, axes, legacy, opset):
+    def write(path):
+        args = {"opset_version": opset, "input_names": list(inputs), "dynamo": not legacy}
+        if legacy:
+            # Names are the same for all inputs: dims of one name must agree. The encoder has the length of the trace
+            # written into its attention.
+            args["dynamic_axes"] = {k: {0: "n"} for k in axes} if name == "encoder" else axes
+            args["do_constant_folding"] = opset != 11
+        else:
+            args["dynamic_shapes"] = {k: {i: torch.export.Dim(v) for i, v in d.items()} for k, d in axes.items()}
+            args["verbose"] = False
+            args["external_data"] = False
+        with torch.no_grad():
+            torch.onnx.export(model, tuple(inputs.values()), str(path), **args)
+
+    return write
 
 
 def main():
-    a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    a.add_argument("out", type=pathlib.Path)
-    a.add_argument("--only", default="")
-    a = a.parse_args()
-    a.out.mkdir(parents=True, exist_ok=True)
-    written = 0
+    folder = Folder(__doc__)
     for name, model, inputs, axes in models():
-        if a.only and name not in a.only.split(","):
+        if not folder.wants(name):
             continue
         model.eval()
         for legacy, opset in [(True, v) for v in LEGACY] + [(False, v) for v in DYNAMO]:
             stem = f"{name}_{'legacy' if legacy else 'dynamo'}_{opset}"
-            path = a.out / f"{stem}.onnx"
-            try:
-                args = {"opset_version": opset, "input_names": list(inputs), "dynamo": not legacy}
-                if legacy:
-                    # Names are the same for all inputs: dims of one name must agree.
-                    args["dynamic_axes"] = axes
-                    if name == "encoder":
-                        # It writes the length of the trace into the attention.
-                        args["dynamic_axes"] = {k: {0: "n"} for k in axes}
-                    args["do_constant_folding"] = opset != 11
-                else:
-                    args["dynamic_shapes"] = {k: {i: torch.export.Dim(v) for i, v in d.items()} for k, d in axes.items()}
-                    args["verbose"] = False
-                    args["external_data"] = False
-                with torch.no_grad():
-                    torch.onnx.export(model, tuple(inputs.values()), str(path), **args)
-            except Exception as e:
-                print(f"{stem}: the exporter: {first_line(e)}")
-                path.unlink(missing_ok=True)
-                continue
-            np.savez(path.with_suffix(".npz"), **{k: v.numpy() for k, v in inputs.items()})
-            written += 1
-    print(f"{written} models")
+            folder.add(stem, export(name, model, inputs, axes, legacy, opset), {k: v.numpy() for k, v in inputs.items()})
+    folder.close()
 
 
 if __name__ == "__main__":

@@ -148,6 +148,11 @@ def layers(compiler, model, feeds, tmp):
     session = reference(whole.SerializeToString())
     names = [o.name for o in session.get_outputs()]
     want = dict(zip(names, session.run(None, feeds)))
+    for i in cut_model.graph.input:
+        # A dim that shape inference could not tell is the one it has.
+        for d, n in zip(i.type.tensor_type.shape.dim, want.get(i.name.removesuffix(".given"), np.empty(0)).shape):
+            if not d.HasField("dim_value") and (not d.dim_param or d.dim_param.startswith("unk__")):
+                d.dim_value = n
     path = tmp / "layers.onnx"
     onnx.save(cut_model, path)
     command(compiler, path, "-o", tmp / "layers.so", "--target-cpu", "native")
@@ -181,10 +186,19 @@ def network(compiler, path, tmp, text):
     alt = path.with_suffix(".alt.npz")
     if alt.exists():
         runs.append(dict(np.load(alt)))
+    given = list(runs)
     runs += other_sizes(session, feeds, np.random.default_rng(1))
     worst, note = 0.0, f"{len(runs)} sizes" if len(runs) > 1 else ""
     for x in runs:
-        for want, got in zip(session.run(None, x), call(compiled, x)):
+        try:
+            wanted = session.run(None, x)
+        except Exception:
+            # A size that the network does not have, as a sentence longer than its table of positions.
+            if any(x is y for y in given):
+                raise
+            note += ", one left out"
+            continue
+        for want, got in zip(wanted, call(compiled, x)):
             worst = max(worst, difference(want, got))
     if quantised:
         steps, count = layers(compiler, model, feeds, tmp)
