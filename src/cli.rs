@@ -137,6 +137,16 @@ pub enum Fp {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Specialize {
+    /// For what --likely says, and in shared libraries for what the model says.
+    Auto,
+    /// For what the model says, too.
+    Always,
+    /// One form for all sizes.
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Linker {
     /// The built-in writer: needs nothing installed.
     Builtin,
@@ -207,9 +217,15 @@ pub struct CodegenArgs {
     /// solving for it.
     #[arg(long)]
     pub strict: bool,
-    /// Likely values of a shape variable, e.g. `n=1,128`: a hint for speed, without effect so far.
-    #[arg(long, value_name = "VALUES")]
+    /// Likely values or a likely divisor of a shape variable: `n=1,128`, `n%16`. Calls with such sizes run code of their
+    /// own, as fast as if the size were written in the model; one test per call chooses. Repeatable: values of several
+    /// variables are taken together.
+    #[arg(long, value_name = "SIZES")]
     pub likely: Vec<String>,
+    /// Whether to make code for what is likely: what the model says counts in shared libraries (auto), everywhere, or
+    /// nowhere. What --likely says counts everywhere but with never.
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    pub specialize: Specialize,
     /// Where weights go: into the library, or into the file PREFIX.weights beside it.
     #[arg(long, value_enum, default_value = "embed")]
     pub weights: Weights,

@@ -1,7 +1,7 @@
 //! The road from a model file to an artifact: reads, calls each crate in order, collects diagnostics and timings.
 
 use crate::budget;
-use crate::cli::{CodegenArgs, Emit, Fp, Linker, Messages, Quantized, Stage, Weights};
+use crate::cli::{CodegenArgs, Emit, Fp, Linker, Messages, Quantized, Specialize, Stage, Weights};
 use crate::output::{self, Contents, Output};
 use crate::placement;
 use crate::source::Sources;
@@ -173,6 +173,28 @@ impl Session {
         })
     }
 
+    /// Adds code for likely sizes.
+    fn specialise(&mut self, typed: &mut Typed, o: &CodegenArgs, hosted: bool) -> Res<()> {
+        let stated = match o.specialize {
+            Specialize::Auto => hosted || !o.likely.is_empty(),
+            s => s == Specialize::Always,
+        };
+        if !stated {
+            relax_lower::likely::forget(&mut typed.module);
+        }
+        for text in &o.likely {
+            let r = relax_lower::likely::apply(&mut typed.module, text);
+            self.ok(r)?;
+        }
+        if o.specialize == Specialize::Never {
+            return Ok(());
+        }
+        self.stage("specialise", |s| {
+            let r = relax_lower::likely::add_forms(typed);
+            s.all_ok(r)
+        })
+    }
+
     pub fn target(&mut self, o: &CodegenArgs) -> Res<Target> {
         let triple = o.target.clone().unwrap_or_else(|| target_lexicon::HOST.to_string());
         let t = Target::parse(&triple, &o.target_cpu);
@@ -216,6 +238,7 @@ impl Session {
     ) -> Res<Program> {
         self.available(o, hosted)?;
         let mut typed = self.analyse(model, o)?;
+        self.specialise(&mut typed, o, hosted)?;
         let integers = match o.quantized {
             Quantized::Auto => !hosted,
             q => q == Quantized::Integer,
@@ -274,11 +297,17 @@ impl Session {
 
     /// Compiles to an object.
     pub fn compile(&mut self, model: &Path, prefix: &str, o: &CodegenArgs, hosted: bool) -> Res<Compiled> {
-        let (program, target) = self.lower(model, prefix, o, hosted)?;
+        let (mut program, target) = self.lower(model, prefix, o, hosted)?;
         let (object, measures) = self.stage("generate code", |s| {
             let r = relax_backend::clif::compile_measured(&program.module, &target);
             s.ok(r)
         })?;
+        let code: HashMap<&str, u32> =
+            program.module.funcs.iter().zip(&measures.functions).map(|(f, m)| (f.name.as_str(), m.0)).collect();
+        for form in &mut program.forms {
+            let own = std::iter::once(&form.body).chain(&form.kernels);
+            form.code_bytes = Some(own.filter_map(|f| code.get(f.as_str())).map(|n| u64::from(*n)).sum());
+        }
         let stack = relax_backend::bounds::stack(&program, &measures);
         if let Some(limit) = &o.max_flash {
             let limit = self.ok(byte_size(limit))?;
@@ -311,10 +340,6 @@ impl Session {
         if o.threads > 64 {
             let d = Diagnostic::error("option", Span::NONE, format!("--threads {}: at most 64", o.threads));
             return self.ok(Err(d));
-        }
-        for text in &o.likely {
-            let d = Diagnostic::warning("option", Span::NONE, format!("--likely {text} has no effect so far"));
-            self.diags.push(d);
         }
         Ok(())
     }
@@ -468,7 +493,8 @@ impl Session {
                 }
             }
             _ => {
-                let typed = self.analyse(model, o)?;
+                let mut typed = self.analyse(model, o)?;
+                self.specialise(&mut typed, o, true)?;
                 let stage = match stage {
                     Stage::Normal => return Ok(print_module(&typed.module)),
                     Stage::Typed => return Ok(print_typed(&typed.module, &typed.sinfo)),

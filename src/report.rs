@@ -3,7 +3,7 @@
 use crate::cli::Format;
 use crate::source::Sources;
 use relax_ir::printer::print_prim;
-use relax_ir::program::{EntryDim, EntryKind, Program};
+use relax_ir::program::{EntryDim, EntryKind, FormInfo, Program};
 use relax_ir::PrimExpr;
 use std::fmt::Write;
 
@@ -143,7 +143,7 @@ fn costs(p: &Program) -> Vec<Cost> {
             let advice = if open_memory {
                 format!("--dim {name}=1..MAX bounds the memory; {number}")
             } else if d.divisor.is_none() && kernels > 0 {
-                format!("--dim {name}%K tells a divisor; {number}")
+                format!("--dim {name}%K tells a divisor, --likely {name}=SIZE makes code for a size; {number}")
             } else {
                 number
             };
@@ -171,6 +171,16 @@ pub fn text(p: &Program, sources: &Sources) -> String {
     for (condition, span) in &p.proved {
         let _ = writeln!(out, "  {}{}", print_prim(condition), place(*span));
     }
+    if !p.forms.is_empty() {
+        let _ = writeln!(out, "code of their own for likely sizes: {}", p.forms.len());
+    }
+    for f in &p.forms {
+        let code = f.code_bytes.map(|n| format!("{n} bytes of code, ")).unwrap_or_default();
+        let _ = writeln!(out, "  {}: {}: {code}{} bytes of weights", f.entry, f.when, f.data_bytes);
+        for k in kernels_of(f, p) {
+            let _ = writeln!(out, "    {k}");
+        }
+    }
     let costs = costs(p);
     let _ = writeln!(out, "dims left open: {}", costs.len());
     for c in &costs {
@@ -188,7 +198,13 @@ pub fn text(p: &Program, sources: &Sources) -> String {
     out
 }
 
-/// The same as a value: `checked`, `assumed`, `proved`, `open_dims`.
+/// The kernels that a form alone calls.
+fn kernels_of<'a>(f: &'a FormInfo, p: &Program) -> impl Iterator<Item = &'a str> {
+    let start = format!("{}_k_", p.prefix).len();
+    f.kernels.iter().map(move |k| &k[start.min(k.len())..])
+}
+
+/// The same as a value: `checked`, `assumed`, `proved`, `forms`, `open_dims`.
 pub fn json(p: &Program, sources: &Sources) -> serde_json::Value {
     use serde_json::json;
     let checked = p.checks.iter().map(|c| {
@@ -201,6 +217,10 @@ pub fn json(p: &Program, sources: &Sources) -> serde_json::Value {
         "proved": p.proved.iter().map(|(c, span)| {
             json!({"condition": print_prim(c), "line": line(*span, sources)})
         }).collect::<Vec<_>>(),
+        "forms": p.forms.iter().map(|f| json!({
+            "entry": f.entry, "when": f.when, "kernels": kernels_of(f, p).collect::<Vec<_>>(),
+            "code_bytes": f.code_bytes, "weight_bytes": f.data_bytes,
+        })).collect::<Vec<_>>(),
         "open_dims": costs.iter().map(|c| json!({
             "entry": c.entry, "dim": c.dim, "checks": c.checks, "memory_without_bound": c.open_memory,
             "kernels": c.kernels, "advice": c.advice,

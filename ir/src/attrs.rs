@@ -22,6 +22,20 @@ pub const SHAPE_CONSTRAINTS: &str = "shape_constraints";
 /// `tir_var_upper_bound`.
 pub const VAR_DIVISOR: &str = "tir_var_divisor";
 
+/// The function attribute with likely values of shape variables (`{"n": [1, 128]}`): calls with these sizes run code of
+/// their own.
+pub const VAR_LIKELY: &str = "tir_var_likely";
+
+/// As [`VAR_LIKELY`], with likely divisors (`{"n": 16}`, or a list).
+pub const VAR_LIKELY_DIVISOR: &str = "tir_var_likely_divisor";
+
+/// The attribute of a private function that is another one for particular sizes: that one's name. Under [`FORM_WHEN`]
+/// are the values and divisors of its shape variables.
+pub const FORM_OF: &str = "relax_aot.form_of";
+
+/// See [`FORM_OF`]: a list of texts such as `n == 128` and `n % 16 == 0`.
+pub const FORM_WHEN: &str = "relax_aot.form_when";
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttrValue {
     None,

@@ -34,6 +34,8 @@ pub struct Program {
     pub proved: Vec<(PrimExpr, Span)>,
     /// By entry.
     pub memory: Vec<MemoryUse>,
+    /// Code of their own for likely sizes.
+    pub forms: Vec<FormInfo>,
     /// Whether the checks of arguments and shapes were left out.
     pub unchecked: bool,
     /// Bytes of weights, embedded or not.
@@ -96,6 +98,23 @@ impl WeightsFile {
         });
         out
     }
+}
+
+/// A second body of an entry, for sizes that are likely.
+#[derive(Clone, Debug, Default)]
+pub struct FormInfo {
+    /// [`Entry::name`].
+    pub entry: String,
+    /// For which calls, e.g. `n == 128`.
+    pub when: String,
+    /// The function's symbol.
+    pub body: String,
+    /// Symbols of kernels that no other code calls.
+    pub kernels: Vec<String>,
+    /// Weights that it alone reads.
+    pub data_bytes: u64,
+    /// Of the body and its kernels, once there is machine code.
+    pub code_bytes: Option<u64>,
 }
 
 /// How an entry uses its workspace, for those who look for what takes memory.

@@ -465,7 +465,7 @@ fn locals(s: &Stmt) -> HashSet<Var> {
 }
 
 /// The statement with other buffers, other shape variables and fresh loop and block variables.
-fn rebuild(s: &Stmt, dims: &HashMap<Var, PrimExpr>, buffers: &HashMap<u32, Buffer>) -> Option<Stmt> {
+pub(crate) fn rebuild(s: &Stmt, dims: &HashMap<Var, PrimExpr>, buffers: &HashMap<u32, Buffer>) -> Option<Stmt> {
     let mut vars = dims.clone();
     let mut fresh: HashMap<Var, Var> = HashMap::new();
     for v in locals(s) {

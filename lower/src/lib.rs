@@ -19,6 +19,7 @@ pub mod interp;
 pub mod kernel;
 pub mod layout;
 pub mod legalize;
+pub mod likely;
 mod literals;
 pub mod math;
 mod pack;
@@ -119,6 +120,7 @@ pub fn passes(
         fold::transpose_constants(&mut typed);
     }
     legalize::legalize(&mut typed)?;
+    likely::with_numbers(&mut typed);
     if opt_level >= 1 {
         dead::remove_dead(&mut typed);
         fold::fold_constants(&mut typed);
@@ -153,6 +155,9 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
     if options.opt_level >= 2 {
         let widest = wide.map_or(options.vector_bytes, |_| options.wide_bytes);
         pack::pack(&mut typed, &schedule::SchedOptions { vector_bytes: widest });
+    }
+    if options.opt_level >= 2 {
+        likely::with_divisors(&mut typed);
     }
     let (mut program, kernels, warnings) = host::compile(&typed, options)?;
     let mut errors = Diagnostics::default();

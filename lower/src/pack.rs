@@ -9,7 +9,8 @@ use crate::legalize::{call_tir, Names};
 use crate::relayout;
 use crate::schedule::{packable, Packable, SchedOptions};
 use relax_ir::analysis::Typed;
-use relax_ir::relax::{map_bindings, Binding, BindingValue, Expr, ExprKind, RVar};
+use relax_ir::attrs::FORM_OF;
+use relax_ir::relax::{map_bindings, Binding, BindingValue, Expr, ExprKind, Function, RVar};
 use relax_ir::tir::{Buffer, PrimFunc, PrimParam};
 use relax_ir::{Constant, DType, Func, PrimExpr};
 use std::collections::HashMap;
@@ -19,17 +20,20 @@ pub fn pack(typed: &mut Typed, options: &SchedOptions) {
     let mut pass = Pack {
         names: Names::new(&typed.module),
         uses: HashMap::new(),
+        form: None,
+        general: HashMap::new(),
         prims: HashMap::new(),
         bound: HashMap::new(),
         new: vec![],
         options,
     };
     for f in typed.module.relax_funcs() {
+        pass.form = form(f);
         for b in f.bindings() {
             if let ExprKind::Constant(c) = b.expr().kind() {
                 pass.bound.insert(b.var.clone(), c.clone());
                 // The binding itself is no use.
-                *pass.uses.entry(address(c)).or_insert(0) -= 1;
+                pass.add(c, -1);
             }
         }
     }
@@ -39,18 +43,31 @@ pub fn pack(typed: &mut Typed, options: &SchedOptions) {
                 drop(pass.prims.insert(p.name.clone(), p.clone()))
             }
             Func::Prim(_) => {}
-            Func::Relax(f) => f.body.walk(&mut |e| pass.count(e)),
+            Func::Relax(f) => {
+                pass.form = form(f);
+                f.body.walk(&mut |e| pass.count(e))
+            }
         }
     }
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     for f in &mut funcs {
         if let Func::Relax(f) = f {
+            pass.form = form(f);
             f.body = map_bindings(&f.body, &mut |b, _| pass.binding(b));
         }
     }
     funcs.extend(pass.new.into_iter().map(Func::Prim));
     typed.module.funcs = funcs;
     crate::dead::remove_dead(typed);
+}
+
+/// Bytes of weights from which on a form for likely sizes reads them in the order of the general one: they do not stay
+/// in the nearest cache, so that another order gains little, and they need not be there twice.
+const LARGE: usize = 64 << 10;
+
+/// The name of a form for likely sizes: each reads weights of its own.
+fn form(f: &Function) -> Option<String> {
+    f.attrs.str(FORM_OF).map(|_| f.name.clone())
 }
 
 /// What makes two constants the same one.
@@ -60,8 +77,12 @@ fn address(c: &Constant) -> usize {
 
 struct Pack<'a> {
     names: Names,
-    /// Of each constant, by address.
-    uses: HashMap<usize, i64>,
+    /// Of each constant, by address; those of forms by form.
+    uses: HashMap<(Option<String>, usize), i64>,
+    /// The form under way.
+    form: Option<String>,
+    /// How the general forms have their constants: column axis and width of the panels.
+    general: HashMap<usize, (usize, i64)>,
     prims: HashMap<String, PrimFunc>,
     bound: HashMap<RVar, Constant>,
     new: Vec<PrimFunc>,
@@ -79,8 +100,12 @@ impl Pack<'_> {
 
     fn count(&mut self, e: &Expr) {
         if let Some(c) = self.constant(e) {
-            *self.uses.entry(address(&c)).or_insert(0) += 1;
+            self.add(&c, 1);
         }
+    }
+
+    fn add(&mut self, c: &Constant, n: i64) {
+        *self.uses.entry((self.form.clone(), address(c))).or_insert(0) += n;
     }
 
     /// The kernel call over packed constants; `None` when nothing changes.
@@ -95,11 +120,16 @@ impl Pack<'_> {
         let mut prim = self.prims.get(name)?.clone();
         let mut args = args.clone();
         let mut changed = false;
-        for p in packable(&prim, self.options) {
+        for mut p in packable(&prim, self.options) {
             let at = prim.params.iter().position(|q| q.buffer() == Some(&p.buffer))?;
             let Some(c) = args.get(at).and_then(|a| self.constant(a)) else { continue };
-            if self.uses.get(&address(&c)) != Some(&1) || c.dtype != p.buffer.dtype() {
+            if self.uses.get(&(self.form.clone(), address(&c))) != Some(&1) || c.dtype != p.buffer.dtype() {
                 continue;
+            }
+            match (&self.form, self.general.get(&address(&c))) {
+                (None, _) => drop(self.general.insert(address(&c), (p.column, p.panels.width))),
+                (Some(_), Some((column, width))) if c.size() >= LARGE && *column == p.column => p.panels.width = *width,
+                _ => {}
             }
             args[at] = Expr::new(ExprKind::Constant(reorder(&c, &p)), args[at].span());
             prim = rewritten(&prim, at, &p);

@@ -4,9 +4,11 @@
 //! and passes carry it along. In normal form every non-leaf expression is bound to a variable, so that map covers
 //! every expression.
 
+mod instance;
 mod rewrite;
 mod struct_info;
 
+pub use instance::instance;
 pub use rewrite::map_bindings;
 pub use struct_info::*;
 

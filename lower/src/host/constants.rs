@@ -60,6 +60,23 @@ impl Constants {
         }
     }
 
+    /// Bytes of all constants.
+    pub fn bytes(&self) -> u64 {
+        self.list.iter().map(|(c, _)| c.size() as u64).sum()
+    }
+
+    /// Bytes that these would add.
+    pub fn missing<'a>(&self, constants: impl Iterator<Item = &'a Constant>) -> u64 {
+        let mut new: Vec<&Constant> = vec![];
+        for c in constants {
+            let alike = self.by_hash.get(&sample(c)).into_iter().flatten();
+            if !alike.into_iter().any(|&i| same(&self.list[i].0, c)) && !new.iter().any(|n| same(n, c)) {
+                new.push(c);
+            }
+        }
+        new.iter().map(|c| c.size() as u64).sum()
+    }
+
     /// Where a constant's data is; equal constants share one place.
     pub fn place(&mut self, c: &Constant) -> Stored {
         self.add(c, true)

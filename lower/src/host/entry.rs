@@ -1,6 +1,7 @@
 //! The functions of one exported Relax function: the body, the packed entry, shape inference, the workspace size and
 //! the typed C entries (see `relax_ir::program::Program` for the symbols).
 
+mod forms;
 mod workspace;
 
 use super::body::Body;
@@ -54,6 +55,11 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, D
             cx.checks.truncate(checks);
             cx.kernels.truncate(kernels);
             cx.funcs.truncate(funcs);
+            for form in crate::likely::of(&typed.module, &f.name) {
+                let when = crate::likely::when(form).join(" and ");
+                let what = format!("{}: no code of its own for {when}: its values are laid out at run time", f.name);
+                cx.warnings.push(Diagnostic::warning("likely", f.signature_span, what).note(d.message.clone()));
+            }
             super::dynamic::compile_entry(cx, typed, f, d)
         }
         r => r,
@@ -110,9 +116,14 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         cx.funcs.push(f);
         callee
     });
+    let max = upper_value(&layout.total, &sig).or_else(|| upper_bound(&layout.total, &sig, &mut facts));
+    let general = forms::General { f, symbol: &symbol, sig: &sig, results: &results };
+    let forms = forms::compile(cx, typed, &general);
+    let max = max.and_then(|max| forms.iter().try_fold(max, |most, f| Some(most.max(f.most?))));
+    let layout = forms::room(&layout, &forms);
     let prefix = cx.prefix.clone();
     let pool = &mut cx.pool;
-    let call = call_function(pool, &prefix, &base, abi, &sig, &layout, &results, &callee);
+    let call = call_function(pool, &prefix, &base, abi, &sig, &layout, &results, (&callee, &forms));
     let infer = infer_function(pool, &prefix, &base, abi, &sig, &layout, &results, probe.as_ref());
     let workspace = workspace_function(pool, &prefix, &base, abi, &sig, &layout);
     cx.funcs.extend([call, infer, workspace]);
@@ -123,7 +134,6 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
     }
     cx.funcs.push(workspace_size_function(&mut cx.pool, &base, abi, &sig, &layout));
 
-    let max = upper_value(&layout.total, &sig).or_else(|| upper_bound(&layout.total, &sig, &mut facts));
     Ok(Entry {
         name: symbol,
         params: sig.entry_values(),
@@ -401,7 +411,7 @@ fn call_function(
     sig: &Signature,
     layout: &Layout,
     results: &[ResultLeaf],
-    body: &Callee,
+    (body, forms): (&Callee, &[forms::Form]),
 ) -> FlatFunc {
     let p = packed_params();
     let mut b = Builder::new(pool, abi, p.call.expr());
@@ -453,12 +463,10 @@ fn call_function(
         shapes.push(shape);
     }
     let rc = with_workspace(&mut b, &p.call.expr(), layout, |b, ws| {
-        let mut args = vec![p.call.expr(), ws];
-        args.extend(sig.pointers().iter().map(Var::expr));
-        args.extend(sig.body_vars().iter().map(Var::expr));
-        args.extend(outs);
-        args.push(actual.clone());
-        b.call(body.clone(), args)
+        let mut before = vec![p.call.expr(), ws];
+        before.extend(sig.pointers().iter().map(Var::expr));
+        outs.push(actual.clone());
+        forms::call(b, forms, (body, sig.body_vars().iter().map(Var::expr).collect()), (&before, &outs))
     });
     b.return_if_failed(rc);
     let mut at = 0;

@@ -12,6 +12,7 @@ use relax_ir::PrimExpr;
 /// Alignment of every buffer in the workspace, in bytes.
 pub const ALIGN: i64 = 64;
 
+#[derive(Clone)]
 pub struct Layout {
     /// By buffer; `None` for those that do not live in the workspace.
     pub offsets: Vec<Option<PrimExpr>>,

@@ -30,7 +30,7 @@ use constants::Constants;
 use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{DataBytes, FlatData, FlatFunc, Linkage};
-use relax_ir::program::{CheckInfo, MemoryUse, Program, LABELS};
+use relax_ir::program::{CheckInfo, FormInfo, MemoryUse, Program, LABELS};
 use relax_ir::tir::PrimFunc;
 use relax_ir::{AttrValue, Diagnostics};
 use std::collections::HashSet;
@@ -51,6 +51,12 @@ pub struct Context {
     constants: Constants,
     dynamic: dynamic::Queue,
     memory: Vec<MemoryUse>,
+    /// The forms of entries for likely sizes, and the bytes of weights that they added.
+    forms: Vec<FormInfo>,
+    form_bytes: u64,
+    /// See [`crate::Options::size_budget`].
+    size_budget: f64,
+    warnings: Diagnostics,
     /// Functions take part that no C program can call with success: their parameters or results are functions.
     uncallable: bool,
 }
@@ -72,6 +78,10 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         constants: Constants::new(prefix, options.external_weights),
         dynamic: dynamic::Queue::default(),
         memory: vec![],
+        forms: vec![],
+        form_bytes: 0,
+        size_budget: options.size_budget,
+        warnings: Diagnostics::default(),
         uncallable: false,
     };
     let mut program = Program { prefix: prefix.to_string(), unchecked, ..Default::default() };
@@ -149,6 +159,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     cx.funcs.push(body::copy_function(&mut cx.pool, prefix, abi));
     program.checks = cx.checks;
     program.memory = cx.memory;
+    warnings.extend(cx.warnings);
     program.module.funcs = cx.funcs;
     program.weights_file = cx.constants.external.and_then(|e| e.finish(&mut cx.pool, prefix));
     program.module.data = cx.pool.data;
@@ -167,6 +178,20 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     let mut called = HashSet::new();
     for f in &program.module.funcs {
         calls(&f.body, &mut called);
+    }
+    let own: HashSet<&String> = cx.forms.iter().map(|f| &f.body).collect();
+    let mut elsewhere = HashSet::new();
+    for f in program.module.funcs.iter().filter(|f| !own.contains(&f.name)) {
+        calls(&f.body, &mut elsewhere);
+    }
+    program.forms = cx.forms.clone();
+    for form in &mut program.forms {
+        let mut kernels = HashSet::new();
+        let body = program.module.funcs.iter().filter(|f| f.name == form.body);
+        body.for_each(|f| calls(&f.body, &mut kernels));
+        let kernel = kernel_symbol(prefix, "");
+        form.kernels = kernels.into_iter().filter(|k| k.starts_with(&kernel) && !elsewhere.contains(k)).collect();
+        form.kernels.sort();
     }
     for f in &typed.module.funcs {
         if let relax_ir::Func::Prim(p) = f {

@@ -349,7 +349,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         let end = e.hoist(end);
         let whole = match packed {
             Some(p) => PrimExpr::i64(p.whole()),
-            None => e.hoist(end.clone().floor_div(width) * width),
+            None => e.whole(&PrimExpr::i64(0), &end, width),
         };
         let start = columns.start.clone();
         e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
@@ -473,7 +473,7 @@ fn sliver(
             count,
             combine: None,
         }),
-        rows: tiled.map(|r| (r.var.clone(), rows_for(r, most))).into_iter().collect(),
+        rows: tiled.map(|r| (r.var.clone(), rows_for(e, r, most))).into_iter().collect(),
         unroll: 4,
         halves: true,
     };

@@ -222,6 +222,9 @@ impl Emit {
         step: i64,
         body: impl FnOnce(&mut Self) -> Res<()>,
     ) -> Res<()> {
+        if begin == end {
+            return Ok(());
+        }
         if let (Some(b), Some(e)) = (begin.as_int(), end.as_int()) {
             if b >= e {
                 return Ok(());
@@ -309,10 +312,26 @@ impl Emit {
             return v.expr();
         }
         let var = Var::new(if e.dtype().is_handle() { "p" } else { "t" }, e.dtype());
+        let divisor = self.ranges.divisor(&e);
+        if divisor != 1 {
+            self.ranges.set_divisor(&var, divisor);
+        }
         self.level.insert(var.clone(), level);
         self.scopes[level].exprs.insert(e.clone(), var.clone());
         self.scopes[level].stmts.push(FlatStmt::Let { var: var.clone(), value: e });
         var.expr()
+    }
+
+    /// The largest multiple of `step` up to `end`, for a loop from `begin` on, which is one.
+    pub fn whole(&mut self, begin: &PrimExpr, end: &PrimExpr, step: i64) -> PrimExpr {
+        match (begin.as_int(), end.as_int()) {
+            (Some(b), Some(e)) => PrimExpr::i64(b + (e - b).max(0) / step * step),
+            _ if self.ranges.divisor(&(end.clone() - begin.clone())) % step == 0 => end.clone(),
+            _ => {
+                let rounds = (end.clone() - begin.clone()).floor_div(step) * step;
+                self.hoist(begin.clone() + rounds)
+            }
+        }
     }
 
     /// An index as a flat int64 expression, products of invariants hoisted.

@@ -138,15 +138,11 @@ pub fn strips(
         half /= 2;
     }
     for step in steps {
+        if at == hi {
+            return Ok(());
+        }
         let step = step as i64;
-        let end = match (at.as_int(), hi.as_int()) {
-            (Some(a), Some(h)) => PrimExpr::i64(a + (h - a) / step * step),
-            _ => {
-                let n = hi.clone() - at.clone();
-                let whole = n.floor_div(step) * step;
-                e.hoist(at.clone() + whole)
-            }
-        };
+        let end = e.whole(&at, &hi, step);
         e.for_loop(v, at, end.clone(), step, |e| body(e, &Lane::of(v, step as u16)))?;
         at = end;
     }

@@ -85,6 +85,9 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
     Plan { items, allocs, scratch }
 }
 
+/// The attribute of a PrimFunc with numbers that its dims ([`kernel_dims`]) are multiples of.
+pub const DIVISORS: &str = "relax_aot.divisors";
+
 /// Schedules `f`. Errors: a construct that has no scalar form (packed int4, explicit vectors, strings).
 pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
     if options.is_wide() {
@@ -100,7 +103,11 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
     let mut params = vec![];
     let dims = kernel_dims(f);
     let mut dim_params = vec![];
-    for v in &dims {
+    let divisors = f.attrs.ints(DIVISORS).unwrap_or_default();
+    for (i, v) in dims.iter().enumerate() {
+        let divisor = divisors.get(i).copied().unwrap_or(1).max(1);
+        e.ranges.set_divisor(v, divisor);
+        e.ranges.told |= divisor > 1;
         e.ranges.add_dim(v);
         let d = v.dtype();
         if d == DType::I64 || !d.is_int() {
@@ -109,6 +116,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
         }
         let p = Var::new(v.name(), DType::I64);
         e.ranges.add_dim(&p);
+        e.ranges.set_divisor(&p, divisor);
         e.ranges.set_value(v, Poly::var(&p));
         e.set_value(v, p.expr().cast(d));
         dim_params.push(p);

@@ -13,6 +13,10 @@ pub struct Ranges {
     values: HashMap<Var, Poly>,
     /// Shape variables and other variables that are never negative.
     dims: Vec<Var>,
+    /// What values are multiples of.
+    divisors: HashMap<Var, i64>,
+    /// Some of them were stated.
+    pub told: bool,
 }
 
 type Interval = (Option<i64>, Option<i64>);
@@ -27,6 +31,24 @@ impl Ranges {
     pub fn set_value(&mut self, v: &Var, value: Poly) {
         self.values.insert(v.clone(), value);
     }
+    pub fn set_divisor(&mut self, v: &Var, divisor: i64) {
+        self.divisors.insert(v.clone(), divisor);
+    }
+
+    /// A number that divides the value of `e`; 0 when the value is 0.
+    pub fn divisor(&self, e: &PrimExpr) -> i64 {
+        match e.kind() {
+            PrimKind::Int(v) => v.saturating_abs(),
+            PrimKind::Var(v) => self.divisors.get(v).copied().unwrap_or(1),
+            PrimKind::Cast(a) if a.dtype().is_int() && e.dtype().bits >= a.dtype().bits => self.divisor(a),
+            PrimKind::Binary(BinOp::Add | BinOp::Sub | BinOp::Min | BinOp::Max, a, b) => {
+                gcd(self.divisor(a), self.divisor(b))
+            }
+            PrimKind::Binary(BinOp::Mul, a, b) => self.divisor(a).checked_mul(self.divisor(b)).unwrap_or(1),
+            _ => 1,
+        }
+    }
+
     /// Takes back [`Ranges::set_value`].
     pub fn restore(&mut self, v: &Var, old: Option<Poly>) {
         match old {
@@ -185,6 +207,14 @@ fn var_of(e: &PrimExpr) -> Option<&Var> {
         PrimKind::Var(v) => Some(v),
         PrimKind::Cast(a) => a.as_var(),
         _ => None,
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 {
+        a
+    } else {
+        gcd(b, a % b)
     }
 }
 

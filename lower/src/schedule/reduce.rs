@@ -99,15 +99,16 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
             with(e, PrimExpr::i64(whole), end, len - whole)
         }
         None => {
-            let whole = end.clone().floor_div(rows) * rows;
-            let whole = e.hoist(whole);
+            let whole = e.whole(&zero, &end, rows);
             with(e, zero, whole.clone(), rows)?;
             // Fewer and fewer rows at a time where packed columns wait.
             let (mut at, mut left) = (whole, rows);
             while t.halves && left > 2 {
                 left = (left + 1) / 2;
-                let whole = at.clone() + (end.clone() - at.clone()).floor_div(left) * left;
-                let whole = e.hoist(whole);
+                if at == end {
+                    break;
+                }
+                let whole = e.whole(&at, &end, left);
                 with(e, at, whole.clone(), left)?;
                 at = whole;
             }
@@ -307,13 +308,7 @@ fn steps(e: &mut Emit, t: &Tile, axes: &[Axis], k: &mut HashMap<Var, PrimExpr>, 
         Some(len) if len <= 2 * t.unroll => len.max(1),
         _ => t.unroll,
     };
-    let whole = match end.as_int() {
-        Some(len) => PrimExpr::i64(len / unroll * unroll),
-        None => {
-            let whole = end.clone().floor_div(unroll) * unroll;
-            e.hoist(whole)
-        }
-    };
+    let whole = e.whole(&zero, &end, unroll);
     e.for_loop(&first.var, zero, whole.clone(), unroll, |e| {
         for i in 0..unroll {
             let mut k = k.clone();
@@ -372,12 +367,16 @@ fn combiner(n: &Nest) -> Option<BinOp> {
 }
 
 /// Points of a tile axis: all of a short one, else the count that leaves the fewest over.
-pub fn rows_for(a: &Axis, most: i64) -> i64 {
+pub fn rows_for(e: &Emit, a: &Axis, most: i64) -> i64 {
     match a.len() {
         Some(len) if len <= most => len,
         Some(len) if len >= 8 * most => most,
         Some(len) => (2..=most).rev().find(|r| len % r == 0 && *r * 2 > most).unwrap_or(most),
-        None => most,
+        None => {
+            let divisor = e.ranges.divisor(&Poly::of(&a.extent, &e.ranges).expr());
+            let even = (2..=most).rev().find(|r| divisor % r == 0 && *r * 3 >= most * 2);
+            even.filter(|_| e.ranges.told).unwrap_or(most)
+        }
     }
 }
 
@@ -436,7 +435,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         v.count = match (row, single && !heavy) {
             (Some(a), _) => {
                 let count = vector_count(&v.axis, v.lanes);
-                let r = rows_for(a, if count == 2 { 4 } else { 3 });
+                let r = rows_for(e, a, if count == 2 { 4 } else { 3 });
                 rows.push((a.var.clone(), r));
                 if r == 1 {
                     alone
@@ -455,11 +454,11 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         let mut candidates: Vec<&&Axis> = row_axes.iter().filter(|a| shared(a) > 0).collect();
         candidates.reverse();
         for a in candidates.into_iter().take(2) {
-            rows.push((a.var.clone(), rows_for(a, 3)));
+            rows.push((a.var.clone(), rows_for(e, a, 3)));
         }
         let product: i64 = rows.iter().map(|(_, r)| r).product();
         if rows.len() == 1 && product == 3 {
-            rows[0].1 = rows_for(row_axes.iter().find(|a| a.var == rows[0].0).unwrap_or(&&v.axis), 4);
+            rows[0].1 = rows_for(e, row_axes.iter().find(|a| a.var == rows[0].0).unwrap_or(&&v.axis), 4);
         }
         v.count = if product >= 4 {
             1

@@ -348,3 +348,59 @@ fn panels_of_slivers() {
     let f = k.finish(&[y]);
     check(&f, &[&[]]);
 }
+
+/// The loops of a kernel, one inside of another counted each.
+fn loops(f: &PrimFunc, vector_bytes: u32) -> usize {
+    use relax_ir::flat::FlatStmt;
+    fn count(body: &[FlatStmt]) -> usize {
+        let one = |s: &FlatStmt| match s {
+            FlatStmt::For { body, .. } | FlatStmt::While { body, .. } => 1 + count(body),
+            FlatStmt::If { then, otherwise, .. } => count(then) + count(otherwise),
+            _ => 0,
+        };
+        body.iter().map(one).sum()
+    }
+    count(&schedule(f, &SchedOptions { vector_bytes }).expect("the kernel is scheduled").body)
+}
+
+#[test]
+fn known_divisors_leave_no_remainders() {
+    let told = |f: &PrimFunc, divisors: &[i64]| {
+        let mut f = f.clone();
+        let list = divisors.iter().map(|k| relax_ir::AttrValue::Int(*k)).collect();
+        f.attrs.set(super::DIVISORS, relax_ir::AttrValue::List(list));
+        f
+    };
+    let c = PrimExpr::i64;
+    let n = Var::dim("n");
+    let mut k = KernelBuilder::new("double");
+    let x = k.input("x", &[n.expr()], DType::F32);
+    let y = k.compute("y", &[n.expr()], DType::F32, |i| at(&x, &[&i[0]]) + at(&x, &[&i[0]]));
+    let f = k.finish(&[y]);
+    // Four vectors at a time, one vector, single elements; with a divisor of four vectors the first alone.
+    for (bytes, several) in [(16, 16), (32, 32), (64, 64)] {
+        assert!(loops(&f, bytes) >= 3, "{bytes}");
+        assert_eq!(loops(&told(&f, &[several]), bytes), 1, "{bytes}");
+        assert_eq!(loops(&told(&f, &[several * 3]), bytes), 1, "{bytes}");
+    }
+    let g = told(&f, &[16]);
+    check(&g, &[&[(&n, 0)], &[(&n, 16)], &[(&n, 64)]]);
+
+    let mut k = KernelBuilder::new("product");
+    let a = k.input("a", &[n.expr(), c(40)], DType::F32);
+    let b = k.input("b", &[c(40), c(48)], DType::F32);
+    let y =
+        k.sum("y", &[n.expr(), c(48)], DType::F32, &[c(40)], |i, r| at(&a, &[&i[0], &r[0]]) * at(&b, &[&r[0], &i[1]]));
+    let f = k.finish(&[y]);
+    for bytes in [16, 32, 64] {
+        assert!(loops(&told(&f, &[24]), bytes) < loops(&f, bytes), "{bytes}");
+    }
+    check(&told(&f, &[24]), &[&[(&n, 0)], &[(&n, 24)], &[(&n, 48)]]);
+    check(&told(&f, &[16]), &[&[(&n, 16)], &[(&n, 32)]]);
+
+    // A multiple that no one states: rows of 64 elements one after the other.
+    let mut k = KernelBuilder::new("rows");
+    let x = k.input("x", &[n.expr(), c(64)], DType::F32);
+    let y = k.compute("y", &[n.expr(), c(64)], DType::F32, |i| at(&x, &[&i[0], &i[1]]) * PrimExpr::f32(0.5));
+    assert_eq!(loops(&k.finish(&[y]), 64), 1);
+}
