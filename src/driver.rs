@@ -5,6 +5,8 @@ use crate::cli::{CodegenArgs, Emit, Fp, Linker, Messages, Quantized, Specialize,
 use crate::output::{self, Contents, Output};
 use crate::placement;
 use crate::source::Sources;
+use relax_backend::clif::{Apart, Object};
+use relax_backend::elf::Image;
 use relax_backend::target::{Levels, Target};
 use relax_backend::x86;
 use relax_ir::analysis::{self, Typed};
@@ -39,6 +41,8 @@ pub(crate) type Res<T> = Result<T, Failed>;
 pub struct Compiled {
     pub program: Program,
     pub object: Vec<u8>,
+    /// Constants that go from where they are into the library: symbols that the object does not define.
+    pub apart: Vec<Apart>,
     pub target: Target,
     /// Bytes of stack that a call takes at most, by entry; only of those that need nothing from elsewhere.
     pub stack: BTreeMap<String, u64>,
@@ -298,8 +302,9 @@ impl Session {
     /// Compiles to an object.
     pub fn compile(&mut self, model: &Path, prefix: &str, o: &CodegenArgs, hosted: bool) -> Res<Compiled> {
         let (mut program, target) = self.lower(model, prefix, o, hosted)?;
-        let (object, measures) = self.stage("generate code", |s| {
-            let r = relax_backend::clif::compile_measured(&program.module, &target);
+        let Object { bytes: object, apart, measures } = self.stage("generate code", |s| {
+            let apart = hosted && o.linker == Linker::Builtin;
+            let r = relax_backend::clif::compile_measured(&program.module, &target, apart);
             s.ok(r)
         })?;
         let code: HashMap<&str, u32> =
@@ -319,7 +324,7 @@ impl Session {
             let r = budget::check_ram(&program, &|e| stack.get(e).copied(), limit);
             self.ok(r)?;
         }
-        Ok(Compiled { program, object, target, stack })
+        Ok(Compiled { program, object, apart, target, stack })
     }
 
     /// Refuses the options that the command line knows and the compiler cannot serve.
@@ -351,8 +356,8 @@ impl Session {
         self.ok(r)
     }
 
-    /// Links a shared object.
-    pub fn link(&mut self, c: &Compiled, soname: &str, linker: Linker) -> Res<Vec<u8>> {
+    /// Links a shared object. The system's linker takes objects that define all their constants.
+    pub fn link<'c>(&mut self, c: &'c Compiled, soname: &str, linker: Linker) -> Res<Image<'c>> {
         self.stage("link", |s| {
             let exports = exports(&c.program, true);
             let Some(runtime) = relax_backend::elf::runtime_object(&c.target.triple.to_string()) else {
@@ -364,8 +369,10 @@ impl Session {
                 .help("write an object (-o model.o) and link it with a linker for that system")));
             };
             let r = match linker {
-                Linker::Builtin => relax_backend::elf::link_shared(&c.object, Some(runtime), soname, &exports),
-                Linker::System => relax_backend::elf::link_system(&c.object, Some(runtime), soname, &exports),
+                Linker::Builtin => relax_backend::elf::link(&c.object, &c.apart, Some(runtime), soname, &exports),
+                Linker::System => {
+                    relax_backend::elf::link_system(&c.object, Some(runtime), soname, &exports).map(Image::whole)
+                }
             };
             s.ok(r)
         })
@@ -416,18 +423,22 @@ impl Session {
             return Ok(program);
         }
         let c = self.compile(model, &prefix, o, emit == Emit::So)?;
-        let bytes = match emit {
+        let image;
+        let archive;
+        let contents = match emit {
             Emit::So => {
                 let soname = out.file_name().and_then(|s| s.to_str()).unwrap_or("libmodel.so").to_string();
-                self.link(&c, &soname, o.linker)?
+                image = self.link(&c, &soname, o.linker)?;
+                Contents::Library(&image)
             }
             Emit::Lib => {
                 let member = format!("{prefix}.o");
-                relax_backend::archive::write(&[(member.as_str(), &c.object)])
+                archive = relax_backend::archive::write(&[(member.as_str(), &c.object)]);
+                Contents::Bytes(&archive)
             }
-            _ => c.object.clone(),
+            _ => Contents::Bytes(&c.object),
         };
-        self.write_artifact(out, &bytes, emit == Emit::So, &c.program, &c.stack, o)?;
+        self.stage("write", |s| s.write_artifact(out, contents, emit == Emit::So, &c.program, &c.stack, o))?;
         Ok(c.program)
     }
 
@@ -435,7 +446,7 @@ impl Session {
     pub(crate) fn write_artifact(
         &mut self,
         out: &Path,
-        bytes: &[u8],
+        contents: Contents,
         executable: bool,
         program: &Program,
         stack: &BTreeMap<String, u64>,
@@ -445,7 +456,7 @@ impl Session {
         let header_path = out.with_file_name(format!("{}.h", program.prefix));
         let weights_path = out.with_file_name(format!("{}.weights", program.prefix));
         let mut files = vec![
-            Output { path: out, contents: Contents::Bytes(bytes), executable },
+            Output { path: out, contents, executable },
             Output { path: &header_path, contents: Contents::Bytes(header.as_bytes()), executable: false },
         ];
         match &program.weights_file {

@@ -3,6 +3,7 @@
 use crate::budget;
 use crate::cli::CodegenArgs;
 use crate::driver::{byte_size, Machine, Res, Session};
+use crate::output::Contents;
 use relax_backend::target::Levels;
 use relax_ir::program::Program;
 use relax_ir::{Diagnostic, Span};
@@ -16,7 +17,7 @@ impl Session {
     pub(crate) fn build_c(&mut self, model: &Path, out: &Path, prefix: &str, o: &CodegenArgs) -> Res<Program> {
         let name = format!("{prefix}.h");
         let (program, text) = self.c_source(model, prefix, &name, o, false)?;
-        self.write_artifact(out, text.as_bytes(), false, &program, &BTreeMap::new(), o)?;
+        self.write_artifact(out, Contents::Bytes(text.as_bytes()), false, &program, &BTreeMap::new(), o)?;
         Ok(program)
     }
 

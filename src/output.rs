@@ -1,8 +1,9 @@
 //! Writing files whole or not at all: to temporaries in the same folder, then renames.
 
+use relax_backend::elf::Image;
 use relax_ir::program::WeightsFile;
 use relax_ir::{Diagnostic, Span};
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use tempfile::NamedTempFile;
 
@@ -19,6 +20,7 @@ pub enum Contents<'a> {
     Bytes(&'a [u8]),
     /// Written piece by piece.
     Weights(&'a WeightsFile),
+    Library(&'a Image<'a>),
 }
 
 fn cannot_write(path: &Path, e: &std::io::Error) -> Diagnostic {
@@ -58,6 +60,11 @@ pub fn write_all(files: &[Output]) -> Result<(), Diagnostic> {
         match f.contents {
             Contents::Bytes(b) => file.write_all(b),
             Contents::Weights(w) => w.write(&mut |piece| file.write_all(piece)),
+            Contents::Library(image) => image.write(&mut |piece| file.write_all(piece)).and_then(|id| {
+                let Some((at, id)) = id else { return Ok(()) };
+                file.seek(SeekFrom::Start(at))?;
+                file.write_all(&id)
+            }),
         }
         .map_err(fail)?;
         #[cfg(unix)]

@@ -118,12 +118,12 @@ fn build_through_c(session: &mut Session, model: &Path, so: &Path) -> Result<Res
     }
     let Ok(target) = session.target(&o) else { return Err("no target".to_string()) };
     let object = std::fs::read(&object).map_err(|e| e.to_string())?;
-    let compiled = Compiled { program, object, target, stack: Default::default() };
+    let compiled = Compiled { program, object, apart: vec![], target, stack: Default::default() };
     let linked = match session.link(&compiled, "libmodel.so", Linker::System) {
         Ok(bytes) => bytes,
         Err(e) => return Ok(Err(e)),
     };
-    std::fs::write(so, linked).map_err(|e| e.to_string())?;
+    std::fs::write(so, linked.contents()).map_err(|e| e.to_string())?;
     Ok(Ok(compiled.program))
 }
 

@@ -172,9 +172,9 @@ impl Model<'_> {
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         let object = std::fs::read(at("m.o")).expect("the object");
         let Ok(target) = s.target(&o) else { panic!("no target") };
-        let compiled = Compiled { program, object, target, stack: Default::default() };
-        let Ok(bytes) = s.link(&compiled, "libm.so", Linker::System) else { panic!("the linker refuses") };
-        std::fs::write(at("libm.so"), bytes).expect("the library is written");
+        let compiled = Compiled { program, object, apart: vec![], target, stack: Default::default() };
+        let Ok(image) = s.link(&compiled, "libm.so", Linker::System) else { panic!("the linker refuses") };
+        std::fs::write(at("libm.so"), image.contents()).expect("the library is written");
         Library::open(&at("libm.so"), "m").expect("the library loads")
     }
 }

@@ -1,6 +1,6 @@
 //! Constant folding: kernels whose every input is a constant run at compile time, in the reference interpreter.
 
-use crate::interp::{self, Arg, Tensor};
+use crate::interp::{self, Arg, Budget, Tensor};
 use crate::relayout;
 use relax_ir::analysis::Typed;
 use relax_ir::relax::{map_bindings, BindingValue, Expr, ExprKind, RVar, StructInfo, StructInfoMap};
@@ -9,19 +9,37 @@ use std::collections::HashMap;
 
 /// Results of kernels without inputs (`R.zeros`) are folded only up to this many bytes: a loop is smaller than data.
 const MAX_BYTES_FROM_NOTHING: i64 = 4096;
-/// Interpreting more steps than this is not worth the compile time.
-const MAX_ELEMENTS: i64 = 1 << 26;
+/// Results this much larger than the constants they are made of, and larger than this many bytes, are not folded: a few
+/// bytes of a model would become as much data as its tensors are large.
+const MAX_GROWTH: i64 = 8;
+const MAX_BYTES_FROM_LITTLE: i64 = 1 << 20;
+/// Interpreting more steps in a module than this, and so many for each element of its weights, is not worth the compile
+/// time.
+const STEPS: u64 = 1 << 25;
+const STEPS_AN_ELEMENT: u64 = 4;
+/// Of a result, and of a buffer within its kernel.
+const MAX_BYTES: i64 = 1 << 28;
 
 /// Folds in dataflow order; variables bound to constants are replaced where they are used.
 pub fn fold_constants(typed: &mut Typed) {
     let module = typed.module.clone();
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     let mut known: HashMap<RVar, Constant> = HashMap::new();
+    let mut weights = 0;
+    for f in module.relax_funcs() {
+        f.body.walk(&mut |e| {
+            if let ExprKind::Constant(c) = e.kind() {
+                weights += c.elements() as u64;
+            }
+        });
+    }
+    let steps = weights.saturating_mul(STEPS_AN_ELEMENT).saturating_add(STEPS);
+    let mut budget = Budget { steps, bytes: MAX_BYTES };
     for f in &mut funcs {
         let Func::Relax(f) = f else { continue };
         f.body = map_bindings(&f.body, &mut |b, _| {
             let BindingValue::Expr(e) = &b.value else { return None };
-            let c = view(e, &b.var, &known, &typed.sinfo).or_else(|| value_of(e, &known, &module))?;
+            let c = view(e, &b.var, &known, &typed.sinfo).or_else(|| value_of(e, &known, &module, &mut budget))?;
             known.insert(b.var.clone(), c.clone());
             if matches!(e.kind(), ExprKind::Constant(_)) {
                 return None;
@@ -79,7 +97,7 @@ fn view(e: &Expr, var: &RVar, known: &HashMap<RVar, Constant>, sinfo: &StructInf
     fits.then(|| Constant { dtype: c.dtype, shape, data: c.data.clone() })
 }
 
-fn value_of(e: &Expr, known: &HashMap<RVar, Constant>, module: &IRModule) -> Option<Constant> {
+fn value_of(e: &Expr, known: &HashMap<RVar, Constant>, module: &IRModule, budget: &mut Budget) -> Option<Constant> {
     match e.kind() {
         ExprKind::Constant(c) => Some(c.clone()),
         ExprKind::Var(v) => known.get(v).cloned(),
@@ -87,21 +105,25 @@ fn value_of(e: &Expr, known: &HashMap<RVar, Constant>, module: &IRModule) -> Opt
             let ExprKind::GlobalVar(name) = c.args[0].kind() else { return None };
             let prim = module.prim(name)?;
             let inputs: Vec<Constant> = match c.args[1].kind() {
-                ExprKind::Tuple(f) => f.iter().map(|x| value_of(x, known, module)).collect::<Option<_>>()?,
-                _ => vec![value_of(&c.args[1], known, module)?],
+                ExprKind::Tuple(f) => f.iter().map(|x| value_of(x, known, module, budget)).collect::<Option<_>>()?,
+                _ => vec![value_of(&c.args[1], known, module, budget)?],
             };
             let StructInfo::Tensor(t) = &c.sinfo_args[0] else { return None };
             let dtype = t.dtype?;
             let dims: Vec<i64> = t.known_dims()?.iter().map(|d| d.as_int()).collect::<Option<_>>()?;
-            let elements: i64 = dims.iter().product();
-            if inputs.is_empty() && elements * dtype.bytes() as i64 > MAX_BYTES_FROM_NOTHING || elements > MAX_ELEMENTS
-            {
+            let bytes = dims.iter().try_fold(dtype.bytes() as i64, |n, d| n.checked_mul(*d))?;
+            let from = inputs.iter().map(|c| c.size() as i64).sum::<i64>();
+            let most = match inputs.is_empty() {
+                true => MAX_BYTES_FROM_NOTHING,
+                false => from.saturating_mul(MAX_GROWTH).clamp(MAX_BYTES_FROM_LITTLE, MAX_BYTES),
+            };
+            if bytes > most {
                 return None;
             }
             let mut args: Vec<Arg> = inputs.iter().map(|c| Arg::Tensor(Tensor::from_constant(c))).collect();
             args.push(Arg::Tensor(Tensor::zeros(dtype, &dims)));
             // A kernel that fails here fails in the same way at run time: leave it.
-            interp::run(prim, &mut args).ok()?;
+            interp::run_within(prim, &mut args, budget).ok()?;
             match args.pop()? {
                 Arg::Tensor(t) => Some(t.into_constant()),
                 _ => None,

@@ -23,6 +23,9 @@ pub fn serve(folder: &Path, origin: &Path, columns: &str) {
             let path = folder.join("symbolic/model.onnx");
             let model = symbolic.get_or_insert_with(|| case::compile(&path, origin));
             let place = folder.join(column);
+            if place.join("refused.txt").is_file() {
+                return case::refusal(&place, origin);
+            }
             if column == "symbolic" {
                 return case::run_sets(model.as_ref().map_err(Clone::clone)?, origin, SCALED);
             }
@@ -74,6 +77,9 @@ pub fn main(columns: &Path, suite: &Path, selected: impl Fn(&str) -> bool, whole
     });
     let outcomes = outcomes.into_inner().unwrap_or_default();
     super::report(&outcomes);
+    for (case, column, section, why) in notes(columns, &cases) {
+        println!("reference wrong: {case}, {column}: {why} (expected: {section})");
+    }
     let set = std::fs::read_to_string(columns.join("set.txt")).unwrap_or_default();
     let floors = if whole { floors(set.trim()) } else { BTreeMap::new() };
     let mut failed = false;
@@ -103,6 +109,22 @@ pub fn main(columns: &Path, suite: &Path, selected: impl Fn(&str) -> bool, whole
     } else {
         ExitCode::SUCCESS
     }
+}
+
+/// What reference.toml says of these cases, as columns.py laid it down: case, column, what is expected, why.
+fn notes(columns: &Path, cases: &[String]) -> Vec<(String, &'static str, &'static str, String)> {
+    let mut out = vec![];
+    for case in cases {
+        for column in COLUMNS {
+            for section in ["refused", "unspecified", "onnxruntime", "numpy"] {
+                let file = columns.join(case).join(column).join(format!("{section}.txt"));
+                if let Ok(why) = std::fs::read_to_string(file) {
+                    out.push((case.clone(), column, section, why.trim().to_string()));
+                }
+            }
+        }
+    }
+    out
 }
 
 fn floors_path() -> PathBuf {

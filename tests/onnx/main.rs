@@ -5,8 +5,8 @@
 //!     RELAX_AOT_ONNX_SUITE=target/onnx-suite cargo test --test onnx_suite -- [FILTER]
 //!
 //! Every case is imported, compiled to a shared object, loaded, called through `P_run` and compared; one in six is also
-//! printed as text, which must compile to the same bytes. A table by kind
-//! and the reasons of failures by number of cases are printed. The test fails when a case fails that is not in
+//! printed as text, which must compile to the same bytes (`RELAX_AOT_ONNX_TEXTS=all`: every case). A table by kind and the
+//! reasons of failures by number of cases are printed. The test fails when a case fails that is not in
 //! `expected_failures.toml` or one in it passes. `RELAX_AOT_ONNX_REPORT=FILE` writes every outcome as JSON,
 //! `RELAX_AOT_ONNX_JOBS` sets the number of processes. With `RELAX_AOT_ONNX_COLUMNS=FOLDER`, which `columns.py` wrote, it
 //! runs the cases at other shapes instead and holds the numbers that pass to those of `columns.toml`. Without the folder there are no cases and the test passes.

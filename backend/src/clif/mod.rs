@@ -23,7 +23,7 @@ use cranelift_codegen::{settings, Context, FinalizedMachReloc};
 use func::Machine;
 use rayon::prelude::*;
 use relax_ir::flat::{Assembled, FlatFunc, FlatModule, FlatStmt};
-use relax_ir::{Diagnostic, Span};
+use relax_ir::{Constant, Diagnostic, Span};
 use std::fmt::Write;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use symbols::{stmt_bodies, Symbols};
@@ -49,6 +49,24 @@ pub struct Measures {
     /// By the module's functions: bytes of code, bytes of stack (return address included, callees not; `u32::MAX` when
     /// not known).
     pub functions: Vec<(u32, u32)>,
+}
+
+/// A constant that the object only names: its bytes go straight into the library.
+#[derive(Clone, Debug)]
+pub struct Apart {
+    pub symbol: String,
+    pub align: u64,
+    pub constant: Constant,
+}
+
+/// A compiled module.
+#[derive(Clone, Debug, Default)]
+pub struct Object {
+    /// An ELF object file.
+    pub bytes: Vec<u8>,
+    /// Its undefined symbols that are constants of the module.
+    pub apart: Vec<Apart>,
+    pub measures: Measures,
 }
 
 impl Code {
@@ -126,14 +144,14 @@ fn machine<'a>(target: &Target, isa: &'a OwnedTargetIsa) -> Machine<'a> {
 /// [`relax_ir::Fault::Unsupported`] for a target without native code or a type without registers; internal when the
 /// module is not proper flat form.
 pub fn compile(module: &FlatModule, target: &Target) -> Result<Vec<u8>, Diagnostic> {
-    compile_measured(module, target).map(|(object, _)| object)
+    compile_measured(module, target, false).map(|o| o.bytes)
 }
 
-/// As [`compile`], with the sizes of code and stack frames.
+/// As [`compile`], with the sizes of code and stack frames; with `apart`, large constants stay outside of the object.
 ///
 /// # Errors
 /// As [`compile`].
-pub fn compile_measured(module: &FlatModule, target: &Target) -> Result<(Vec<u8>, Measures), Diagnostic> {
+pub fn compile_measured(module: &FlatModule, target: &Target, apart: bool) -> Result<Object, Diagnostic> {
     let expanded = versions::expand(module)?;
     let symbols = Symbols::new(&expanded.module)?;
     let codes = compile_all(&expanded, &symbols, target, false)?;
@@ -142,8 +160,10 @@ pub fn compile_measured(module: &FlatModule, target: &Target) -> Result<(Vec<u8>
         let forms = || std::iter::once(&at).chain(others).map(|&i| &codes[i]);
         (forms().map(|c| c.bytes.len() as u32).sum(), forms().map(|c| c.frame).max().unwrap_or(0))
     };
-    let functions = expanded.forms.iter().enumerate().map(measure).collect();
-    Ok((object::write(&expanded, &symbols, &codes, target)?, Measures { functions }))
+    let measures = Measures { functions: expanded.forms.iter().enumerate().map(measure).collect() };
+    let mut list = vec![];
+    let bytes = object::write(&expanded, &symbols, &codes, target, apart.then_some(&mut list))?;
+    Ok(Object { bytes, apart: list, measures })
 }
 
 /// The Cranelift IR of every function, before optimisation.

@@ -1,7 +1,7 @@
 //! The object file: code, read-only data, symbols and relocations.
 
 use super::symbols::{Kind, Symbols};
-use super::{Code, NOWHERE};
+use super::{Apart, Code, NOWHERE};
 use crate::target::Target;
 use crate::versions::Expanded;
 use cranelift_codegen::binemit::Reloc;
@@ -21,11 +21,13 @@ use target_lexicon::{Architecture, BinaryFormat as Format};
 /// Data larger than this gets a section of its own, so that its bytes are copied once only, into the file.
 const OWN_SECTION: usize = 1 << 16;
 
+/// Constants that go into a section of their own are left out as undefined symbols where `apart` takes them.
 pub(super) fn write(
     expanded: &Expanded,
     symbols: &Symbols,
     codes: &[Code],
     target: &Target,
+    mut apart: Option<&mut Vec<Apart>>,
 ) -> Result<Vec<u8>, Diagnostic> {
     let module = &*expanded.module;
     let fault = |m: String| Diagnostic::internal(NOWHERE, m);
@@ -136,6 +138,14 @@ pub(super) fn write(
             Kind::Data(i) => {
                 let data = &module.data[*i];
                 let align = data.align.max(least).next_power_of_two() as u64;
+                if let (Some(list), DataBytes::Constant(c)) = (&mut apart, &data.bytes) {
+                    if data.relocs.is_empty() && weights.is_none() && c.size() >= OWN_SECTION {
+                        let s = object.symbol_mut(ids[n]);
+                        (s.kind, s.scope) = (SymbolKind::Unknown, SymbolScope::Unknown);
+                        list.push(Apart { symbol: symbol.name.to_string(), align, constant: c.clone() });
+                        continue;
+                    }
+                }
                 let bytes = native_bytes(&data.bytes, target.big_endian());
                 let section = if !data.relocs.is_empty() && target.pic {
                     object.section_id(StandardSection::ReadOnlyDataWithRel)

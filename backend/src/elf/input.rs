@@ -2,10 +2,11 @@
 
 use super::arch::Arch;
 use super::fault;
+use crate::clif::Apart;
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 use object::LittleEndian;
-use relax_ir::Diagnostic;
+use relax_ir::{Constant, Diagnostic};
 use std::borrow::Cow;
 
 const LE: LittleEndian = LittleEndian;
@@ -16,22 +17,48 @@ pub type SectionId = usize;
 /// Index into [`Input::symbols`].
 pub type SymbolId = usize;
 
-pub struct Input<'a> {
+/// Of files that live for `'a`, and constants that live longer.
+pub struct Input<'a, 'c> {
     pub arch: Arch,
     /// `e_flags` of the first file.
     pub flags: u32,
-    pub sections: Vec<Section<'a>>,
+    pub sections: Vec<Section<'a, 'c>>,
     pub symbols: Vec<Symbol<'a>>,
 }
 
 /// A section that takes memory at run time.
-pub struct Section<'a> {
+pub struct Section<'a, 'c> {
     pub name: &'a str,
     pub flags: u64,
     pub align: u64,
-    pub data: &'a [u8],
+    pub data: Data<'a, 'c>,
     /// By offset.
     pub relocs: Vec<Reloc>,
+}
+
+/// The bytes of a section.
+#[derive(Clone, Copy)]
+pub enum Data<'a, 'c> {
+    Bytes(&'a [u8]),
+    /// Never in memory as a whole; no relocations.
+    Constant(&'c Constant),
+}
+
+impl<'a> Data<'a, '_> {
+    pub fn len(self) -> usize {
+        match self {
+            Data::Bytes(b) => b.len(),
+            Data::Constant(c) => c.size(),
+        }
+    }
+
+    /// What relocations may patch.
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Data::Bytes(b) => b,
+            Data::Constant(_) => &[],
+        }
+    }
 }
 
 pub struct Reloc {
@@ -67,10 +94,27 @@ pub fn aligned(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-pub fn read<'a>(files: &'a [Cow<'a, [u8]>]) -> Result<Input<'a>, Diagnostic> {
+pub fn read<'a, 'c: 'a>(files: &'a [Cow<'a, [u8]>], apart: &'c [Apart]) -> Result<Input<'a, 'c>, Diagnostic> {
     let mut input = Input { arch: Arch::X86_64, flags: 0, sections: vec![], symbols: vec![] };
     for (i, file) in files.iter().enumerate() {
         read_file(file, i == 0, &mut input).map_err(|e| fault(format!("object {i}: {e}")))?;
+    }
+    for a in apart {
+        input.symbols.push(Symbol {
+            name: &a.symbol,
+            place: Place::Section(input.sections.len(), 0),
+            size: a.constant.size() as u64,
+            kind: elf::STT_OBJECT,
+            global: true,
+            weak: false,
+        });
+        input.sections.push(Section {
+            name: &a.symbol,
+            flags: elf::SHF_ALLOC as u64,
+            align: a.align,
+            data: Data::Constant(&a.constant),
+            relocs: vec![],
+        });
     }
     Ok(input)
 }
@@ -79,7 +123,7 @@ fn text(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|_| "a name is not UTF-8".to_string())
 }
 
-fn read_file<'a>(bytes: &'a [u8], first: bool, input: &mut Input<'a>) -> Result<(), String> {
+fn read_file<'a>(bytes: &'a [u8], first: bool, input: &mut Input<'a, '_>) -> Result<(), String> {
     let err = |e: object::read::Error| e.to_string();
     let header = Header::parse(bytes).map_err(err)?;
     if header.e_type(LE) != elf::ET_REL {
@@ -120,7 +164,7 @@ fn read_file<'a>(bytes: &'a [u8], first: bool, input: &mut Input<'a>) -> Result<
             name,
             flags,
             align: section.sh_addralign(LE).max(1),
-            data: section.data(LE, bytes).map_err(err)?,
+            data: Data::Bytes(section.data(LE, bytes).map_err(err)?),
             relocs: vec![],
         });
     }

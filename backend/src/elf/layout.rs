@@ -175,7 +175,7 @@ pub fn layout(input: &Input, linked: &Linked, soname: &str) -> Result<Layout, Di
         (Part::Dynamic, ".dynamic", SHT_DYNAMIC, write, dynamic_entries * 16, 8, 16),
         (Part::Got, ".got", SHT_PROGBITS, write, linked.got.len() as u64 * 8, 8, 8),
     ];
-    let present = |part: Part, size: u64| size > 0 || group(part).iter().any(|s| !input.sections[*s].data.is_empty());
+    let present = |part: Part, size: u64| size > 0 || group(part).iter().any(|s| input.sections[*s].data.len() > 0);
     let has_text = plan.iter().any(|p| p.3 == exec && present(p.0, p.4));
     // Loads, then DYNAMIC, NOTE, GNU_STACK, GNU_RELRO.
     let program_headers = 2 + has_text as u64 + 4;

@@ -14,20 +14,24 @@
 //! named as needed when something is.
 //!
 //! The steps, in order: [`input`] reads, [`resolve`] binds symbols and collects garbage, [`layout`] places,
-//! [`write`](mod@write) emits, with the architectures' relocations in [`arch`].
+//! [`write`](mod@write) emits, with the architectures' relocations in [`arch`]. Large constants never pass through memory as
+//! a whole: the [`Image`] writes them from where they are.
 //!
 //! [`link_system`] does the same through the system's C compiler, as a cross-check.
 
 mod arch;
 mod dynamic;
+mod image;
 mod input;
 mod layout;
 mod resolve;
 mod system;
 mod write;
 
+pub use image::{Image, Patch};
 pub use system::link_system;
 
+use crate::clif::Apart;
 use relax_ir::{Diagnostic, Span};
 
 /// The hosted runtime as one relocatable object, for the platform that the compiler runs on. `None` for others.
@@ -65,10 +69,24 @@ pub fn link_shared(
     soname: &str,
     exports: &[String],
 ) -> Result<Vec<u8>, Diagnostic> {
+    link(object, &[], runtime, soname, exports).map(|i| i.contents())
+}
+
+/// As [`link_shared`]: the library as it is written to a file. The object leaves the constants of `apart` undefined.
+///
+/// # Errors
+/// As [`link_shared`].
+pub fn link<'a>(
+    object: &[u8],
+    apart: &'a [Apart],
+    runtime: Option<&[u8]>,
+    soname: &str,
+    exports: &[String],
+) -> Result<Image<'a>, Diagnostic> {
     let mut files = vec![input::aligned(object)];
     files.extend(runtime.map(input::aligned));
     files.extend(runtime.and_then(|_| pictures(object)).map(input::aligned));
-    let input = input::read(&files)?;
+    let input = input::read(&files, apart)?;
     let linked = resolve::resolve(&input, exports)?;
     let layout = layout::layout(&input, &linked, soname)?;
     write::write(&input, &linked, &layout)

@@ -124,7 +124,7 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
     }
     while let Some(section) = work.pop() {
         for r in &input.sections[section].relocs {
-            if input.arch.need(r, input.sections[section].data) != Need::Nothing {
+            if input.arch.need(r, input.sections[section].data.bytes()) != Need::Nothing {
                 reach(target[r.symbol], &mut kept, &mut work);
             }
         }
@@ -148,7 +148,7 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
             let symbol = linked.target[r.symbol];
             let import = linked.is_import(input, symbol);
             let name = input.symbols[symbol].name;
-            let need = input.arch.need(r, section.data);
+            let need = input.arch.need(r, section.data.bytes());
             if import && need != Need::Nothing {
                 if !LIBC.contains(&name) {
                     return Err(fault(format!("`{name}` is used in {} but not defined", section.name)));

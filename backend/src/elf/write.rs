@@ -1,16 +1,30 @@
-//! Writes the file.
+//! Writes the file: everything but the constants in memory, these piece by piece.
 
 use super::arch::{is_far, Site, STUB};
 use super::fault;
-use super::input::{Input, Place, Reloc, SectionId};
+use super::image::Image;
+use super::input::{Data, Input, Place, Reloc, SectionId};
 use super::layout::*;
 use super::resolve::Linked;
 use object::elf::*;
-use relax_ir::{Diagnostic, Span};
+use relax_ir::{Constant, Diagnostic, Span};
 
-pub fn write(input: &Input, linked: &Linked, layout: &Layout) -> Result<Vec<u8>, Diagnostic> {
-    let size = usize::try_from(layout.file_size).map_err(|e| fault(e.to_string()))?;
-    let mut out = Out { bytes: vec![0; size], at: 0 };
+pub fn write<'c>(input: &Input<'_, 'c>, linked: &Linked, layout: &Layout) -> Result<Image<'c>, Diagnostic> {
+    let mut constants: Vec<(u64, &'c Constant)> = vec![];
+    for &(id, _) in &linked.live {
+        if let Data::Constant(c) = input.sections[id].data {
+            constants.push((file_offset(input, layout, id)?, c));
+        }
+    }
+    constants.sort_by_key(|c| c.0);
+    let left_out = constants.iter().map(|(_, c)| c.size() as u64).sum();
+    let size = usize::try_from(layout.file_size.saturating_sub(left_out)).map_err(|e| fault(e.to_string()))?;
+    let mut out = Out { bytes: vec![0; size], at: 0, holes: vec![] };
+    let mut left_out = 0;
+    for (offset, c) in &constants {
+        left_out += c.size();
+        out.holes.push((*offset as usize + c.size(), left_out));
+    }
     headers(input, layout, &mut out);
 
     for o in &layout.outputs {
@@ -78,21 +92,39 @@ pub fn write(input: &Input, linked: &Linked, layout: &Layout) -> Result<Vec<u8>,
     }
 
     for &(id, _) in &linked.live {
-        place_section(input, linked, layout, id, &mut out.bytes)?;
+        place_section(input, linked, layout, id, &mut out)?;
     }
     section_headers(layout, &mut out);
-    build_id(layout, &mut out);
-    Ok(out.bytes)
+    let build_id = layout.output(Part::BuildId).map(|(_, o)| o.offset);
+    if let Some(offset) = build_id {
+        out.at = offset as usize;
+        out.u32(4);
+        out.u32(16);
+        out.u32(NT_GNU_BUILD_ID);
+        out.put(b"GNU\0");
+    }
+    Ok(Image { bytes: out.bytes, constants, id: build_id.map(|o| o + 16) })
 }
 
 struct Out {
+    /// The file without the constants.
     bytes: Vec<u8>,
+    /// In the file.
     at: usize,
+    /// Ends of the constants in the file, with the bytes that are left out up to there.
+    holes: Vec<(usize, usize)>,
 }
 
 impl Out {
+    /// What is in memory of a range of the file that has no constants.
+    fn range(&mut self, at: usize, len: usize) -> Option<&mut [u8]> {
+        let before = self.holes.partition_point(|h| h.0 <= at);
+        let left_out = before.checked_sub(1).map_or(0, |i| self.holes[i].1);
+        let at = at.checked_sub(left_out)?;
+        self.bytes.get_mut(at..at.checked_add(len)?)
+    }
     fn put(&mut self, b: &[u8]) {
-        if let Some(to) = self.bytes.get_mut(self.at..self.at + b.len()) {
+        if let Some(to) = self.range(self.at, b.len()) {
             to.copy_from_slice(b);
         }
         self.at += b.len();
@@ -219,41 +251,6 @@ fn section_headers(layout: &Layout, out: &mut Out) {
     }
 }
 
-/// A hash of the whole file, taken while the note's own bytes are still zero.
-fn build_id(layout: &Layout, out: &mut Out) {
-    let id = content_hash(&out.bytes);
-    if let Some((_, o)) = layout.output(Part::BuildId) {
-        out.at = o.offset as usize;
-        out.u32(4);
-        out.u32(16);
-        out.u32(NT_GNU_BUILD_ID);
-        out.put(b"GNU\0");
-        out.put(&id);
-    }
-}
-
-/// 128 bits of the content: two lanes of multiply and rotate over 64-bit words. Names builds; guards nothing.
-fn content_hash(bytes: &[u8]) -> [u8; 16] {
-    let (mut a, mut b) = (0x9e37_79b9_7f4a_7c15u64, 0xc2b2_ae3d_27d4_eb4fu64 ^ bytes.len() as u64);
-    let mut mix = |w: u64| {
-        a = (a ^ w).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
-        b = (b.wrapping_add(w)).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(31) ^ a;
-    };
-    let mut words = bytes.chunks_exact(8);
-    for w in &mut words {
-        mix(u64::from_le_bytes(w.try_into().unwrap_or_default()));
-    }
-    let mut rest = [0u8; 8];
-    rest[..words.remainder().len()].copy_from_slice(words.remainder());
-    mix(u64::from_le_bytes(rest));
-    mix(0);
-    mix(1);
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&a.to_le_bytes());
-    id[8..].copy_from_slice(&b.to_le_bytes());
-    id
-}
-
 fn mend(error: &str, section: &str) -> Diagnostic {
     if is_far(error) {
         return Diagnostic::error(
@@ -266,24 +263,31 @@ fn mend(error: &str, section: &str) -> Diagnostic {
     fault(format!("{section}: {error}"))
 }
 
+/// Where a kept section is in the file.
+fn file_offset(input: &Input, layout: &Layout, id: SectionId) -> Result<u64, Diagnostic> {
+    let lost = || fault(format!("{} has no place", input.sections[id].name));
+    let base = layout.address[id].ok_or_else(lost)?;
+    let holder = layout.holder(base).and_then(|i| layout.outputs.get(i)).ok_or_else(lost)?;
+    Ok(base - holder.address + holder.offset)
+}
+
 /// Copies an input section to its place and patches it.
 fn place_section(
     input: &Input,
     linked: &Linked,
     layout: &Layout,
     id: SectionId,
-    out: &mut [u8],
+    out: &mut Out,
 ) -> Result<(), Diagnostic> {
     let section = &input.sections[id];
-    if section.data.is_empty() {
+    let Data::Bytes(data) = section.data else { return Ok(()) };
+    if data.is_empty() {
         return Ok(());
     }
     let lost = || fault(format!("{} has no place", section.name));
     let base = layout.address[id].ok_or_else(lost)?;
-    let holder = layout.holder(base).and_then(|i| layout.outputs.get(i)).ok_or_else(lost)?;
-    let start = (base - holder.address + holder.offset) as usize;
-    let bytes = out.get_mut(start..start + section.data.len()).ok_or_else(lost)?;
-    bytes.copy_from_slice(section.data);
+    let bytes = out.range(file_offset(input, layout, id)? as usize, data.len()).ok_or_else(lost)?;
+    bytes.copy_from_slice(data);
     for r in &section.relocs {
         let site = if input.arch.continues(r.kind) {
             continued(input, linked, layout, r).map_err(|e| mend(&e, section.name))?

@@ -76,6 +76,19 @@ pub struct Builder {
     counts: HashMap<String, usize>,
 }
 
+/// Tensors of more dims are refused: no operator needs them, and each takes its time for every dim.
+const MAX_DIMS: usize = 64;
+
+/// Operators whose operands broadcast but for so many of their last dims.
+fn own_dims(name: &str) -> Option<usize> {
+    match name {
+        "matmul" => Some(2),
+        // The width of the texts.
+        "onnx.text_equal" | "onnx.text_concat" => Some(1),
+        name => BROADCASTING.contains(&name).then_some(0),
+    }
+}
+
 /// Operators whose operands broadcast.
 const BROADCASTING: &[&str] = &[
     "add",
@@ -302,9 +315,9 @@ impl Builder {
 
     /// Calls a Relax operator that gives any number of tensors.
     pub fn call_multi(&mut self, name: &str, args: &[Arg], attrs: &[(&str, AttrValue)]) -> Res<Vec<Tensor>> {
-        let spread = match BROADCASTING.contains(&name) {
-            true => self.spread(args)?,
-            false => None,
+        let spread = match own_dims(name) {
+            Some(own) => self.spread(args, own)?,
+            None => None,
         };
         let value = self.call_expr(name, spread.as_deref().unwrap_or(args), attrs)?;
         let hint = name.rsplit('.').next().unwrap_or(name);
@@ -313,21 +326,23 @@ impl Builder {
     }
 
     /// Operands in which two dims meet that only the caller decides, and whose names differ: which of them is 1 shows at
-    /// run time, so each operand is brought to the dims of the result before. `None`: there is no such pair.
-    fn spread(&mut self, args: &[Arg]) -> Res<Option<Vec<Arg>>> {
+    /// run time, so each operand is brought to the dims of the result before. `None`: there is no such pair. The last
+    /// `own` dims do not broadcast.
+    fn spread(&mut self, args: &[Arg], own: usize) -> Res<Option<Vec<Arg>>> {
         let tensors: Vec<Tensor> =
             args.iter().filter_map(|a| if let Arg::Tensor(t) = a { Some(t.clone()) } else { None }).collect();
-        let rank = tensors.iter().map(Tensor::rank).max().unwrap_or(0);
+        let outer = |t: &Tensor| t.rank().saturating_sub(own);
+        let rank = tensors.iter().map(outer).max().unwrap_or(0);
         let mut dims = vec![PrimExpr::i64(1); rank];
         let mut open = vec![false; rank];
         for t in &tensors {
-            for (i, d) in t.dims.iter().enumerate() {
-                let slot = &mut dims[rank - t.rank() + i];
+            for (i, d) in t.dims[..outer(t)].iter().enumerate() {
+                let slot = &mut dims[rank - outer(t) + i];
                 let free = |d: &PrimExpr| self.free_dims.contains(d);
                 if slot.is_int(1) || slot == d {
                     *slot = d.clone();
                 } else if free(slot) && free(d) {
-                    open[rank - t.rank() + i] = true;
+                    open[rank - outer(t) + i] = true;
                     *slot = slot.clone().eq(PrimExpr::i64(1)).select(d.clone(), slot.clone());
                 }
             }
@@ -345,22 +360,27 @@ impl Builder {
                 out.push(a.clone());
                 continue;
             };
-            let lead = rank - t.rank();
-            let differs = (0..t.rank()).any(|i| open[lead + i] && t.dims[i] != dims[lead + i] && !t.dims[i].is_int(1));
+            let lead = rank - outer(t);
+            let differs = (0..outer(t)).any(|i| open[lead + i] && t.dims[i] != dims[lead + i] && !t.dims[i].is_int(1));
             if !differs {
                 out.push(a.clone());
                 continue;
             }
             let mut to = t.dims.clone();
-            for (i, d) in to.iter_mut().enumerate() {
+            for (i, d) in to.iter_mut().enumerate().take(outer(t)) {
                 if open[lead + i] && !d.is_int(1) {
                     *d = dims[lead + i].clone();
                 }
             }
-            let wide = self.call("onnx.expand", &[a.clone(), Arg::shape(&to)], &[])?;
-            out.push(Arg::Tensor(self.call("reshape", &[Arg::from(&wide), Arg::shape(&to)], &[])?));
+            out.push(Arg::Tensor(self.widened(t, &to)?));
         }
         Ok(Some(out))
+    }
+
+    /// `t` with these dims: each is the tensor's own, or the tensor's is 1, which may show at run time only.
+    pub fn widened(&mut self, t: &Tensor, dims: &[PrimExpr]) -> Res<Tensor> {
+        let wide = self.call("onnx.expand", &[Arg::from(t), Arg::shape(dims)], &[])?;
+        self.call("reshape", &[Arg::from(&wide), Arg::shape(dims)], &[])
     }
 
     /// The tensors of a bound value.
@@ -379,6 +399,20 @@ impl Builder {
         }
     }
 
+    /// As [`Builder::call`]; the result has these dims, `None` where its own decides.
+    pub fn call_of_dims(&mut self, name: &str, args: &[Arg], dims: &[Option<PrimExpr>]) -> Res<Tensor> {
+        let value = self.call_expr(name, args, &[])?;
+        let (e, info) = self.emit(name, value)?;
+        let Some(dtype) = info.as_tensor().and_then(|t| t.dtype) else {
+            return Err(Diagnostic::internal(Span::NONE, format!("R.{name} gives no tensor of a known dtype")));
+        };
+        let fresh =
+            |(i, d): (usize, &Option<PrimExpr>)| d.clone().unwrap_or_else(|| self.fresh_dim(&format!("{name}_{i}")));
+        let dims: Vec<PrimExpr> = dims.iter().enumerate().map(fresh).collect();
+        let e = self.match_cast(name, e, StructInfo::tensor(dims.clone(), dtype));
+        Ok(Tensor::new(e, dims, dtype))
+    }
+
     /// A bound tensor; dims that are not known get names.
     pub fn tensor(&mut self, hint: &str, e: Expr, info: StructInfo) -> Res<Tensor> {
         let t = match info {
@@ -387,6 +421,10 @@ impl Builder {
         };
         let dtype =
             t.dtype.ok_or_else(|| Diagnostic::internal(Span::NONE, format!("{hint}: the dtype is not known")))?;
+        if t.ndim.is_some_and(|n| n > MAX_DIMS) || t.known_dims().is_some_and(|d| d.len() > MAX_DIMS) {
+            let m = format!("{hint}: the result has more than {MAX_DIMS} dims");
+            return Err(Diagnostic::unsupported("too-many-dims", Span::NONE, m));
+        }
         if let Some(dims) = t.known_dims() {
             return Ok(Tensor::new(e, dims.to_vec(), dtype));
         }

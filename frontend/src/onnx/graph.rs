@@ -521,19 +521,24 @@ impl<'m> Importer<'m> {
         inputs: Vec<Option<Value>>,
         poisoned: bool,
     ) -> Result<Vec<Value>, Option<Diagnostic>> {
-        let chosen = inputs.iter().flatten().find_map(|v| match v {
-            Value::Choice(c, _) => Some(c.clone()),
+        let chosen = inputs.iter().enumerate().find_map(|(i, v)| match v {
+            Some(Value::Choice(c, _)) => Some((i, c.clone())),
             _ => None,
         });
-        if let Some(cond) = chosen {
+        if let Some((at, cond)) = chosen {
+            // Each is a node of its own.
+            self.nodes += 1;
+            if self.nodes > MAX_NODES {
+                return Err(Some(Diagnostic::unsupported("onnx-size", Span::NONE, "the model has too many nodes")));
+            }
             let pick = |first: bool| {
-                let of = |v: &Option<Value>| match v {
-                    Some(Value::Choice(c, both)) if same_leaf(c, &cond) => {
+                let of = |(i, v): (usize, &Option<Value>)| match v {
+                    Some(Value::Choice(c, both)) if i == at || same_leaf(c, &cond) => {
                         Some(if first { both.0.clone() } else { both.1.clone() })
                     }
                     v => v.clone(),
                 };
-                inputs.iter().map(of).collect::<Vec<_>>()
+                inputs.iter().enumerate().map(of).collect::<Vec<_>>()
             };
             let a = self.translate(n, pick(true), poisoned)?;
             let b = self.translate(n, pick(false), poisoned)?;

@@ -1,4 +1,5 @@
-//! Dims that operators need of their inputs, where nothing else asks: a model that states fewer is refused.
+//! Dims that operators need of their inputs, and inputs that must be floats, where nothing else asks: a model that states
+//! others is refused.
 
 use super::node::NodeCx;
 use super::Res;
@@ -28,17 +29,48 @@ const CONTRIB: &[Row] = &[
     ("RotaryEmbedding", &[(3, 2)]),
 ];
 
-/// Refuses inputs of too few dims.
+/// Of the standard, operators whose kernels compute in floats only: these inputs.
+const FLOATS: &[(&str, &[usize])] = &[
+    ("AffineGrid", &[0]),
+    ("Attention", &[0, 1, 2]),
+    ("BatchNormalization", &[0]),
+    ("CausalConvWithState", &[0, 1, 2, 3]),
+    ("DeformConv", &[0, 1, 2, 3, 4]),
+    ("Det", &[0]),
+    ("GlobalLpPool", &[0]),
+    ("GridSample", &[1]),
+    ("GroupNormalization", &[0]),
+    ("GRU", &[0, 1, 2, 3, 5]),
+    ("InstanceNormalization", &[0]),
+    ("LayerNormalization", &[0]),
+    ("LinearAttention", &[0, 1, 2, 3, 4, 5]),
+    ("LpNormalization", &[0]),
+    ("LpPool", &[0]),
+    ("LRN", &[0]),
+    ("LSTM", &[0, 1, 2, 3, 5, 6, 7]),
+    ("MaxRoiPool", &[0, 1]),
+    ("RMSNormalization", &[0]),
+    ("RNN", &[0, 1, 2, 3, 5]),
+    ("RoiAlign", &[0, 1]),
+    ("RotaryEmbedding", &[0, 1, 2]),
+];
+
+/// Refuses inputs of too few dims, and integers where floats are needed.
 pub fn check(cx: &NodeCx, domain: &str, op: &str) -> Res<()> {
     let table = match domain {
         "" => STANDARD,
         "com.microsoft" => CONTRIB,
         _ => return Ok(()),
     };
-    let Some((_, needs)) = table.iter().find(|(name, _)| *name == op) else { return Ok(()) };
-    for (i, least) in *needs {
+    for (i, least) in table.iter().find(|(name, _)| *name == op).map_or(&[][..], |row| row.1) {
         if let Some(x) = cx.optional(*i)?.filter(|x| x.rank() < *least) {
             return Err(cx.error(format!("input {i} has {} dims, {least} are needed", x.rank())));
+        }
+    }
+    let floats = FLOATS.iter().find(|(name, _)| domain.is_empty() && *name == op);
+    for i in floats.map_or(&[][..], |row| row.1) {
+        if let Some(x) = cx.optional(*i)?.filter(|x| !x.dtype.is_float()) {
+            return Err(cx.error(format!("input {i} is of {}, a float type is needed", x.dtype)));
         }
     }
     Ok(())

@@ -27,9 +27,38 @@ pub struct Env {
     pub stores: Vec<Vec<u8>>,
     pub views: Vec<View>,
     pub fault: Option<Box<Diagnostic>>,
+    pub budget: Budget,
+}
+
+/// What a kernel may still take.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Iterations of loops.
+    pub steps: u64,
+    /// Of one buffer that it allocates.
+    pub bytes: i64,
+}
+
+impl Default for Budget {
+    /// Any time.
+    fn default() -> Budget {
+        Budget { steps: u64::MAX, bytes: 1 << 34 }
+    }
 }
 
 impl Env {
+    /// Takes `n` steps from the budget.
+    #[inline]
+    pub fn steps(&mut self, n: i64, span: Span) -> Flow {
+        let n = n.max(0) as u64;
+        if n > self.budget.steps {
+            self.fail(|| Diagnostic::error("too-long", span, "this takes too many steps"));
+            return Err(Halt);
+        }
+        self.budget.steps -= n;
+        Ok(())
+    }
+
     /// Keeps the first fault only.
     #[cold]
     pub fn fail(&mut self, make: impl FnOnce() -> Diagnostic) {

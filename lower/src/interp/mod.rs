@@ -36,6 +36,7 @@ pub(crate) mod scalar;
 mod stmt;
 pub(crate) mod tensor;
 
+pub use env::Budget;
 pub use tensor::{Arg, Tensor};
 
 use env::{row_major, Env, StmtFn, View};
@@ -47,6 +48,11 @@ use relax_ir::{Diagnostic, Span};
 /// Runs `f`; output tensors among `args` hold the results afterwards.
 pub fn run(f: &PrimFunc, args: &mut [Arg]) -> Result<(), Diagnostic> {
     Kernel::new(f)?.run(args)
+}
+
+/// As [`run`], within a budget from which is taken what the run took.
+pub fn run_within(f: &PrimFunc, args: &mut [Arg], budget: &mut Budget) -> Result<(), Diagnostic> {
+    Kernel::new(f)?.run_within(args, budget)
 }
 
 /// A PrimFunc made ready to run, any number of times.
@@ -113,6 +119,10 @@ impl Kernel {
 
     /// As [`run`].
     pub fn run(&self, args: &mut [Arg]) -> Result<(), Diagnostic> {
+        self.run_within(args, &mut Budget::default())
+    }
+
+    fn run_within(&self, args: &mut [Arg], budget: &mut Budget) -> Result<(), Diagnostic> {
         if args.len() != self.params.len() {
             return Err(self.error(format!("takes {} arguments, {} were given", self.params.len(), args.len())));
         }
@@ -122,6 +132,7 @@ impl Kernel {
             stores: vec![vec![]; self.n_views],
             views: vec![View::default(); self.n_views],
             fault: None,
+            budget: *budget,
         };
         self.bind(args, &mut env)?;
         for (p, a) in self.params.iter().zip(args.iter_mut()) {
@@ -130,6 +141,7 @@ impl Kernel {
             }
         }
         let done = stmt::run_all(&self.allocs, &mut env).and_then(|()| (self.body)(&mut env));
+        *budget = env.budget;
         for (p, a) in self.params.iter().zip(args.iter_mut()) {
             if let (Some((_, view)), Arg::Tensor(t)) = (&p.buffer, a) {
                 t.data = std::mem::take(&mut env.stores[*view]);

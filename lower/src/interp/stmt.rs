@@ -7,9 +7,6 @@ use relax_ir::prim::{PrimExpr, Var};
 use relax_ir::tir::{Block, Buffer, IterKind, MatchBufferRegion, Stmt, StmtKind};
 use relax_ir::{DType, Diagnostic, Span};
 
-/// Memory that a kernel may allocate for one buffer.
-const MAX_BYTES: i64 = 1 << 34;
-
 impl Compiler {
     pub fn stmt(&mut self, s: &Stmt) -> Result<StmtFn, Diagnostic> {
         Ok(match s.kind() {
@@ -17,11 +14,12 @@ impl Compiler {
                 let list = list.iter().map(|s| self.stmt(s)).collect::<Result<Vec<_>, _>>()?;
                 Box::new(move |env| list.iter().try_for_each(|s| s(env)))
             }
-            StmtKind::For { var, min, extent, body, .. } => self.for_loop(var, min, extent, body)?,
+            StmtKind::For { var, min, extent, body, .. } => self.for_loop(var, min, extent, body, s.span())?,
             StmtKind::While { cond, body } => {
-                let (cond, body) = (self.truth(cond)?, self.stmt(body)?);
+                let (cond, body, span) = (self.truth(cond)?, self.stmt(body)?, s.span());
                 Box::new(move |env| {
                     while cond(env) != 0 {
+                        env.steps(1, span)?;
                         body(env)?;
                     }
                     env.check()
@@ -77,7 +75,14 @@ impl Compiler {
         })
     }
 
-    fn for_loop(&mut self, var: &Var, min: &PrimExpr, extent: &PrimExpr, body: &Stmt) -> Result<StmtFn, Diagnostic> {
+    fn for_loop(
+        &mut self,
+        var: &Var,
+        min: &PrimExpr,
+        extent: &PrimExpr,
+        body: &Stmt,
+        span: Span,
+    ) -> Result<StmtFn, Diagnostic> {
         let (min, extent) = (self.index(min)?, self.index(extent)?);
         let slot = self.define_int(var)?;
         let inits = self.empty_inits(var, body);
@@ -86,6 +91,7 @@ impl Compiler {
             let lo = min.get(env);
             let n = extent.get(env);
             env.check()?;
+            env.steps(n, span)?;
             for i in 0..n {
                 env.ints[slot] = lo + i;
                 body(env)?;
@@ -204,7 +210,7 @@ impl Compiler {
             env.check()?;
             let span_of = |(d, s): (&i64, &i64)| (d - 1).max(0).checked_mul(s.abs());
             let last = shape.iter().zip(&strides).try_fold(0i64, |a, p| a.checked_add(span_of(p)?));
-            let size = last.and_then(|l| (l + 1).checked_mul(bytes)).filter(|n| *n <= MAX_BYTES);
+            let size = last.and_then(|l| (l + 1).checked_mul(bytes)).filter(|n| *n <= env.budget.bytes);
             let Some(size) = size else {
                 env.fail(|| {
                     Diagnostic::error("too-large", span, format!("buffer `{name}` of shape {shape:?} is too large"))

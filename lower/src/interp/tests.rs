@@ -124,3 +124,17 @@ fn integer_division_by_zero_is_a_fault() {
     let mut args = [out(DType::I32, &[]), out(DType::I32, &[])];
     assert_eq!(run(&f, &mut args).unwrap_err().code, "division-by-zero");
 }
+
+#[test]
+fn a_budget_ends_a_run() {
+    let n = PrimExpr::i64(100);
+    let mut k = KernelBuilder::new("copy");
+    let x = k.input("x", std::slice::from_ref(&n), DType::F32);
+    let y = k.compute("y", &[n], DType::F32, |i| x.at(i));
+    let f = k.finish(&[y]);
+    let mut args = [out(DType::F32, &[100]), out(DType::F32, &[100])];
+    let mut budget = Budget { steps: 150, bytes: 1 << 20 };
+    run_within(&f, &mut args, &mut budget).unwrap();
+    assert_eq!(budget.steps, 50);
+    assert_eq!(run_within(&f, &mut args, &mut budget).unwrap_err().code, "too-long");
+}

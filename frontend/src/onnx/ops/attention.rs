@@ -129,7 +129,7 @@ fn attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
     (k, v) = grouped(cx, &q, k, v)?;
     let scale = match (cx.float_opt("scale"), q.dims[3].as_int()) {
         (Some(s), _) => Tensor::scalar(dtype, s.sqrt()),
-        (None, Some(d)) => Tensor::scalar(dtype, (1.0 / (d as f64).sqrt()).sqrt()),
+        (None, Some(d)) => Tensor::scalar(dtype, (1.0 / (d.max(1) as f64).sqrt()).sqrt()),
         (None, None) => {
             let s = inverse_root(cx, &q.dims[3].clone())?;
             let s = cx.op("sqrt", &[&s])?;
@@ -180,9 +180,9 @@ fn attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
     Ok(vec![y.into(), present_k.into(), present_v.into(), shown.into()])
 }
 
-/// `1 / sqrt(dim)` of a dim that varies, as float32.
+/// `1 / sqrt(dim)` of a dim that varies, as float32; 1 of 0, as sums over nothing are 0 whatever they are scaled by.
 fn inverse_root(cx: &mut NodeCx, dim: &PrimExpr) -> Res<Tensor> {
-    let d = Tensor::known(&[], DType::I64, vec![dim.clone()]);
+    let d = Tensor::known(&[], DType::I64, vec![dim.clone().max(1)]);
     let d = cx.cast(&d, DType::F32)?;
     let d = cx.op("sqrt", &[&d])?;
     let unit = cx.like(&d, 1.0);
@@ -192,8 +192,14 @@ fn inverse_root(cx: &mut NodeCx, dim: &PrimExpr) -> Res<Tensor> {
 /// A mask over fewer keys than there are: the others are masked.
 fn widened(cx: &mut NodeCx, m: Tensor, keys: &PrimExpr) -> Res<Tensor> {
     let Some(last) = m.dims.last() else { return Ok(m) };
-    match (last.as_int(), keys.as_int()) {
-        (Some(a), Some(b)) if a < b => {
+    let fewer = match (last.as_int(), keys.as_int()) {
+        (Some(a), Some(b)) => a < b,
+        // That varies: known when it runs.
+        (None, _) => last != keys,
+        (Some(_), None) => false,
+    };
+    match fewer {
+        true => {
             let mut dims = m.dims.clone();
             if let Some(d) = dims.last_mut() {
                 *d = keys.clone();
@@ -202,7 +208,7 @@ fn widened(cx: &mut NodeCx, m: Tensor, keys: &PrimExpr) -> Res<Tensor> {
             let low = Tensor::scalar(m.dtype, f64::NEG_INFINITY);
             cx.call("onnx.pad", &[(&m).into(), Arg::prims(&begin), Arg::shape(&dims), (&low).into()], &[])
         }
-        _ => Ok(m),
+        false => Ok(m),
     }
 }
 
@@ -218,6 +224,12 @@ fn linear_attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
     };
     let beta = match beta {
         Some(b) if b.dims[2].is_int(1) => heads(cx, &b, 1)?.into(),
+        // One for all heads or one for each.
+        Some(b) if b.dims[2].as_int().is_none() => {
+            let dims = [b.dims[0].clone(), b.dims[1].clone(), PrimExpr::i64(m)];
+            let b = cx.builder().widened(&b, &dims)?;
+            heads(cx, &b, m)?.into()
+        }
         Some(b) => heads(cx, &b, m)?.into(),
         None => Arg::absent(),
     };
@@ -319,7 +331,7 @@ fn flex_attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
     };
     let scale = match (cx.float_opt("scale"), q.dims[3].as_int()) {
         (Some(s), _) => Tensor::scalar(precision, s),
-        (None, Some(d)) => Tensor::scalar(precision, 1.0 / (d as f64).sqrt()),
+        (None, Some(d)) => Tensor::scalar(precision, 1.0 / (d.max(1) as f64).sqrt()),
         (None, None) => {
             let s = inverse_root(cx, &q.dims[3].clone())?;
             cx.cast(&s, precision)?
@@ -353,6 +365,19 @@ fn grouped(cx: &mut NodeCx, q: &Tensor, k: Tensor, v: Tensor) -> Res<(Tensor, Te
             let attrs = [("repeats", AttrValue::Int(n / m)), ("axis", AttrValue::Int(1))];
             Ok((cx.call("repeat", &[(&k).into()], &attrs)?, cx.call("repeat", &[(&v).into()], &attrs)?))
         }
-        _ => Ok((k, v)),
+        (Some(_), Some(_)) => Ok((k, v)),
+        _ if q.dims[1] == k.dims[1] => Ok((k, v)),
+        // Numbers of heads that vary.
+        _ => {
+            let several = q.dims[1].clone().floor_div(k.dims[1].clone().max(1));
+            let several = cx.simplify(several);
+            let mut each = |t: &Tensor| {
+                let [b, h, s, d] = [0, 1, 2, 3].map(|i| t.dims[i].clone());
+                let apart = cx.reshape(t, &[b.clone(), h.clone(), PrimExpr::i64(1), s.clone(), d.clone()])?;
+                let wide = cx.builder().widened(&apart, &[b.clone(), h, several.clone(), s.clone(), d.clone()])?;
+                cx.reshape(&wide, &[b, q.dims[1].clone(), s, d])
+            };
+            Ok((each(&k)?, each(&v)?))
+        }
     }
 }

@@ -55,6 +55,9 @@ fn constant_of_shape(cx: &mut NodeCx) -> Res<Vec<Value>> {
     if value.elements() != 1 {
         return Err(cx.error("attribute `value` must have one element"));
     }
+    if shape.rank() != 1 || !shape.dtype.is_int() {
+        return Err(cx.error("the shape must be a vector of integers"));
+    }
     let dims = cx.read(&shape)?;
     let value = Constant { shape: vec![], ..value };
     let literal: Option<Vec<usize>> = dims.iter().map(|d| d.as_int().and_then(|v| v.try_into().ok())).collect();

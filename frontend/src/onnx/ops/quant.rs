@@ -185,6 +185,9 @@ pub fn dynamic_range(cx: &mut NodeCx, x: &Tensor) -> Res<(Tensor, Tensor)> {
     let high = reduce_axes(cx, x, "max", &axes, false)?;
     let high = cx.op("maximum", &[&high, &zero])?;
     let range = cx.op("subtract", &[&high, &low])?;
+    // Where there are only zeros, any scale serves: that of onnx's reference, as 0 / 0 is no number.
+    let (none, unit) = (cx.op("equal", &[&range, &zero])?, cx.like(x, 1.0));
+    let range = cx.op("where", &[&none, &unit, &range])?;
     let top = cx.like(x, 255.0);
     let scale = cx.op("divide", &[&range, &top])?;
     let point = cx.op("divide", &[&low, &scale])?;
@@ -247,7 +250,14 @@ fn requantize(
         v = cx.op("multiply", &[&v, &s])?;
     }
     let scale = cx.cast(to.0, DType::F32)?;
-    quantize(cx, &v, &scale, to.1, axes[0] as i64, 0)
+    let Some(rows) = v.dims.get(axes[0]).cloned().filter(|_| scale.rank() == 1 && scale.dims[0].as_int().is_none())
+    else {
+        return quantize(cx, &v, &scale, to.1, axes[0] as i64, 0);
+    };
+    // One number or one for each row: known when it runs.
+    let scale = cx.builder().widened(&scale, &[rows.clone()])?;
+    let zero = cx.builder().widened(to.1, &[rows])?;
+    quantize(cx, &v, &scale, &zero, axes[0] as i64, 0)
 }
 
 fn qlinear_matmul(cx: &mut NodeCx) -> Res<Vec<Value>> {

@@ -85,7 +85,7 @@ pub fn reduce_axes(cx: &mut NodeCx, x: &Tensor, relax: &str, axes: &[usize], kee
 
 fn reduce(cx: &mut NodeCx, relax: &str) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
-    if let Some(t) = product_known(cx, &x, relax) {
+    if let Some(t) = product_known(cx, &x, relax).or_else(|| literal_known(cx, &x, relax)) {
         return one(t);
     }
     one(reduced(cx, &x, relax)?)
@@ -100,6 +100,42 @@ fn product_known(cx: &mut NodeCx, x: &Tensor, relax: &str) -> Option<Tensor> {
         _ => return None,
     };
     let total = cx.simplify(total);
+    let dims: &[usize] = if cx.flag("keepdims", true) { &[1] } else { &[] };
+    Some(Tensor::known(dims, x.dtype, vec![total]))
+}
+
+/// All of a vector of literals, as exporters reduce lists of sizes.
+fn literal_known(cx: &mut NodeCx, x: &Tensor, relax: &str) -> Option<Tensor> {
+    let elements = x.elements().filter(|e| x.rank() == 1 && !e.is_empty())?;
+    let axes = cx.ints("axes").or_else(|| cx.optional(1).ok()??.as_ints());
+    let whole = match axes.as_deref() {
+        None | Some([]) => !cx.flag("noop_with_empty_axes", false) && !cx.has(1),
+        Some(a) => matches!(a, [0 | -1]),
+    };
+    if !whole {
+        return None;
+    }
+    let total = if x.dtype.is_float() {
+        let values = elements.iter().map(PrimExpr::as_float).collect::<Option<Vec<f64>>>()?;
+        PrimExpr::float(
+            x.dtype,
+            values.into_iter().reduce(match relax {
+                "max" => f64::max,
+                "min" => f64::min,
+                _ => return None,
+            })?,
+        )
+    } else {
+        let values = elements.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>()?;
+        PrimExpr::int(
+            x.dtype,
+            match relax {
+                "max" => values.into_iter().max()?,
+                "min" => values.into_iter().min()?,
+                _ => return None,
+            },
+        )
+    };
     let dims: &[usize] = if cx.flag("keepdims", true) { &[1] } else { &[] };
     Some(Tensor::known(dims, x.dtype, vec![total]))
 }

@@ -157,7 +157,9 @@ fn nms(cx: &mut NodeCx) -> Res<Vec<Value>> {
 
 fn non_zero(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
-    one(cx.op("nonzero", &[&x])?)
+    // A row for each dim.
+    let rows = PrimExpr::i64(x.rank() as i64);
+    one(cx.builder().call_of_dims("nonzero", &[(&x).into()], &[Some(rows), None])?)
 }
 
 fn one_hot(cx: &mut NodeCx) -> Res<Vec<Value>> {

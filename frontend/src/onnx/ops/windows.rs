@@ -1,6 +1,7 @@
 //! Convolutions and pooling beyond the common ones.
 
 use super::nn::{add_bias, kernel_dims, layouts, padding, per_dim};
+use super::select::positions;
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::node::{ints, NodeCx};
@@ -24,15 +25,21 @@ fn conv_transpose(cx: &mut NodeCx) -> Res<Vec<Value>> {
     if !(1..=3).contains(&n) || w.rank() != x.rank() {
         return Err(cx.unsupported(format!("a transposed convolution of {} dims by {} dims", x.rank(), w.rank())));
     }
-    let kernel = kernel_dims(cx, &w)?;
+    let auto = cx.str("auto_pad", "NOTSET");
+    let wanted = cx.ints("output_shape").map(|s| s[s.len().saturating_sub(n)..].to_vec());
+    // Only padding to a size looks at the kernel's dims here.
+    let kernel = match kernel_dims(cx, &w) {
+        Err(_) if wanted.is_none() && !auto.starts_with("SAME") => vec![1; n],
+        k => k?,
+    };
     let (strides, dilations) = (per_dim(cx, "strides", n)?, per_dim(cx, "dilations", n)?);
     let mut extra = cx.ints("output_padding").unwrap_or_else(|| vec![0; n]);
     let mut pads = cx.ints("pads").unwrap_or_else(|| vec![0; 2 * n]);
     if extra.len() != n || pads.len() != 2 * n {
         return Err(cx.error(format!("pads and output_padding must be for {n} spatial dims")));
     }
-    let auto = cx.str("auto_pad", "NOTSET");
-    let wanted = cx.ints("output_shape").map(|s| s[s.len().saturating_sub(n)..].to_vec());
+    // What a size asks of a dim that varies is cut off afterwards: from where, and how much stays.
+    let mut cuts: Vec<Option<(PrimExpr, i64)>> = vec![None; n];
     if wanted.is_some() || auto.starts_with("SAME") {
         for i in 0..n {
             let reach = (kernel[i] - 1) * dilations[i] + 1;
@@ -40,7 +47,15 @@ fn conv_transpose(cx: &mut NodeCx) -> Res<Vec<Value>> {
             let total = match (&wanted, x.dims[i + 2].as_int()) {
                 (Some(s), Some(d)) => strides[i] * (d - 1) + extra[i] + reach - s[i],
                 (None, _) => extra[i] + reach - strides[i],
-                (Some(_), None) => return Err(cx.unsupported("output_shape of a dim that varies")),
+                (Some(s), None) => {
+                    let rest = extra[i] + reach - s[i] - strides[i];
+                    let total = (x.dims[i + 2].clone() * strides[i] + rest).max(0);
+                    let small = total.clone().floor_div(2);
+                    let begin = if auto == "SAME_UPPER" { small } else { total - small };
+                    cuts[i] = Some((cx.simplify(begin), s[i]));
+                    (pads[i], pads[i + n]) = (0, 0);
+                    continue;
+                }
             };
             if total < 0 {
                 // Too small without padding: more at the end.
@@ -79,11 +94,17 @@ fn conv_transpose(cx: &mut NodeCx) -> Res<Vec<Value>> {
             ("kernel_layout", AttrValue::Str(kernel_layout.into())),
         ],
     )?;
-    if beyond.iter().any(|b| *b > 0) {
-        let begin = vec![PrimExpr::i64(0); n + 2];
+    if beyond.iter().any(|b| *b > 0) || cuts.iter().any(Option::is_some) {
+        let mut begin = vec![PrimExpr::i64(0); n + 2];
         let mut dims = y.dims.clone();
         for i in 0..n {
-            dims[i + 2] = cx.simplify(dims[i + 2].clone() + beyond[i]);
+            match &cuts[i] {
+                Some((from, size)) => {
+                    begin[i + 2] = cx.simplify(PrimExpr::i64(0) - from.clone());
+                    dims[i + 2] = PrimExpr::i64(*size);
+                }
+                None => dims[i + 2] = cx.simplify(dims[i + 2].clone() + beyond[i]),
+            }
         }
         y = cx.call("onnx.pad", &[(&y).into(), Arg::prims(&begin), Arg::shape(&dims)], &[])?;
     }
@@ -211,33 +232,55 @@ fn max_unpool(cx: &mut NodeCx) -> Res<Vec<Value>> {
 fn causal_conv(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, w) = (cx.input(0)?, cx.input(1)?);
     let (bias, past) = (cx.optional(2)?, cx.optional(3)?);
-    let (Some(k), Some(channels)) = (w.dims.last().and_then(PrimExpr::as_int), w.dims[0].as_int()) else {
-        return Err(cx.unsupported("a kernel whose dims vary"));
-    };
+    if w.rank() != 3 {
+        return Err(cx.error(format!("a weight of {} dims: 3 are needed", w.rank())));
+    }
+    let k = w.dims[2].clone();
+    let before = cx.simplify(k.clone() - 1);
     let past = match past {
+        Some(p) if p.rank() != 3 || matches!((p.dims[2].as_int(), before.as_int()), (Some(a), Some(b)) if a != b) => {
+            let least = before.as_int().unwrap_or(0);
+            return Err(
+                cx.error(format!("the state must have three dims, the last of {least}: one less than the kernel"))
+            );
+        }
         Some(p) => p,
         None => {
             let zero = Tensor::scalar(x.dtype, 0.0);
-            cx.broadcast_to(&zero, &[x.dims[0].clone(), x.dims[1].clone(), PrimExpr::i64(k - 1)])?
+            cx.broadcast_to(&zero, &[x.dims[0].clone(), x.dims[1].clone(), before.clone()])?
         }
     };
-    let all = if k == 1 {
+    let all = if k.is_int(1) {
         x.clone()
     } else {
         cx.call("concat", &[[past, x.clone()].as_slice().into()], &[("axis", AttrValue::Int(2))])?
     };
-    let y = cx.call(
-        "nn.conv1d",
-        &[(&all).into(), (&w).into()],
-        &[
-            ("strides", ints([1])),
-            ("padding", ints([0, 0])),
-            ("dilation", ints([1])),
-            ("groups", AttrValue::Int(channels)),
-            ("data_layout", AttrValue::Str("NCW".into())),
-            ("kernel_layout", AttrValue::Str("OIW".into())),
-        ],
-    )?;
+    let y = match w.dims[0].as_int() {
+        Some(channels) => cx.call(
+            "nn.conv1d",
+            &[(&all).into(), (&w).into()],
+            &[
+                ("strides", ints([1])),
+                ("padding", ints([0, 0])),
+                ("dilation", ints([1])),
+                ("groups", AttrValue::Int(channels)),
+                ("data_layout", AttrValue::Str("NCW".into())),
+                ("kernel_layout", AttrValue::Str("OIW".into())),
+            ],
+        )?,
+        // As many groups as channels is no attribute when the channels vary: a sum over windows.
+        None => {
+            let steps = cx.simplify(all.dims[2].clone() - before.clone());
+            let (rows, columns) = (positions(cx, &steps, 2, 0)?, positions(cx, &k, 2, 1)?);
+            let at = cx.op("add", &[&rows, &columns])?;
+            let windows = cx.call("take", &[(&all).into(), (&at).into()], &[("axis", AttrValue::Int(2))])?;
+            let w = cx.reshape(&w, &[w.dims[0].clone(), PrimExpr::i64(1), k.clone()])?;
+            let (windows, w) = (cx.cast(&windows, DType::F32)?, cx.cast(&w, DType::F32)?);
+            let products = cx.op("multiply", &[&windows, &w])?;
+            let sum = super::reduce::reduce_axes(cx, &products, "sum", &[3], false)?;
+            cx.cast(&sum, x.dtype)?
+        }
+    };
     let mut y = add_bias(cx, y, bias)?;
     if matches!(cx.str("activation", "none").as_str(), "silu" | "swish") {
         let wide = cx.cast(&y, DType::F32)?;
@@ -245,8 +288,8 @@ fn causal_conv(cx: &mut NodeCx) -> Res<Vec<Value>> {
         y = cx.cast(&wide, x.dtype)?;
     }
     let length = all.dims[2].clone();
-    let begin = [PrimExpr::i64(0), PrimExpr::i64(0), cx.simplify(PrimExpr::i64(k - 1) - length)];
-    let dims = [x.dims[0].clone(), x.dims[1].clone(), PrimExpr::i64(k - 1)];
+    let begin = [PrimExpr::i64(0), PrimExpr::i64(0), cx.simplify(before.clone() - length)];
+    let dims = [x.dims[0].clone(), x.dims[1].clone(), before];
     let present = cx.call("onnx.pad", &[(&all).into(), Arg::prims(&begin), Arg::shape(&dims)], &[])?;
     Ok(vec![y.into(), present.into()])
 }

@@ -14,7 +14,8 @@ pub const OPS: &[OnnxOp] = &[
     ms("SimplifiedLayerNormalization", &[(1, simplified)]),
     ms("SkipLayerNormalization", &[(1, |cx| skip(cx, true))]),
     ms("SkipSimplifiedLayerNormalization", &[(1, |cx| skip(cx, false))]),
-    ms("EmbedLayerNormalization", &[(1, embed)]),
+    ms("EmbedLayerNormalization", &[(1, |cx| embed(cx, false))]),
+    ms("QEmbedLayerNormalization", &[(1, |cx| embed(cx, true))]),
 ];
 
 /// What normalising gives: the result, the mean (if it is taken off), and the inverse of the deviation.
@@ -76,17 +77,30 @@ fn skip(cx: &mut NodeCx, centred: bool) -> Res<Vec<Value>> {
 }
 
 /// Embeddings of words, positions and segments, summed and normalised; and how many entries of the mask are 1.
-fn embed(cx: &mut NodeCx) -> Res<Vec<Value>> {
+/// `quantised`: the tables are of 8 bits, each with a scale and a zero point behind the mask.
+fn embed(cx: &mut NodeCx, quantised: bool) -> Res<Vec<Value>> {
     let (ids, segments) = (cx.input(0)?, cx.optional(1)?);
     let (words, places, kinds) = (cx.input(2)?, cx.input(3)?, cx.optional(4)?);
-    let (gamma, beta, mask, at) = (cx.input(5)?, cx.input(6)?, cx.optional(7)?, cx.optional(8)?);
+    let (gamma, beta, mask) = (cx.input(5)?, cx.input(6)?, cx.optional(7)?);
+    let at = if quantised { None } else { cx.optional(8)? };
     if ids.rank() != 2 || places.rank() != 2 {
         return Err(cx.error("ids and tables must have two dims"));
     }
+    // What is read of the table that is input `i`, as a number.
+    let real = |cx: &mut NodeCx, x: Tensor, i: usize| {
+        if !quantised {
+            return Ok(x);
+        }
+        let (scale, zero) = (cx.input(i + 6)?, cx.input(i + 11)?);
+        let (x, zero) = (cx.cast(&x, scale.dtype)?, cx.cast(&zero, scale.dtype)?);
+        let x = cx.op("subtract", &[&x, &zero])?;
+        cx.op("multiply", &[&x, &scale])
+    };
     let rows = |cx: &mut NodeCx, table: &Tensor, at: &Tensor| {
         cx.call("take", &[table.into(), at.into()], &[("axis", AttrValue::Int(0))])
     };
-    let mut sum = rows(cx, &words, &ids)?;
+    let sum = rows(cx, &words, &ids)?;
+    let mut sum = real(cx, sum, 2)?;
     let place = match at {
         Some(at) => rows(cx, &places, &at)?,
         None => {
@@ -94,13 +108,16 @@ fn embed(cx: &mut NodeCx) -> Res<Vec<Value>> {
             crate::onnx::ops::movement::slice_axes(cx, &places, &[0], &zero, &n, &[1])?
         }
     };
+    let place = real(cx, place, 3)?;
     sum = cx.op("add", &[&sum, &place])?;
     if let (Some(s), Some(k)) = (&segments, &kinds) {
         let k = rows(cx, k, s)?;
+        let k = real(cx, k, 4)?;
         sum = cx.op("add", &[&sum, &k])?;
     }
     let v = wide(cx, &sum)?;
     let n = normalise(cx, &v, 2, true, cx.float("epsilon", 1e-12))?;
+    let (gamma, beta) = (real(cx, gamma, 5)?, real(cx, beta, 6)?);
     let (gamma, beta) = (wide(cx, &gamma)?, wide(cx, &beta)?);
     let y = cx.op("multiply", &[&n.y, &gamma])?;
     let y = cx.op("add", &[&y, &beta])?;
