@@ -8,14 +8,43 @@ use std::process::{Command, Output};
 
 /// Products of a dynamic number of rows, rows normalised, products over heads; convolutions with constant weights,
 /// direct and by Winograd's algorithm in blocks
-/// and whole, windows over a copy with borders; a map over many elements.
+/// and whole, windows over a copy with borders; a map over many elements; a recurrence, whose product has columns left
+/// over.
 const MODEL: &str = r#"
 @I.ir_module
 class Module:
+    @T.prim_func(private=True)
+    def steps(x: T.Buffer((T.int64(12), T.int64(1), T.int64(512)), "float32"),
+              w: T.Buffer((T.int64(256), T.int64(544)), "float32"),
+              y: T.Buffer((T.int64(12), T.int64(1), T.int64(256)), "float32")):
+        h = T.alloc_buffer((T.int64(1), T.int64(256)))
+        gates = T.alloc_buffer((T.int64(1), T.int64(544)))
+        for i in range(T.int64(256)):
+            with T.sblock("start"):
+                vi = T.axis.spatial(T.int64(256), i)
+                h[T.int64(0), vi] = T.float32(0.25)
+        for t in range(T.int64(12)):
+            for i, j, k in T.grid(T.int64(1), T.int64(544), T.int64(256)):
+                with T.sblock("gates"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        gates[vi, vj] = T.float32(0)
+                    gates[vi, vj] = gates[vi, vj] + h[vi, vk] * w[vk, vj]
+            for i, j in T.grid(T.int64(1), T.int64(256)):
+                with T.sblock("hidden"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    y[t, vi, vj] = T.tanh(x[t, vi, vj] + gates[vi, vj]) * T.sigmoid(
+                        x[t, vi, vj + T.int64(256)] + gates[vi, vj + T.int64(288)])
+            for i, j in T.grid(T.int64(1), T.int64(256)):
+                with T.sblock("next"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    h[vi, vj] = y[t, vi, vj]
+
     @R.function
     def main(x: R.Tensor(("n", 512), dtype="float32"), w: R.Tensor((512, 1024), dtype="float32"),
              h: R.Tensor((8, 192, 64), dtype="float32"), p: R.Tensor((1, 64, 56, 56), dtype="float32"),
-             e: R.Tensor((2000003,), dtype="float32")):
+             e: R.Tensor((60003,), dtype="float32"), g: R.Tensor((12, 1, 512), dtype="float32")):
+        cls = Module
         with R.dataflow():
             a = R.matmul(x, w)
             b = R.nn.gelu(a)
@@ -32,11 +61,14 @@ class Module:
             z = R.add(R.nn.conv2d(y, f, padding=[1, 1, 1, 1]), y)
             r = R.nn.conv2d(z, f, strides=[2, 2], padding=[1, 1, 1, 1])
             m = R.multiply(R.exp(e), R.tanh(e))
-            out = (d, o, r, m)
+            a0 = R.arange(0, 139264, 1, dtype="float32")
+            a1 = R.reshape(R.multiply(R.sin(a0), R.const(0.125, "float32")), (256, 544))
+            v = R.call_tir(cls.steps, (g, a1), out_sinfo=R.Tensor((12, 1, 256), dtype="float32"))
+            out = (d, o, r, m, v)
             R.output(out)
         return out
 "#;
-const RESULTS: usize = 4;
+const RESULTS: usize = 5;
 
 fn relax_aot(args: &[&str]) -> Output {
     let mut c = Command::new(env!("CARGO_BIN_EXE_relax-aot"));
@@ -65,7 +97,7 @@ fn tensor(shape: &[i64]) -> Constant {
 }
 
 fn inputs(rows: i64) -> Vec<Constant> {
-    [&[rows, 512][..], &[512, 1024], &[8, 192, 64], &[1, 64, 56, 56], &[2_000_003]].map(tensor).to_vec()
+    [&[rows, 512][..], &[512, 1024], &[8, 192, 64], &[1, 64, 56, 56], &[60_003], &[12, 1, 512]].map(tensor).to_vec()
 }
 
 fn run(library: &Library, inputs: &[Constant]) -> Vec<Vec<u8>> {
@@ -85,10 +117,11 @@ fn the_same_bits_for_any_number_of_threads() {
         let alone = library(dir.path(), 1, &["--target-cpu", cpu]);
         assert!(!symbols(&alone).contains("_tasks"));
         let alone = Library::open(&alone, "m").expect("the library");
-        for threads in [2, 3] {
+        for threads in [2, 3, 5] {
             let so = library(dir.path(), threads, &["--target-cpu", cpu]);
             let shared = symbols(&so).matches("_tasks\n").count();
-            assert!(shared >= 2, "{shared} kernels of {cpu} run on {threads} threads\n{}", symbols(&so));
+            assert!(symbols(&so).contains("steps_tasks"), "{}", symbols(&so));
+            assert!(shared >= 4, "{shared} kernels of {cpu} run on {threads} threads\n{}", symbols(&so));
             let library = Library::open(&so, "m").expect("the library");
             // Many rows, and so few that a kernel stays on one thread.
             for rows in [300, 2, 1] {
@@ -117,6 +150,64 @@ fn callers_at_the_same_time() {
     });
 }
 
+/// Builds a client of the library of two threads in `dir`.
+fn client(dir: &Path, so: &Path, name: &str) -> PathBuf {
+    let client = dir.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/threads").join(name).with_extension("c");
+    let flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", path(dir), "-o", path(&client)];
+    let out = Command::new("gcc").args(flags).args([path(&source), path(so)]).output().expect("gcc");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    client
+}
+
+fn loops(out: Output) -> usize {
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{:?} {}", out.status, String::from_utf8_lossy(&out.stderr));
+    said.trim().parse().expect("a number")
+}
+
+/// No share writes what another one of its loop writes or reads, in any form of the kernels.
+#[test]
+fn shares_are_independent() {
+    for (cpu, threads) in [("baseline", 2), ("native", 2), ("native", 5)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let so = library(dir.path(), threads, &["--target-cpu", cpu]);
+        let client = client(dir.path(), &so, "races");
+        let out = Command::new(&client).arg("states").env("LD_LIBRARY_PATH", dir.path()).output();
+        let loops = loops(out.expect("the client starts"));
+        assert!(loops >= 20, "{loops} loops of {cpu}, {threads} threads");
+    }
+}
+
+/// The same by helgrind, where it is installed, of kernels with vectors that it knows.
+#[test]
+fn shares_have_no_races() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("valgrind is not installed: skipped");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let so = library(dir.path(), 2, &["--target-cpu", "x86-64-v3"]);
+    let client = client(dir.path(), &so, "races");
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=helgrind", "--error-exitcode=9", "--history-level=none", "-q"]);
+    let out = valgrind.arg(&client).arg("threads").env("LD_LIBRARY_PATH", dir.path()).output();
+    assert!(loops(out.expect("valgrind starts")) >= 20);
+}
+
+/// A library is unloaded while the workers of its calls sleep or spin, the child of a fork has workers of its own, and
+/// threads call at the same time: `life.c`.
+#[test]
+fn teams_live_and_end() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for linker in ["builtin", "system"] {
+        let so = library(dir.path(), 3, &["--linker", linker]);
+        let client = client(dir.path(), &so, "life");
+        let out = Command::new(&client).arg(&so).output().expect("the client starts");
+        assert!(out.status.success(), "{linker}: {:?} {}", out.status, String::from_utf8_lossy(&out.stderr));
+    }
+}
+
 #[test]
 fn objects_have_no_threads() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -134,14 +225,8 @@ fn objects_have_no_threads() {
 fn a_parallel_for_of_the_caller() {
     let dir = tempfile::tempdir().expect("a folder");
     let so = library(dir.path(), 2, &[]);
-    let client = dir.path().join("own");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/threads/own.c");
-    let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", path(dir.path()), "-o", path(&client)];
-    let out = Command::new("gcc").args(flags).args([source, path(&so)]).output().expect("gcc");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let out = Command::new(&client).env("LD_LIBRARY_PATH", dir.path()).output().expect("the client starts");
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success(), "{:?} {}", out.status, String::from_utf8_lossy(&out.stderr));
-    let loops: usize = said.trim().parse().expect("a number");
+    let client = client(dir.path(), &so, "own");
+    let out = Command::new(&client).env("LD_LIBRARY_PATH", dir.path()).output();
+    let loops = loops(out.expect("the client starts"));
     assert!(loops >= 5, "{loops} loops went through the caller's parallel_for");
 }

@@ -184,23 +184,44 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
         let mut narrow = None;
         if let Some(s) = together.then(|| threads::consider(k, &room)).flatten() {
             let plain = flat(options.vector_bytes).ok();
-            let split = |joint: bool| -> Option<(Vec<threads::Split>, threads::Split)> {
-                let split = |f: &FlatFunc| threads::split(f, &s, joint);
+            let split = |joint: bool, cut: i64| -> Option<(Vec<threads::Split>, threads::Split)> {
+                let split = |f: &FlatFunc| threads::split(f, &s, joint, cut);
                 let all: Vec<_> = forms.iter().map(|f| f.as_ref().and_then(split)).collect::<Option<_>>()?;
                 let whole = |f: &FlatFunc| threads::alone(f, &s, joint).filter(|_| !all.is_empty());
                 let plain = plain.as_ref().and_then(|f| split(f).or_else(|| whole(f)))?;
                 Some((all, plain))
             };
-            // With a workspace for each thread, or else with one for all and as many phases in every form.
-            if let Some((all, plain)) = split(false).or_else(|| split(true)) {
-                let phases = all.iter().chain([&plain]).map(|s| s.phases).max().unwrap_or(1);
-                let joint = plain.joint;
-                let all: Vec<_> = all.into_iter().map(|s| Some(s.func)).collect();
-                let again: Vec<_> = all.iter().zip(levels).map(|(f, bytes)| assemble(f, bytes)).collect();
-                // Never at the price of the wide form.
-                if again.iter().zip(&codes).all(|(new, old)| new.is_some() == old.is_some()) {
-                    (forms, codes, narrow) = (all, again, Some(plain.func));
-                    shared.insert(name.clone(), if joint { s.in_phases(phases) } else { s });
+            let stepped = || -> Option<Vec<threads::Stepped>> {
+                let forms = forms.iter().chain([&plain]);
+                let all: Vec<_> =
+                    forms.map(|f| f.as_ref().and_then(|f| threads::split_steps(f, &s))).collect::<Option<_>>()?;
+                all.windows(2).all(|w| w[0].segments == w[1].segments).then_some(all)
+            };
+            if s.recurs() {
+                if let Some(mut all) = stepped() {
+                    let last = all.pop();
+                    let segments = last.as_ref().map_or(vec![], |s| s.segments.clone());
+                    let all: Vec<_> = all.into_iter().map(|s| Some(s.func)).collect();
+                    let again: Vec<_> = all.iter().zip(levels).map(|(f, bytes)| assemble(f, bytes)).collect();
+                    if again.iter().zip(&codes).all(|(new, old)| new.is_some() == old.is_some()) {
+                        (forms, codes, narrow) = (all, again, last.map(|s| s.func));
+                        shared.insert(name.clone(), s.in_steps(segments));
+                    }
+                }
+            } else {
+                // With a workspace for each thread, or else with one for all and as many phases in every form.
+                let ways = [(false, options.threads), (true, options.threads), (false, 1), (true, 1)];
+                for (all, plain) in ways.into_iter().filter_map(|(joint, cut)| split(joint, cut)) {
+                    let phases = all.iter().chain([&plain]).map(|s| s.phases).max().unwrap_or(1);
+                    let joint = plain.joint;
+                    let all: Vec<_> = all.into_iter().map(|s| Some(s.func)).collect();
+                    let again: Vec<_> = all.iter().zip(levels).map(|(f, bytes)| assemble(f, bytes)).collect();
+                    // Never at the price of the wide form.
+                    if again.iter().zip(&codes).all(|(new, old)| new.is_some() == old.is_some()) {
+                        (forms, codes, narrow) = (all, again, Some(plain.func));
+                        shared.insert(name.clone(), if joint { s.in_phases(phases) } else { s });
+                        break;
+                    }
                 }
             }
         }

@@ -7,9 +7,12 @@
 //! its own: the shares of one are all done before the next begins. [`split`] decides what a kernel's loops allow. Each
 //! element is computed as by one thread: results do not depend on the number of threads.
 
+mod rounds;
 mod split;
+mod steps;
 
 pub use split::{alone, split, Split};
+pub use steps::{split_steps, Stepped};
 
 use crate::kernel::{kernel_dims, wide_workspace};
 use crate::schedule::{self, int8};
@@ -23,12 +26,13 @@ use std::collections::HashMap;
 
 /// Shares are given in parts of this; many small numbers divide it.
 const WHOLE: i64 = 960;
-/// Multiplications (see [`work`]) below which a kernel stays on one thread: about 10 microseconds, and 80 where they are
-/// not known before the call.
-const LEAST: i64 = 500_000;
-const LEAST_UNKNOWN: i64 = 4_000_000;
-/// Multiplications of all kernels together that are worth starting threads for: about a millisecond.
-const LEAST_TOGETHER: i64 = 30_000_000;
+/// Multiplications (see [`work`]) below which a kernel, or a step of a recurrence, stays on one thread: about 2
+/// microseconds.
+const LEAST: i64 = 100_000;
+/// Multiplications of all kernels together that are worth waking threads for: about 15 microseconds.
+const LEAST_TOGETHER: i64 = 1_000_000;
+/// Multiplications from which a kernel has several shares for each thread.
+const LARGE: i64 = 4_000_000;
 /// Multiplications in the time that an element takes from memory.
 const MEMORY: i64 = 4;
 /// Shares for each thread where they need no memory of their own: who is late has less to do.
@@ -74,12 +78,33 @@ pub struct Shared {
     workspace: bool,
     /// Loops that wait for one another.
     phases: i64,
+    /// Of a recurrence.
+    steps: Option<Steps>,
+}
+
+/// What a recurrence does.
+struct Steps {
+    /// Over [`kernel_dims`].
+    count: PrimExpr,
+    /// Of the segments of a step: whether it is dealt out.
+    segments: Vec<bool>,
 }
 
 impl Shared {
     /// With the loops as they turned out.
     pub fn in_phases(self, phases: i64) -> Shared {
         Shared { room: PrimExpr::i64(0), phases, ..self }
+    }
+
+    /// Whether it is a recurrence.
+    pub fn recurs(&self) -> bool {
+        self.steps.is_some()
+    }
+
+    /// With the steps as they turned out.
+    pub fn in_steps(self, segments: Vec<bool>) -> Shared {
+        let steps = self.steps.map(|s| Steps { segments, ..s });
+        Shared { room: PrimExpr::i64(0), steps, ..self }
     }
 }
 
@@ -96,13 +121,16 @@ fn work(f: &PrimFunc) -> PrimExpr {
     }
     let product = |dims: &[PrimExpr]| dims.iter().fold(PrimExpr::i64(1), |n, d| n * d.clone().cast(DType::I64));
     let elements = f.buffers().fold(PrimExpr::i64(0), |n, b| n + product(&b.shape));
-    schedule::steps_of(f) + elements * MEMORY
+    let recurrent = schedule::recurrence_of(f).map_or(PrimExpr::i64(0), |(count, step)| count * step);
+    schedule::steps_of(f) + recurrent + elements * MEMORY
 }
 
 /// Whether the kernel may be worth several threads, and says enough about itself.
 pub fn consider(f: &PrimFunc, room: &Room) -> Option<Shared> {
     let work = work(f);
-    let parts = int8::Conv::of(f).is_some() || schedule::is_staged(f);
+    let recurrence = schedule::recurrence_of(f).filter(|(_, step)| step.as_int().is_some_and(|n| n >= LEAST));
+    let steps = recurrence.map(|(count, _)| Steps { count, segments: vec![] });
+    let parts = steps.is_some() || int8::Conv::of(f).is_some() || schedule::is_staged(f);
     if work.as_int().is_some_and(|n| n < LEAST) || !parts {
         return None;
     }
@@ -112,7 +140,7 @@ pub fn consider(f: &PrimFunc, room: &Room) -> Option<Shared> {
     }
     let room = room.one(f);
     let workspace = !room.is_int(0);
-    Some(Shared { work, dims, buffers: f.buffers().count(), room, workspace, phases: 1 })
+    Some(Shared { work, dims, buffers: f.buffers().count(), room, workspace, phases: 1, steps })
 }
 
 /// Rewrites the calls of kernels in shares, by symbol, and lets entries gather a team.
@@ -165,7 +193,8 @@ struct Calls<'a> {
 
 impl Calls<'_> {
     fn shares(&self, s: &Shared) -> i64 {
-        if s.room.is_int(0) {
+        let large = s.work.as_int().is_none_or(|n| n >= LARGE);
+        if large && s.room.is_int(0) && !s.recurs() {
             self.threads * SHARES
         } else {
             self.threads
@@ -208,13 +237,25 @@ impl Calls<'_> {
         FlatStmt::Call { callee: callee(symbol.to_string(), params, None, Linkage::Local), args, result: None }
     }
 
+    /// A call of a kernel that runs all of it.
+    fn alone(&self, symbol: &str, args: &[PrimExpr], dims: &HashMap<Var, PrimExpr>) -> FlatStmt {
+        let s = &self.shared[symbol];
+        let Some(steps) = &s.steps else {
+            return self.whole(symbol, args, PrimExpr::i64(0), PrimExpr::i64(WHOLE * s.phases));
+        };
+        let at = Var::new("phase", DType::I64);
+        let one = self.whole(symbol, args, at.expr() * WHOLE, (at.expr() + 1i64) * WHOLE);
+        let end = steps.count.substitute(dims).max(0i64) * steps.segments.len() as i64 + 2i64;
+        FlatStmt::For { var: at, begin: PrimExpr::i64(0), end, step: 1, body: vec![one] }
+    }
+
     fn kernel(&self, symbol: &str, args: &[PrimExpr], call: Option<&Var>, out: &mut Vec<FlatStmt>) {
         let s = &self.shared[symbol];
-        let alone = self.whole(symbol, args, PrimExpr::i64(0), PrimExpr::i64(WHOLE * s.phases));
-        let Some(call) = call else { return out.push(alone) };
         let dims: HashMap<Var, PrimExpr> = (s.dims.iter().zip(args.iter().skip(s.buffers)))
             .map(|(d, a)| (d.clone(), a.clone().cast(d.dtype())))
             .collect();
+        let alone = self.alone(symbol, args, &dims);
+        let Some(call) = call else { return out.push(alone) };
         let mut body = vec![];
         let context = Var::new("context", DType::HANDLE);
         let bytes = 8 * (args.len() as u32 + 2);
@@ -225,9 +266,9 @@ impl Calls<'_> {
         }
         let tasks = address(&mut body, &format!("{symbol}_tasks"));
         let (h, n) = (DType::HANDLE, DType::I64);
-        for phase in 0..s.phases {
+        let phase = |body: &mut Vec<FlatStmt>, phase: PrimExpr| {
             let at = PrimExpr::i64(args.len() as i64 + 1);
-            body.push(FlatStmt::Store { ptr: context.expr(), offset: at, value: PrimExpr::i64(phase * WHOLE) });
+            body.push(FlatStmt::Store { ptr: context.expr(), offset: at, value: phase * WHOLE });
             let rc = Var::new("rc", DType::I32);
             let name = format!("{}__parallel", self.prefix);
             body.push(FlatStmt::Call {
@@ -237,15 +278,31 @@ impl Calls<'_> {
             });
             let failed = rc.expr().ne(PrimExpr::i32(0));
             body.push(FlatStmt::If { cond: failed, then: vec![FlatStmt::Return(Some(rc.expr()))], otherwise: vec![] });
+        };
+        match &s.steps {
+            None => (0..s.phases).for_each(|i| phase(&mut body, PrimExpr::i64(i))),
+            Some(steps) => {
+                let once = |at: PrimExpr| self.whole(symbol, args, at.clone() * WHOLE, (at + 1i64) * WHOLE);
+                let (t, count) = (Var::new("t", DType::I64), steps.segments.len() as i64);
+                let rounds = steps.count.substitute(&dims).max(0i64);
+                let mut step = vec![];
+                for (i, shared) in steps.segments.iter().enumerate() {
+                    let at = t.expr() * count + (i as i64 + 1);
+                    match shared {
+                        true => phase(&mut step, at),
+                        false => step.push(once(at)),
+                    }
+                }
+                body.push(once(PrimExpr::i64(0)));
+                let (begin, end) = (PrimExpr::i64(0), rounds.clone());
+                body.push(FlatStmt::For { var: t, begin, end, step: 1, body: step });
+                body.push(once(rounds * count + 1i64));
+            }
         }
         let work = s.work.substitute(&dims);
         match work.as_int() {
             Some(_) => out.extend(body),
-            None => out.push(FlatStmt::If {
-                cond: work.lt(PrimExpr::i64(LEAST_UNKNOWN)),
-                then: vec![alone],
-                otherwise: body,
-            }),
+            None => out.push(FlatStmt::If { cond: work.lt(PrimExpr::i64(LEAST)), then: vec![alone], otherwise: body }),
         }
     }
 

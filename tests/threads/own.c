@@ -41,7 +41,7 @@ static int32_t refuse(void *self, int64_t n, int32_t (*body)(void *, int64_t, in
 }
 
 #define RANK 4
-enum { INPUTS = 5, RESULTS = 4 };
+enum { INPUTS = 6, RESULTS = 5 };
 
 static DLTensor tensor(int64_t *shape, int32_t rank, unsigned seed) {
   int64_t n = 1;
@@ -61,8 +61,10 @@ static DLTensor tensor(int64_t *shape, int32_t rank, unsigned seed) {
 }
 
 int main(void) {
-  int64_t x[] = {70, 512}, w[] = {512, 1024}, h[] = {8, 192, 64}, p[] = {1, 64, 56, 56}, e[] = {2000003};
-  DLTensor inputs[INPUTS] = {tensor(x, 2, 1), tensor(w, 2, 2), tensor(h, 3, 3), tensor(p, 4, 4), tensor(e, 1, 5)};
+  int64_t x[] = {70, 512}, w[] = {512, 1024}, h[] = {8, 192, 64}, p[] = {1, 64, 56, 56}, e[] = {60003},
+          g[] = {12, 1, 512};
+  DLTensor inputs[INPUTS] = {tensor(x, 2, 1), tensor(w, 2, 2), tensor(h, 3, 3),
+                             tensor(p, 4, 4), tensor(e, 1, 5), tensor(g, 3, 6)};
   const DLTensor *args[INPUTS];
   for (int i = 0; i < INPUTS; ++i) args[i] = &inputs[i];
   DLManagedTensor *a[RESULTS], *b[RESULTS], *none[RESULTS];

@@ -2,6 +2,7 @@
 
 use super::arch::Arch;
 use super::fault;
+use super::resolve::TEAMS;
 use crate::clif::Apart;
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
@@ -32,6 +33,8 @@ pub struct Section<'a, 'c> {
     pub flags: u64,
     pub align: u64,
     pub data: Data<'a, 'c>,
+    /// Bytes of memory that starts as zeros and is not in the file.
+    pub zeros: u64,
     /// By offset.
     pub relocs: Vec<Reloc>,
 }
@@ -113,6 +116,7 @@ pub fn read<'a, 'c: 'a>(files: &'a [Cow<'a, [u8]>], apart: &'c [Apart]) -> Resul
             flags: elf::SHF_ALLOC as u64,
             align: a.align,
             data: Data::Constant(&a.constant),
+            zeros: 0,
             relocs: vec![],
         });
     }
@@ -149,7 +153,7 @@ fn read_file<'a>(bytes: &'a [u8], first: bool, input: &mut Input<'a, '_>) -> Res
         }
         match section.sh_type(LE) {
             elf::SHT_PROGBITS | elf::SHT_X86_64_UNWIND => {}
-            elf::SHT_NOBITS if section.sh_size(LE) == 0 => {}
+            elf::SHT_NOBITS if section.sh_size(LE) == 0 || name == TEAMS => {}
             elf::SHT_NOBITS => return Err(format!("section {name} is writable memory: a library has none")),
             elf::SHT_INIT_ARRAY | elf::SHT_FINI_ARRAY => {
                 return Err(format!("section {name} holds constructors: a library has none"))
@@ -165,6 +169,7 @@ fn read_file<'a>(bytes: &'a [u8], first: bool, input: &mut Input<'a, '_>) -> Res
             flags,
             align: section.sh_addralign(LE).max(1),
             data: Data::Bytes(section.data(LE, bytes).map_err(err)?),
+            zeros: if section.sh_type(LE) == elf::SHT_NOBITS { section.sh_size(LE) } else { 0 },
             relocs: vec![],
         });
     }

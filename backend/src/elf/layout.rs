@@ -27,6 +27,7 @@ pub enum Part {
     Relocated,
     Dynamic,
     Got,
+    Zero,
     SymTab,
     StrTab,
     ShStrTab,
@@ -57,6 +58,8 @@ pub struct Segment {
 pub struct Layout {
     pub outputs: Vec<Output>,
     pub segments: Vec<Segment>,
+    /// What is protected after relocation.
+    pub protected: Option<Segment>,
     pub program_headers: u64,
     /// Per input section: its address, when kept.
     pub address: Vec<Option<u64>>,
@@ -144,7 +147,8 @@ pub fn layout(input: &Input, linked: &Linked, soname: &str) -> Result<Layout, Di
         })
         .count();
     let rela = (linked.got.len() + pointers) as u64 * 24;
-    let dynamic_entries = 7 + 2 + 1 + needed.is_some() as u64 + if rela > 0 { 4 } else { 0 };
+    let dynamic_entries =
+        7 + 2 + 1 + needed.is_some() as u64 + linked.rest.is_some() as u64 + if rela > 0 { 4 } else { 0 };
 
     let mut outputs = vec![Output {
         part: Part::Null,
@@ -177,8 +181,9 @@ pub fn layout(input: &Input, linked: &Linked, soname: &str) -> Result<Layout, Di
     ];
     let present = |part: Part, size: u64| size > 0 || group(part).iter().any(|s| input.sections[*s].data.len() > 0);
     let has_text = plan.iter().any(|p| p.3 == exec && present(p.0, p.4));
+    let zeros = of(Kind::Zero);
     // Loads, then DYNAMIC, NOTE, GNU_STACK, GNU_RELRO.
-    let program_headers = 2 + has_text as u64 + 4;
+    let program_headers = 2 + has_text as u64 + !zeros.is_empty() as u64 + 4;
 
     let page = input.arch.page();
     let mut offset = EHDR + PHDR * program_headers;
@@ -228,9 +233,36 @@ pub fn layout(input: &Input, linked: &Linked, soname: &str) -> Result<Layout, Di
             s.memory_size = s.file_size;
         }
     }
-    // The last segment is protected after relocation: whole pages.
+    // The last segment of the file is protected after relocation: whole pages.
     if let Some(s) = segments.last_mut() {
         s.memory_size = (s.address + s.memory_size).next_multiple_of(page) - s.address;
+    }
+    let protected = segments.last().copied();
+    // Behind it, pages of zeros.
+    if let Some(last) = protected.filter(|_| !zeros.is_empty()) {
+        let start = last.address + last.memory_size;
+        let (mut end, mut align) = (start, 1);
+        for &id in &zeros {
+            let section = &input.sections[id];
+            end = end.next_multiple_of(section.align);
+            address[id] = Some(end);
+            end += section.zeros;
+            align = align.max(section.align);
+        }
+        let (size, offset_of_page) = (end - start, offset - offset % page);
+        outputs.push(Output {
+            part: Part::Zero,
+            name: ".bss",
+            kind: SHT_NOBITS,
+            flags: write,
+            address: start,
+            offset,
+            size,
+            align,
+            entry: 0,
+        });
+        let (flags, offset) = (PF_R | PF_W, offset_of_page);
+        segments.push(Segment { flags, offset, address: start, file_size: 0, memory_size: size });
     }
 
     let mut strtab = Strings::new();
@@ -251,6 +283,7 @@ pub fn layout(input: &Input, linked: &Linked, soname: &str) -> Result<Layout, Di
     let mut layout = Layout {
         outputs,
         segments,
+        protected,
         program_headers,
         address,
         dynamic,

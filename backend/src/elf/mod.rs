@@ -8,8 +8,9 @@
 //! | R | headers, `.note.gnu.build-id`, `.gnu.hash`, `.hash`, `.dynsym`, `.dynstr`, `.rela.dyn`, `.rodata` |
 //! | R X | `.plt`, `.text` |
 //! | R W, read-only after relocation | `.data.rel.ro`, `.dynamic`, `.got` |
+//! | R W, of libraries with threads | `.bss` |
 //!
-//! Nothing stays writable: live writable data is an error. All symbols are bound when the library is loaded, so a
+//! Nothing else stays writable: live writable data other than the runtime's list of threads is an error. All symbols are bound when the library is loaded, so a
 //! procedure linkage stub is one jump through the global offset table. Only the C library may stay undefined; it is
 //! named as needed when something is.
 //!

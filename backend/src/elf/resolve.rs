@@ -9,7 +9,7 @@ use relax_ir::Diagnostic;
 use std::collections::BTreeMap;
 
 /// The C library's functions that a library may leave undefined.
-const LIBC: [&str; 25] = [
+const LIBC: [&str; 27] = [
     "_setjmp",
     "abort",
     "aligned_alloc",
@@ -32,10 +32,16 @@ const LIBC: [&str; 25] = [
     "pthread_cond_wait",
     "pthread_create",
     "pthread_join",
+    "pthread_sigmask",
     "putchar",
     "sched_yield",
     "strlen",
+    "syscall",
 ];
+/// The one section that stays writable, where the runtime notes the threads that it has started, and what ends them
+/// before the library is unloaded.
+pub const TEAMS: &str = ".bss.relax_rt_teams";
+const REST: &str = "relax_rt_rest";
 
 /// Where a kept section goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +50,8 @@ pub enum Kind {
     Code,
     /// Holds pointers: written once when the library is loaded.
     Relocated,
+    /// [`TEAMS`]: all zero when the library is loaded.
+    Zero,
 }
 
 pub struct Linked {
@@ -53,6 +61,8 @@ pub struct Linked {
     pub live: Vec<(SectionId, Kind)>,
     /// Dynamic symbols: exports in the caller's order.
     pub exports: Vec<SymbolId>,
+    /// What runs before the library is unloaded.
+    pub rest: Option<SymbolId>,
     /// Undefined symbols in use, by name.
     pub imports: Vec<SymbolId>,
     /// Symbols with a slot in the global offset table, in order of first use.
@@ -122,7 +132,15 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
     for &root in &roots {
         reach(root, &mut kept, &mut work);
     }
+    let mut rest = None;
     while let Some(section) = work.pop() {
+        if input.sections[section].name == TEAMS && rest.is_none() {
+            rest = by_name.get(REST).copied().filter(|id| input.symbols[*id].place != Place::Undefined);
+            match rest {
+                Some(id) => reach(id, &mut kept, &mut work),
+                None => return Err(fault(format!("{TEAMS} without `{REST}`"))),
+            }
+        }
         for r in &input.sections[section].relocs {
             if input.arch.need(r, input.sections[section].data.bytes()) != Need::Nothing {
                 reach(target[r.symbol], &mut kept, &mut work);
@@ -134,6 +152,7 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
         target,
         live: vec![],
         exports: roots,
+        rest,
         imports: vec![],
         got: vec![],
         plt: vec![],
@@ -205,6 +224,9 @@ fn kind_of(name: &str, flags: u64) -> Result<Kind, Diagnostic> {
     }
     if flags & elf::SHF_WRITE as u64 == 0 {
         return Ok(Kind::ReadOnly);
+    }
+    if name == TEAMS {
+        return Ok(Kind::Zero);
     }
     if name.starts_with(".data.rel.ro") {
         return Ok(Kind::Relocated);

@@ -6,6 +6,9 @@ use relax_ir::{Diagnostic, Span};
 use std::fmt::Write as _;
 use std::fs;
 
+/// What a library with threads calls.
+const TEAM: &[u8] = b"relax_rt_team\0";
+
 /// As [`super::link_shared`], through `cc -shared`.
 ///
 /// # Errors
@@ -57,6 +60,10 @@ pub fn link_system(
     if let Some(runtime) = runtime {
         fs::write(&rt, runtime).map_err(io)?;
         command.arg(&rt);
+        if object.windows(TEAM.len()).any(|w| w == TEAM) {
+            // Ends the threads that calls have started.
+            command.arg("-Wl,-fini=relax_rt_rest");
+        }
         if let Some(pictures) = super::pictures(object) {
             let file = dir.path().join("pictures.o");
             fs::write(&file, pictures).map_err(io)?;

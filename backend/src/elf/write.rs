@@ -69,7 +69,10 @@ pub fn write<'c>(input: &Input<'_, 'c>, linked: &Linked, layout: &Layout) -> Res
                     out.put(&stub);
                 }
             }
-            Part::Dynamic => dynamic_entries(layout, &mut out),
+            Part::Dynamic => {
+                let rest = linked.rest.and_then(|id| layout.symbol(input, id));
+                dynamic_entries(layout, rest, &mut out)
+            }
             Part::SymTab => {
                 out.symbol(0, 0, 0, 0, 0);
                 for l in &layout.symtab {
@@ -87,7 +90,7 @@ pub fn write<'c>(input: &Input<'_, 'c>, linked: &Linked, layout: &Layout) -> Res
                 }
             }
             // Offset table: the loader fills it. Model sections: below. Build id: last.
-            Part::Null | Part::BuildId | Part::ReadOnly | Part::Text | Part::Relocated | Part::Got => {}
+            Part::Null | Part::BuildId | Part::ReadOnly | Part::Text | Part::Relocated | Part::Got | Part::Zero => {}
         }
     }
 
@@ -191,12 +194,12 @@ fn headers(input: &Input, layout: &Layout, out: &mut Out) {
         header(PT_NOTE, PF_R, [o.offset, o.address, o.size, o.size], 4);
     }
     header(PT_GNU_STACK, PF_R | PF_W, [0; 4], 16);
-    if let Some(s) = layout.segments.last() {
+    if let Some(s) = layout.protected {
         header(PT_GNU_RELRO, PF_R, [s.offset, s.address, s.file_size, s.memory_size], 1);
     }
 }
 
-fn dynamic_entries(layout: &Layout, out: &mut Out) {
+fn dynamic_entries(layout: &Layout, rest: Option<u64>, out: &mut Out) {
     let at = |part| layout.address_of(part);
     let size = |part| layout.output(part).map_or(0, |(_, o)| o.size);
     let mut entry = |tag: i64, v: u64| {
@@ -207,6 +210,9 @@ fn dynamic_entries(layout: &Layout, out: &mut Out) {
         entry(DT_NEEDED, needed as u64);
     }
     entry(DT_SONAME, layout.soname as u64);
+    if let Some(rest) = rest {
+        entry(DT_FINI, rest);
+    }
     entry(DT_HASH, at(Part::Hash));
     entry(DT_GNU_HASH, at(Part::GnuHash));
     entry(DT_STRTAB, at(Part::DynStr));

@@ -197,11 +197,26 @@ pub fn steps_of(f: &PrimFunc) -> PrimExpr {
         Item::Stage(s) => Some(s),
         Item::Stmt(_) => None,
     });
-    let product = |s: &Stage| {
-        let axes = s.spatial.iter().chain(&s.reduce);
-        axes.fold(PrimExpr::i64(1), |n, a| n * a.extent.clone().cast(DType::I64))
-    };
-    stages.fold(PrimExpr::i64(0), |n, s| n + product(s))
+    stages.fold(PrimExpr::i64(0), |n, s| n + points(s))
+}
+
+/// Of a kernel that is a recurrence, with stages before and after it: the number of its steps, and the points of one,
+/// each times the steps of its reduction.
+pub fn recurrence_of(f: &PrimFunc) -> Option<(PrimExpr, PrimExpr)> {
+    let plan = plan(f, &SchedOptions::default());
+    let mut found = None;
+    for i in &plan.items {
+        if let Item::Stmt(s) = i {
+            let (_, extent, stages) = recurrence(s).filter(|_| found.is_none())?;
+            found = Some((extent, stages.iter().fold(PrimExpr::i64(0), |n, s| n + points(s))));
+        }
+    }
+    found
+}
+
+fn points(s: &Stage) -> PrimExpr {
+    let axes = s.spatial.iter().chain(&s.reduce);
+    axes.fold(PrimExpr::i64(1), |n, a| n * a.extent.clone().cast(DType::I64))
 }
 
 /// A serial loop over plain stages: a recurrence.
@@ -260,6 +275,9 @@ fn layout(plan: &Plan) -> (Vec<Slot>, PrimExpr) {
     let mut pieces: Vec<Piece> = vec![];
     let mut slots: Vec<Slot> = plan.allocs.iter().map(|_| Slot::Stack(1)).collect();
     let mut order: Vec<(usize, usize, usize)> = vec![];
+    // What a recurrence keeps from step to step outlives a call of a share.
+    let recurs = plan.items.iter().any(|i| matches!(i, Item::Stmt(s) if recurrence(s).is_some()));
+    let most = if recurs { 0 } else { STACK_BYTES };
     for (i, b) in plan.allocs.iter().enumerate() {
         let (first, last) = life(plan, b);
         order.push((first, last, i));
@@ -270,7 +288,7 @@ fn layout(plan: &Plan) -> (Vec<Slot>, PrimExpr) {
         let elements = b.shape.iter().fold(PrimExpr::i64(1), |n, d| n * d.clone().cast(DType::I64));
         let bytes = elements * b.dtype().bytes() as i64;
         let bytes = match bytes.as_int() {
-            Some(n) if n <= STACK_BYTES => {
+            Some(n) if n <= most => {
                 slots[i] = Slot::Stack(n.max(1) as u32);
                 continue;
             }

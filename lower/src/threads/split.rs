@@ -1,6 +1,6 @@
 //! What the loops of a kernel allow.
 
-use super::{Shared, WHOLE};
+use super::{rounds, Shared, WHOLE};
 use relax_ir::flat::{FlatFunc, FlatStmt};
 use relax_ir::prim::{PrimKind, Var};
 use relax_ir::{DType, PrimExpr};
@@ -34,8 +34,9 @@ enum Kind {
 }
 
 /// The kernel with the bounds of its share as last parameters; `None` when its loops do not allow it. With `joint`, all
-/// shares work in one workspace and loops that hand each other data are phases.
-pub fn split(f: &FlatFunc, s: &Shared, joint: bool) -> Option<Split> {
+/// shares work in one workspace and loops that hand each other data are phases. Rounds are cut where shares for so many
+/// threads would be uneven (1: never).
+pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Split> {
     if f.params.iter().any(|p| !matches!(p.dtype(), DType::HANDLE | DType::I64)) {
         return None;
     }
@@ -47,13 +48,14 @@ pub fn split(f: &FlatFunc, s: &Shared, joint: bool) -> Option<Split> {
     }
     let private: HashSet<Var> = f.params.iter().skip(s.buffers + s.dims.len()).cloned().collect();
     let body = std::mem::take(&mut f.body);
-    let (tops, private) = classify(&f, &body, private)?;
+    let (tops, facts) = classify(&f, &body, private)?;
+    let private = &facts.private;
     if !tops.iter().any(|t| t.kind == Kind::Loop) {
         return None;
     }
     let phases = match joint {
-        true => phases(&tops, &private)?,
-        false => own_workspace(&tops, &private)?,
+        true => phases(&tops, private)?,
+        false => own_workspace(&tops, private)?,
     };
     let last = phases.iter().copied().max().filter(|last| *last >= 0)?;
     let (from, to) = (Var::new("from", DType::I64), Var::new("to", DType::I64));
@@ -76,12 +78,28 @@ pub fn split(f: &FlatFunc, s: &Shared, joint: bool) -> Option<Split> {
                     (Some(b), Some(e)) => PrimExpr::i64(((e - b).max(0) + *step - 1) / *step),
                     _ => (end.clone() - begin.clone() + (*step - 1)).floor_div(*step).max(0i64),
                 };
-                let bound = |share: &Var| {
-                    let share = match last {
-                        0 => share.expr(),
-                        _ => (share.expr() - phase * WHOLE).max(0i64).min(WHOLE),
-                    };
-                    let rounds = (count.clone() * share).floor_div(WHOLE);
+                let share = |share: &Var| match last {
+                    0 => share.expr(),
+                    _ => (share.expr() - phase * WHOLE).max(0i64).min(WHOLE),
+                };
+                let [low, high] = ["low", "high"].map(|name| Var::new(name, DType::I64));
+                let uneven = rounds::uneven(&count, threads).then(|| rounds::cut(body, &facts, !joint, &low, &high));
+                if let (Some(body), Some(first)) = (uneven.flatten(), begin.as_int()) {
+                    let (a, b) = (Var::new("a", DType::I64), Var::new("b", DType::I64));
+                    let bind = |var: &Var, value: PrimExpr| FlatStmt::Let { var: var.clone(), value };
+                    f.body.push(bind(&a, count.clone() * share(&from)));
+                    f.body.push(bind(&b, count.clone() * share(&to)));
+                    let at = (var.expr() - first).floor_div(*step) * WHOLE;
+                    let piece = |bound: &Var| (bound.expr() - at.clone()).max(0i64).min(WHOLE);
+                    let mut round = vec![bind(&low, piece(&a)), bind(&high, piece(&b))];
+                    round.extend(body);
+                    let begin = a.expr().floor_div(WHOLE) * *step + first;
+                    let end = (b.expr() + (WHOLE - 1)).floor_div(WHOLE) * *step + first;
+                    f.body.push(FlatStmt::For { var: var.clone(), begin, end, step: *step, body: round });
+                    continue;
+                }
+                let bound = |of: &Var| {
+                    let rounds = (count.clone() * share(of)).floor_div(WHOLE);
                     (begin.clone() + rounds * *step).min(end.clone())
                 };
                 let (begin, end) = (bound(&from), bound(&to));
@@ -173,7 +191,7 @@ fn phases(tops: &[Top], private: &HashSet<Var>) -> Option<Vec<i64>> {
 
 /// The statements of the body with what they load and store, and the memory that belongs to the workspace; `None` for
 /// what must not run twice or in another order.
-fn classify<'a>(f: &FlatFunc, body: &'a [FlatStmt], workspace: HashSet<Var>) -> Option<(Vec<Top<'a>>, HashSet<Var>)> {
+fn classify<'a>(f: &FlatFunc, body: &'a [FlatStmt], workspace: HashSet<Var>) -> Option<(Vec<Top<'a>>, Facts)> {
     let mut facts = Facts { private: workspace, ..Default::default() };
     facts.roots.extend(f.params.iter().map(|p| (p.clone(), vec![p.clone()])));
     let mut tops = vec![];
@@ -239,17 +257,17 @@ fn classify<'a>(f: &FlatFunc, body: &'a [FlatStmt], workspace: HashSet<Var>) -> 
         t.stored.retain(|v| !stacks.contains(v));
         t.loaded.retain(|v| !stacks.contains(v));
     }
-    Some((tops, facts.private))
+    Some((tops, facts))
 }
 
-fn loads(e: &PrimExpr) -> bool {
+pub(super) fn loads(e: &PrimExpr) -> bool {
     let mut found = false;
     e.walk(&mut |n| found |= matches!(n.kind(), PrimKind::Load { .. }));
     found
 }
 
 /// Whether a statement uses one of these names.
-fn mentions(s: &FlatStmt, names: &HashSet<Var>) -> bool {
+pub(super) fn mentions(s: &FlatStmt, names: &HashSet<Var>) -> bool {
     if names.is_empty() {
         return false;
     }
@@ -273,17 +291,19 @@ fn mentions(s: &FlatStmt, names: &HashSet<Var>) -> bool {
 }
 
 /// What statements load and store, by the pointers that they start from.
-#[derive(Default)]
-struct Facts {
+#[derive(Clone, Default)]
+pub(super) struct Facts {
     /// Of a pointer variable: the parameters, pieces of the workspace or stack slots that it may point into.
-    roots: HashMap<Var, Vec<Var>>,
-    private: HashSet<Var>,
-    stored: HashSet<Var>,
-    loaded: HashSet<Var>,
+    pub(super) roots: HashMap<Var, Vec<Var>>,
+    pub(super) private: HashSet<Var>,
+    /// Stack slots: each share has its own.
+    pub(super) stacks: HashSet<Var>,
+    pub(super) stored: HashSet<Var>,
+    pub(super) loaded: HashSet<Var>,
 }
 
 impl Facts {
-    fn root(&self, p: &PrimExpr) -> Option<Vec<Var>> {
+    pub(super) fn root(&self, p: &PrimExpr) -> Option<Vec<Var>> {
         match p.kind() {
             PrimKind::Var(v) => self.roots.get(v).cloned(),
             PrimKind::PtrAdd(p, _) => self.root(p),
@@ -312,7 +332,7 @@ impl Facts {
     }
 
     /// `None` for what must not run twice or in another order. `locals`: registers of the loop that surrounds it.
-    fn statement(&mut self, s: &FlatStmt, locals: &mut HashSet<Var>) -> Option<()> {
+    pub(super) fn statement(&mut self, s: &FlatStmt, locals: &mut HashSet<Var>) -> Option<()> {
         match s {
             FlatStmt::Let { var, value } => {
                 self.value(value)?;
@@ -363,6 +383,7 @@ impl Facts {
             FlatStmt::Stack { var, .. } => {
                 self.roots.insert(var.clone(), vec![var.clone()]);
                 self.private.insert(var.clone());
+                self.stacks.insert(var.clone());
             }
             FlatStmt::Return(None) => {}
             _ => return None,

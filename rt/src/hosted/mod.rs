@@ -9,4 +9,4 @@ mod team;
 pub use picture::relax_rt_picture;
 pub use print::relax_rt_print;
 pub use run::relax_rt_run;
-pub use team::relax_rt_team;
+pub use team::{relax_rt_rest, relax_rt_team};
