@@ -60,6 +60,8 @@ struct Block {
     bindings: Vec<Binding>,
     /// Tensors made of known elements, by their elements.
     made: HashMap<(DType, Vec<PrimExpr>, Vec<PrimExpr>), Expr>,
+    /// Names of dims that are long formulas.
+    named: HashMap<PrimExpr, PrimExpr>,
 }
 
 /// Builds one Relax function; branches are nested blocks.
@@ -78,6 +80,9 @@ pub struct Builder {
 
 /// Tensors of more dims are refused: no operator needs them, and each takes its time for every dim.
 const MAX_DIMS: usize = 64;
+
+/// Dims that are larger formulas get names: what is made of them stays small, and analysis refuses far larger ones.
+const LONG_DIM: usize = 400;
 
 /// Operators whose operands broadcast but for so many of their last dims.
 fn own_dims(name: &str) -> Option<usize> {
@@ -426,7 +431,12 @@ impl Builder {
             return Err(Diagnostic::unsupported("too-many-dims", Span::NONE, m));
         }
         if let Some(dims) = t.known_dims() {
-            return Ok(Tensor::new(e, dims.to_vec(), dtype));
+            if !dims.iter().any(|d| d.exceeds(LONG_DIM)) {
+                return Ok(Tensor::new(e, dims.to_vec(), dtype));
+            }
+            let dims: Vec<PrimExpr> = dims.iter().map(|d| self.named(hint, d)).collect();
+            let e = self.match_cast(hint, e, StructInfo::tensor(dims.clone(), dtype));
+            return Ok(Tensor::new(e, dims, dtype));
         }
         let n = t.ndim.ok_or_else(|| {
             Diagnostic::unsupported("unknown-rank", Span::NONE, format!("{hint}: the rank of the result is not known"))
@@ -434,6 +444,21 @@ impl Builder {
         let dims: Vec<PrimExpr> = (0..n).map(|i| self.fresh_dim(&format!("{hint}_{i}"))).collect();
         let e = self.match_cast(hint, e, StructInfo::tensor(dims.clone(), dtype));
         Ok(Tensor::new(e, dims, dtype))
+    }
+
+    /// A name for a long formula, the same wherever the formula is.
+    fn named(&mut self, hint: &str, dim: &PrimExpr) -> PrimExpr {
+        if !dim.exceeds(LONG_DIM) {
+            return dim.clone();
+        }
+        if let Some(d) = self.blocks.iter().find_map(|b| b.named.get(dim)) {
+            return d.clone();
+        }
+        let fresh = self.fresh_dim(&format!("{hint}_dim"));
+        if let Some(b) = self.blocks.last_mut() {
+            b.named.insert(dim.clone(), fresh.clone());
+        }
+        fresh
     }
 
     /// Canonical form of a dim.

@@ -104,6 +104,8 @@ fn arith(op: BinOp, a: &PrimExpr, b: &PrimExpr) -> Option<PrimExpr> {
             BinOp::Sub => x - y,
             BinOp::Mul => x * y,
             BinOp::Div => x / y,
+            BinOp::Max if !x.is_nan() && !y.is_nan() => x.max(y),
+            BinOp::Min if !x.is_nan() && !y.is_nan() => x.min(y),
             _ => return None,
         };
         return Some(PrimExpr::float(a.dtype(), v));
@@ -279,7 +281,7 @@ fn sqrt(cx: &mut NodeCx) -> Res<Vec<Value>> {
 fn reciprocal(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
     let one_ = cx.like(&x, 1.0);
-    one(cx.op("divide", &[&one_, &x])?)
+    two(cx, "divide", one_, x, div_fold)
 }
 
 fn relu(cx: &mut NodeCx) -> Res<Vec<Value>> {
