@@ -3,7 +3,8 @@
  *   client load LIB PREFIX ARGS          microseconds: dlopen to the first result, and the least of later calls;
  *                                        kilobytes: the peak of resident memory before loading and at the end
  *   client pair ARGS SECONDS LIB PREFIX LIB PREFIX
- *                                        least and median microseconds of a call of each, in turns
+ *                                        least and median microseconds (of processor time) of a call of each, in
+ *                                        turns
  *
  * ARGS: arguments of `main` as figures.py writes them. */
 #define _GNU_SOURCE
@@ -96,14 +97,16 @@ static Run load(const char *lib, const char *prefix) {
   return run;
 }
 
-static double call(Run run) {
+static void call(Run run) {
   Managed *results[64];
-  double start = now();
-  int32_t code = run("main", args, n_args, results, n_results, NULL);
-  double took = now() - start;
-  if (code) fail("the call failed");
+  if (run("main", args, n_args, results, n_results, NULL)) fail("the call failed");
   for (int i = 0; i < n_results; i++) results[i]->deleter(results[i]);
-  return took;
+}
+
+static double timed(Run run) {
+  double start = now();
+  call(run);
+  return now() - start;
 }
 
 static int order(const void *a, const void *b) {
@@ -124,7 +127,7 @@ int main(int argc, char **argv) {
     double first = now() - start, best = 1e30, begin = now();
     long at_peak = peak();
     for (int i = 0; i < 1000 && (i < 3 || now() - begin < 3e5); i++) {
-      double t = call(run);
+      double t = timed(run);
       if (t < best) best = t;
     }
     printf("%f %f %f %ld %ld\n", opened, first, best, before, at_peak);
@@ -136,16 +139,19 @@ int main(int argc, char **argv) {
     read_args(argv[2]);
     Run run[2] = {load(argv[4], argv[5]), load(argv[6], argv[7])};
     int n = 0, burst = 1;
+    clock_used = CLOCK_PROCESS_CPUTIME_ID;
     for (int i = 0; i < 2; i++) call(run[i]);
-    double one = call(run[0]);
-    while (burst < 64 && burst * one < 500) burst *= 2;
+    double one = timed(run[0]);
+    while (burst < 4096 && burst * one < 300) burst *= 2;
     double end = now() + atof(argv[3]) * 1e6;
-    while (n + burst <= MOST && (n < 5 * burst || now() < end)) {
+    while (n < MOST && (n < 5 || now() < end)) {
       for (int i = 0; i < 2; i++) {
         call(run[i]);
-        for (int k = 0; k < burst; k++) times[i][n + k] = call(run[i]);
+        double start = now();
+        for (int k = 0; k < burst; k++) call(run[i]);
+        times[i][n] = (now() - start) / burst;
       }
-      n += burst;
+      n++;
     }
     for (int i = 0; i < 2; i++) {
       qsort(times[i], (size_t)n, sizeof(double), order);

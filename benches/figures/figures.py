@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The figures that a user can hold us to, network by network, beside their bounds.
 
-    benches/figures/figures.py MODELS [NETWORK ..] [--store] [--only load,size,compile,versions,static,tune]
+    benches/figures/figures.py MODELS [NETWORK ..] [--store] [--only load,size,compile,versions,static,tune,products]
 
 MODELS is a folder of NAME.onnx with NAME.npz, its arguments. Prints a table, bold where a bound does not hold; with
 --store also puts it into docs/performance.md. Needs numpy, cc, and the compiler (RELAX_AOT, or target/release/relax-aot).
@@ -10,11 +10,13 @@ load      dlopen to the first result, less the least time of a call, in processo
           is in the page cache: the least of seven; bound 1 ms up to 100 MB of weights
 memory    peak of resident memory, less what the process had before loading; bound: library's constants + workspace + 5 MB
 size      library for one processor; bound 1.6 x weights of the model + 300 KB
-compile   seconds, for one processor and for all; bound 5 s
-versions  a call of the library for all processors, of a call of the one for this machine, in turns; bound 1.05
+compile   seconds of processor time (it is spread over the cores), for one processor and for all; bound 5 s
+versions  a call of the library for all processors, of a call of the one for this machine, in turns (the smaller one of the
+          ratios of least and of median times, here and below); bound 1.05
 static    a call of the model with open dims, of a call of the one whose dims are bound on the command line; bound 1.05
 tune      a call of the library as the cost model has it, of a call of the one compiled with a tune file (made here
           where there is none in TUNED, a folder); bound 1.05
+products  matrix products with an open count of rows, of those whose rows are bound, in turns; bound 1.05
 """
 
 import argparse
@@ -23,11 +25,11 @@ import json
 import os
 import pathlib
 import platform
+import resource
 import struct
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 
@@ -36,6 +38,7 @@ ROOT = HERE.parent.parent
 COMPILER = os.environ.get("RELAX_AOT", str(ROOT / "target/release/relax-aot"))
 CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 MARK = "<!-- The last run of benches/figures/figures.py --store. -->"
+END = "<!-- Its end. -->"
 
 
 def run(*command):
@@ -67,9 +70,10 @@ class Network:
         """The library, its prefix and the seconds it took."""
         prefix = f"{label}_{self.name}"
         path = self.work / f"lib{prefix}.so"
-        start = time.time()
+        spent = lambda: sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+        start = spent()
         run(COMPILER, self.model, "-o", path, "--prefix", prefix, *options)
-        return path, prefix, time.time() - start
+        return path, prefix, spent() - start
 
     def metadata(self, path):
         return json.loads(run(COMPILER, "inspect", path, "--format", "json"))
@@ -89,6 +93,54 @@ class Network:
         return self.model.stat().st_size + sum(
             f.stat().st_size for f in [self.model.with_suffix(".onnx.data")] if f.exists()
         )
+
+
+class Product:
+    """A product of an open count of rows; `both`: of two arguments, as attention has it, else with a weight."""
+
+    def __init__(self, work, rows, depth, columns, both):
+        self.work, self.rows = work, rows
+        self.name = f"{rows}x{depth}x{columns}{' of arguments' if both else ''}"
+        self.model, self.args = work / "product.rlx", work / "product.args"
+        tensor = lambda *dims: f'R.Tensor(({", ".join(map(str, dims))}), dtype="float32")'
+        shapes = [("n", depth), (depth, columns)]
+        if both:
+            shapes = [(4, "n", depth), (4, depth, columns)]
+        out = tensor(*[f'"{d}"' if d == "n" else d for d in shapes[0][:-1]], columns)
+        x, w = (tensor(*[f'"{d}"' if d == "n" else d for d in s]) for s in shapes)
+        self.model.write_text(
+            "@I.ir_module\nclass Module:\n    @R.function\n"
+            f"    def main(x: {x}, w: {w}) -> {out}:\n"
+            "        with R.dataflow():\n            gv = R.matmul(x, w)\n            R.output(gv)\n        return gv\n"
+        )
+        r = np.random.default_rng(0)
+        arrays = [r.random([rows if d == "n" else d for d in s], dtype=np.float32) - 0.5 for s in shapes]
+        self.options = []
+        if not both:
+            np.savez(work / "product.npz", w=arrays.pop())
+            self.options = ["--params", work / "product.npz"]
+        with open(self.args, "wb") as f:
+            f.write(struct.pack("<2q", len(arrays), 1))
+            for a in arrays:
+                f.write(struct.pack(f"<{4 + a.ndim}q", 2, 32, a.ndim, *a.shape, a.nbytes))
+                f.write(a.tobytes())
+
+    def compiled(self, label, *options):
+        path = self.work / f"lib{label}_product.so"
+        run(COMPILER, self.model, "-o", path, "--prefix", label, *self.options, "--target-cpu", "native", *options)
+        return path, label
+
+
+def products(client, work, seconds):
+    table = Table(["product", "open, us", "bound, us", "open / bound"])
+    print(table.text(), flush=True)
+    shapes = [(m, k, n, False) for k, n in [(64, 64), (512, 512), (768, 3072)] for m in (1, 4, 7, 16, 50, 128)]
+    shapes += [(m, 64, 128, True) for m in (1, 16, 50, 128)]
+    for shape in shapes:
+        p = Product(work, *shape)
+        times = pair(client, p, p.compiled("open"), p.compiled("bound", "--dim", f"n={shape[0]}"), seconds)
+        table.row(p.name, [(f"{times[0]:.2f}", None), (f"{times[2]:.2f}", None), ratio(times)])
+    return table
 
 
 class Table:
@@ -178,7 +230,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("models", type=pathlib.Path)
     p.add_argument("networks", nargs="*")
-    p.add_argument("--only", default="load,size,compile,versions,static")
+    p.add_argument("--only", default="load,size,compile,versions,static,products")
     p.add_argument("--seconds", type=float, default=2.0, help="of each comparison")
     p.add_argument("--tuned", type=pathlib.Path, default=pathlib.Path("."), help="where tune files are")
     p.add_argument("--store", action="store_true")
@@ -192,34 +244,41 @@ def main():
     columns += ["for all / native"] if "versions" in only else []
     columns += ["open / bound dims"] if "static" in only else []
     columns += ["as is / tuned"] if "tune" in only else []
-    table = Table(columns)
-    print(table.text(), flush=True)
+    tables = []
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
         client = work / "client"
         run(os.environ.get("CC", "cc"), "-O2", "-o", client, HERE / "client.c", "-ldl")
-        for name in names:
-            network = Network(a.models, name, work)
-            table.row(name, measure(network, client, only, a.seconds, a.tuned))
-            for f in work.glob(f"*{name}*"):
-                f.unlink()
-    print("\n".join(["", "bounds that do not hold:"] + table.broken) if table.broken else "\nevery bound holds")
+        if len(columns) > 1:
+            table = Table(columns)
+            print(table.text(), flush=True)
+            for name in names:
+                network = Network(a.models, name, work)
+                table.row(name, measure(network, client, only, a.seconds, a.tuned))
+                for f in work.glob(f"*{name}*"):
+                    f.unlink()
+            tables.append(table)
+        if "products" in only:
+            print()
+            tables.append(products(client, work, a.seconds / 4))
+    broken = [b for t in tables for b in t.broken]
+    print("\n".join(["", "bounds that do not hold:"] + broken) if broken else "\nevery bound holds")
     if a.store:
-        store(table.text())
+        store("\n\n".join(t.text() for t in tables))
 
 
 def store(text):
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
     doc = ROOT / "docs/performance.md"
     old = doc.read_text()
-    section = f"{MARK}\n{datetime.date.today()}; {cpu}; one thread. Bold: beyond the bound.\n\n{text}\n"
+    section = f"{MARK}\n{datetime.date.today()}; {cpu}; one thread. Bold: beyond the bound.\n\n{text}\n\n{END}\n"
     if MARK in old:
         head, rest = old.split(MARK)
-        tail = rest.split("\n\n", 2)
-        section += "\n" + (tail[2] if len(tail) > 2 else "")
-        doc.write_text(head + section)
+        doc.write_text(head + section + rest.split(END)[1].lstrip("\n"))
     else:
-        doc.write_text(old.rstrip() + "\n\n### Figures, network by network\n\n" + section)
+        head, rest = old.split("<!-- The last run of `cargo bench")
+        section = "### Figures, network by network\n\n" + section
+        doc.write_text(head + section + "\n<!-- The last run of `cargo bench" + rest)
 
 
 if __name__ == "__main__":
