@@ -1,7 +1,7 @@
-//! Every text of the corpus: read without an error, or refused as a whole when it is lowered.
+//! Every text of the corpus is read without an error.
 
 use relax_frontend::rlx;
-use relax_ir::{Fault, FileId};
+use relax_ir::FileId;
 use std::path::PathBuf;
 
 fn texts() -> Vec<PathBuf> {
@@ -20,21 +20,13 @@ fn line(text: &str, at: u32) -> usize {
 }
 
 #[test]
-fn every_text_is_read_or_refused() {
+fn every_text_is_read() {
     let mut failures = vec![];
-    let (mut read, mut refused) = (0, 0);
+    let mut read = 0;
     for path in texts() {
         let text = std::fs::read_to_string(&path).expect("a text file");
         let name = path.file_name().expect("a name").to_string_lossy().to_string();
         let (module, diags) = rlx::parse(FileId(0), &text);
-        if name.contains(".lowered.") {
-            let lone = diags.list.len() == 1 && diags.worst() == Some(Fault::Unsupported);
-            if !lone || module.is_some() || diags.list[0].code != "lowered-text" || diags.list[0].help.is_none() {
-                failures.push(format!("{name}: not refused: {:?}", diags.list));
-            }
-            refused += 1;
-            continue;
-        }
         read += 1;
         let Some(module) = module.filter(|_| diags.list.is_empty()) else {
             for d in diags.list.iter().take(3) {
@@ -50,8 +42,8 @@ fn every_text_is_read_or_refused() {
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-    assert!(read > 700 && refused > 20, "{read} texts read, {refused} refused");
-    println!("{read} texts read, {refused} refused");
+    assert!(read > 800, "{read} texts read");
+    println!("{read} texts read");
 }
 
 /// Where the versions of TVM legalised to different code, or pass other values: no matter of the text.

@@ -420,7 +420,8 @@ impl Compare {
         self.value("private", &a.private, &b.private)?;
         self.at("attrs", |c| c.attrs(&a.attrs, &b.attrs))?;
         self.at("alloc_buffers", |c| c.list(&a.alloc_buffers, &b.alloc_buffers, |c, x, y| c.buffer(x, y)))?;
-        self.at("body", |c| c.stmt(&a.body, &b.body))
+        self.at("body", |c| c.stmt(&a.body, &b.body))?;
+        self.option("returns", a.returns.as_ref(), b.returns.as_ref(), |c, x, y| c.prim(x, y))
     }
 
     fn stmt(&mut self, a: &Stmt, b: &Stmt) -> Same {

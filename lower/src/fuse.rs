@@ -417,6 +417,7 @@ impl Fuse<'_> {
             name: name.clone(),
             params,
             ret: None,
+            returns: None,
             attrs,
             private: true,
             alloc_buffers: allocs,

@@ -45,6 +45,8 @@ pub struct Names<'a> {
     pub loops: FnvHashMap<u32, (PrimExpr, PrimExpr)>,
     /// How many fields a variable has, where its binding or type is written as a tuple: what `*t` unpacks.
     pub fields: HashMap<RVar, usize>,
+    /// Scalar parameters, and the shape variables of those that dims and scalars name.
+    pub scalars: HashMap<RVar, (DType, Option<Var>)>,
 }
 
 impl<'a> Names<'a> {
@@ -57,6 +59,7 @@ impl<'a> Names<'a> {
             int,
             loops: FnvHashMap::default(),
             fields: HashMap::new(),
+            scalars: HashMap::new(),
         }
     }
     pub fn push(&mut self) {

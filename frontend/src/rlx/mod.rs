@@ -2,7 +2,7 @@
 //!
 //! [`lexer`] makes tokens, `pyparse` and `pyexpr` a syntax tree of the Python subset ([`syntax`]), the other files
 //! translate that tree, each construct in its own file. Every dialect from TVM 0.23 to 0.27 is read (the corpus'
-//! README lists the differences); the printed text of lowered virtual-machine code is refused.
+//! README lists the differences); text that was lowered for TVM's virtual machine is [raised](raise).
 //!
 //! Invariants: a function that returns `None` has reported why; names bound by something unreadable are poisoned, so
 //! that one mistake is reported once; every recursion is bounded by the height limit of the syntax tree.
@@ -16,6 +16,7 @@ mod metadata;
 mod module;
 mod pyexpr;
 mod pyparse;
+mod raise;
 mod relax_expr;
 mod relax_func;
 mod scalar;
@@ -45,13 +46,11 @@ pub fn parse(file: FileId, text: &str) -> (Option<IRModule>, Diagnostics) {
         return (None, diags);
     }
     let tree = pyparse::parse_file(file, text, &mut diags);
-    if let Some(d) = module::lowered(&tree) {
-        return (None, d.into());
-    }
     let mut cx = context::Cx::new(file, text, diags);
     let mut module = cx.module(&tree);
     if let Some(m) = &mut module {
         dialect::modernize(m);
+        raise::raise(m, &mut cx.diags);
     }
     let mut diags = cx.diags;
     diags.list.sort_by_key(|d| d.span().lo);

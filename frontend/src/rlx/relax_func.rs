@@ -95,6 +95,9 @@ impl<'a> Cx<'a> {
             if let Some(StructInfo::Tuple(f)) = &annotation {
                 self.names.fields.insert(var.clone(), f.len());
             }
+            if let Some(StructInfo::Prim { dtype, value: None }) = &annotation {
+                self.names.scalars.insert(var.clone(), (*dtype, None));
+            }
             self.names.bind(p.name.name, Value::Relax(var.clone()));
             params.push(Param { var, annotation });
         }
@@ -107,6 +110,11 @@ impl<'a> Cx<'a> {
         let mut body = Body::new();
         self.statements(&def.body, &mut body, Place::Function);
         self.names.births = outer;
+        for p in &mut params {
+            if let Some((dtype, Some(v))) = self.names.scalars.get(&p.var) {
+                p.annotation = Some(StructInfo::Prim { dtype: *dtype, value: Some(v.expr()) });
+            }
+        }
         let result = match body.result {
             Some(r) => r,
             None => {
@@ -235,6 +243,10 @@ impl<'a> Cx<'a> {
         for ((t, v), dtype) in targets.iter().zip(values).zip(dtypes) {
             let Some(name) = t.as_name() else { return self.expected(t, "a name") };
             if dtype != DType::I64 && self.names.dims.get(name).is_some_and(|v| v.dtype() != dtype) {
+                // Dims of a kernel are int64 whatever it calls them: no dim that fits into int32 differs.
+                if self.names.int == DType::I32 && dtype.is_int() {
+                    continue;
+                }
                 return self.error("type", v.span, format!("`{name}` is a dim of the signature: int64, not {dtype}"));
             }
             if !dtype.is_int() {

@@ -228,7 +228,13 @@ impl<'a> Cx<'a> {
         }
         match self.names.get(name) {
             Some(Value::Poison) => return None,
-            Some(Value::Relax(_)) => {
+            Some(Value::Relax(v)) => {
+                // A scalar parameter is a shape variable where a scalar is wanted.
+                let v = v.clone();
+                if let Some((dtype, known)) = self.names.scalars.get_mut(&v) {
+                    let var = known.get_or_insert_with(|| Var::with_span(name, *dtype, span));
+                    return Some(var.expr().with_span(span));
+                }
                 return self.error("type", span, format!("`{name}` is a Relax value, a scalar is needed here"));
             }
             Some(Value::Buffer(b)) => {

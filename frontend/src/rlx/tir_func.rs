@@ -2,7 +2,7 @@
 
 use super::context::{Births, Cx, Names, Value};
 use super::syntax::*;
-use relax_ir::prim::PrimExpr;
+use relax_ir::prim::{PrimExpr, PrimKind};
 use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt as TStmt};
 use relax_ir::{Attrs, DType, Diagnostic, Span, Var};
 
@@ -12,6 +12,8 @@ pub struct PrimCx {
     pub params: Vec<Option<PrimParam>>,
     pub attrs: Attrs,
     pub alloc_buffers: Vec<Buffer>,
+    /// The value of the `return` that ends it.
+    pub returns: Option<PrimExpr>,
     /// Scopes that one statement opens for the rest of its list, counted: each nests the tree deeper.
     pub scopes: u32,
     /// Not `s_tir=False`: it may have blocks.
@@ -27,6 +29,7 @@ impl<'a> Cx<'a> {
             params: vec![],
             attrs: Attrs::default(),
             alloc_buffers: vec![],
+            returns: None,
             scopes: 0,
             blocks: true,
             ok: true,
@@ -76,7 +79,23 @@ impl<'a> Cx<'a> {
                 None => self.expected(r, "a scalar type"),
             },
         };
-        let stmts = self.tir_statements(&def.body, &mut f, &mut None);
+        // A return at the end of the function itself; elsewhere it would jump.
+        let (body, last) = match def.body.split_last() {
+            Some((Stmt { kind: StmtKind::Return(Some(value)), .. }, body)) => (body, Some(value)),
+            _ => (&def.body[..], None),
+        };
+        let stmts = self.tir_statements(body, &mut f, &mut None);
+        if let Some(value) = last {
+            f.returns = self.prim(value);
+            f.ok &= f.returns.is_some();
+            let mut reads = false;
+            f.returns.iter().for_each(|e| e.walk(&mut |e| reads |= matches!(e.kind(), PrimKind::Load { .. })));
+            if reads {
+                f.ok = false;
+                let _: Option<()> =
+                    self.unsupported("tir", value.span, "a PrimFunc that returns an element is not supported");
+            }
+        }
         let mut params = vec![];
         for (p, d) in f.params.into_iter().zip(&def.params) {
             match p {
@@ -97,7 +116,8 @@ impl<'a> Cx<'a> {
         f.ok.then(|| PrimFunc {
             name: def.name.name.to_string(),
             params,
-            ret,
+            ret: ret.or_else(|| f.returns.as_ref().map(PrimExpr::dtype)),
+            returns: f.returns,
             attrs: f.attrs,
             private,
             alloc_buffers: f.alloc_buffers,

@@ -18,6 +18,7 @@ impl<'a> Cx<'a> {
         let block = match name {
             "argsort" => sort::argsort_block,
             "sort" => sort::values_block,
+            "argsort_nms" => return Some(self.sort_some(call, span)),
             _ => return None,
         };
         Some(self.sort_call(call, span, block))
@@ -46,6 +47,25 @@ impl<'a> Cx<'a> {
             return self.error("argument", call.args[4].span, "the direction must be a literal");
         };
         Some(block(&data, &out, axis as usize, !ascending))
+    }
+
+    /// `T.call_packed("tvm.contrib.sort.argsort_nms", data, count, out, axis, is_ascend)`.
+    fn sort_some(&mut self, call: &CallExpr<'a>, span: Span) -> Option<TStmt> {
+        let [_, data, count, out, axis, ascending] = call.args.as_slice() else {
+            let given = call.args.len();
+            return self.error("argument", span, format!("this function takes 6 arguments, {given} given"));
+        };
+        let (data, count, out) = (self.stacked_array(data)?, self.stacked_array(count)?, self.stacked_array(out)?);
+        let axis = self.int(axis)?;
+        let ascending = self.prim(ascending)?.as_int().map(|v| v != 0);
+        let fits = (0..data.ndim() as i64).contains(&axis)
+            && out.ndim() == data.ndim()
+            && count.ndim() + 1 == data.ndim()
+            && (data.dtype().is_float() || data.dtype().is_int());
+        match (fits, ascending) {
+            (true, Some(up)) => Some(sort::argsort_some_block(&data, &count, &out, axis as usize, !up)),
+            _ => self.error("argument", span, "the tensors, axis and direction do not fit together".to_string()),
+        }
     }
 
     /// The buffer behind `T.tvm_stack_make_array(buffer.data, ..)`.

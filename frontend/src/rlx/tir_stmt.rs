@@ -612,7 +612,12 @@ impl<'a> Cx<'a> {
                 self.names.push();
                 let list = self.tir_list(body, f, &mut parts, Place::Body);
                 self.names.pop();
-                let p = parts?;
+                let mut p = parts?;
+                let mut list = list;
+                // Where nothing is reduced, every instance is the first.
+                if !p.axes.iter().any(|a| a.kind == IterKind::Reduce) {
+                    drop(list.splice(0..0, p.init.take()));
+                }
                 let block = Block {
                     name,
                     axes: p.axes,

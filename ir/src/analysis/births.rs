@@ -42,7 +42,7 @@ pub(super) fn dim_at(s: &StructInfo, path: &[usize], axis: usize) -> Option<Prim
     }
 }
 
-/// Fresh shape variables for the unknown dims of known rank.
+/// Fresh shape variables for the unknown dims of known rank and for unknown scalars.
 pub(super) fn name_dims(s: &StructInfo, var: &RVar, path: &mut Vec<usize>, births: &mut Vec<Birth>) -> StructInfo {
     let mut fresh = |n: usize, path: &Vec<usize>| -> Vec<PrimExpr> {
         (0..n)
@@ -60,6 +60,12 @@ pub(super) fn name_dims(s: &StructInfo, var: &RVar, path: &mut Vec<usize>, birth
             StructInfo::Tensor(TensorInfo { shape, ..t.clone() })
         }
         StructInfo::Shape { values: None, ndim: Some(n) } => StructInfo::shape(fresh(*n, path)),
+        StructInfo::Prim { dtype, value: None } => {
+            let place: String = path.iter().map(|i| format!("_{i}")).collect();
+            let v = Var::new(format!("{}{place}", var.name()), *dtype);
+            births.push(Birth { var: v.clone(), path: path.clone(), axis: 0, known: None });
+            StructInfo::Prim { dtype: *dtype, value: Some(v.expr()) }
+        }
         StructInfo::Tuple(fields) => StructInfo::Tuple(
             fields
                 .iter()

@@ -435,6 +435,13 @@ impl Deriver<'_> {
             let named = name_dims(&info, var, &mut vec![], &mut births);
             if !births.is_empty() {
                 self.scope.extend(births.iter().map(|b| b.var.clone()));
+                // A scalar may be negative.
+                for (v, _) in vars::lone_vars([&named])
+                    .into_iter()
+                    .filter(|(v, is_dim)| !is_dim && births.iter().any(|b| b.var == *v))
+                {
+                    self.facts.declare_signed(&v);
+                }
                 self.part.births.entry(var.clone()).or_default().extend(births);
             }
             named
@@ -529,7 +536,10 @@ impl Deriver<'_> {
         }
         if let (Some(a), Some(info)) = (&b.annotation, self.sinfo.get(&b.var).cloned()) {
             let r = relate::relate(&info, a, &format!("`{}`", b.var.name()), &mut self.facts);
-            if let Some(why) = r.refused {
+            let vague = || relate::relate(a, want, "", &mut self.facts.clone()).structural.is_some();
+            let why =
+                r.refused.or_else(|| vague().then(|| "the annotation of a cast says less than the cast".to_string()));
+            if let Some(why) = why {
                 let d = Diagnostic::error("annotation", b.span, why).here(format!(
                     "the annotation says {}, the cast {}",
                     show::info(a),

@@ -38,7 +38,7 @@ pub fn of_prim_func(f: &PrimFunc) -> FuncInfo {
         PrimParam::Scalar(v) => StructInfo::Prim { dtype: v.dtype(), value: Some(v.expr()) },
     };
     let ret = match f.ret {
-        Some(dtype) => StructInfo::Prim { dtype, value: None },
+        Some(dtype) => StructInfo::Prim { dtype, value: f.returns.clone().filter(|e| e.dtype() == dtype) },
         None => StructInfo::unit(),
     };
     FuncInfo { params: Some(f.params.iter().map(param).collect()), ret, pure: false, derive: None }

@@ -79,8 +79,13 @@ impl Printer<'_> {
                 p.alloc(b, "T.sblock_alloc_buffer");
             }
             match is_empty(&f.body) {
+                true if f.returns.is_some() => {}
                 true => p.line("T.evaluate(0)"),
                 false => p.stmt(&f.body),
+            }
+            if let Some(e) = &f.returns {
+                let e = p.prim(e);
+                p.line(&format!("return {e}"));
             }
         });
         (self.int, self.bare_bool) = outer;

@@ -153,6 +153,7 @@ impl KernelBuilder {
             name: self.name,
             params: self.params,
             ret: None,
+            returns: None,
             attrs,
             private: true,
             alloc_buffers,

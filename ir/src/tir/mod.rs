@@ -288,6 +288,8 @@ pub struct PrimFunc {
     pub name: String,
     pub params: Vec<PrimParam>,
     pub ret: Option<DType>,
+    /// What a function of scalars returns behind its body, over its parameters.
+    pub returns: Option<PrimExpr>,
     pub attrs: Attrs,
     pub private: bool,
     /// Buffers of the root block (`T.sblock_alloc_buffer` at function level).

@@ -73,6 +73,10 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         let what = format!("the structure of parameter {} is known at run time only", leaf.name);
         return Err(Diagnostic::unsupported("object", f.signature_span, what));
     }
+    if let Some(name) = sig.untyped_dims() {
+        let what = format!("the dtype of parameter {name}, whose dims are stated, is known at run time only");
+        return Err(Diagnostic::unsupported("object", f.signature_span, what));
+    }
     let mut facts = sig.facts();
     let planner = Planner::new(typed, facts.clone(), cx.room, &mut cx.checks, &mut cx.kernels);
     let plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;

@@ -239,6 +239,20 @@ impl Signature {
             .find(|l| matches!(l.kind, LeafKind::Unranked { .. }) && !matches!(l.info, StructInfo::Tensor(_)))
     }
 
+    /// A tensor of any dtype whose dims say something: numbers, or variables that are not its own alone.
+    pub fn untyped_dims(&self) -> Option<&str> {
+        let says = |l: &&Leaf| match (&l.kind, l.info.as_tensor().and_then(TensorInfo::known_dims)) {
+            (LeafKind::Unranked { .. }, Some(dims)) => {
+                let own = |(i, d): (usize, &PrimExpr)| {
+                    d.as_var().is_some_and(|v| v.name() == format!("{}_d{i}", l.name.replace('.', "_")))
+                };
+                !dims.iter().enumerate().all(own)
+            }
+            _ => false,
+        };
+        self.leaves.iter().find(says).map(|l| l.name.as_str())
+    }
+
     fn unranked(&mut self, name: &str, t: &TensorInfo, info: &StructInfo) -> HostValue {
         let ptr = Var::new(name, DType::HANDLE);
         let ndim = Var::dim(format!("{name}_ndim"));

@@ -13,7 +13,7 @@ use relax_ir::prim::BinOp;
 use relax_ir::program::{code, CheckInfo};
 use relax_ir::relax::{BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, TensorInfo};
 use relax_ir::sym::Facts;
-use relax_ir::tir::PrimFunc;
+use relax_ir::tir::{PrimFunc, PrimParam, StmtKind};
 use relax_ir::{DType, Diagnostic, Func, PrimExpr, Span, Var};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -279,6 +279,21 @@ impl<'a> Planner<'a> {
                         let typed = self.typed;
                         match typed.module.get(&name) {
                             Some(Func::Relax(f)) => self.expand(f, Scope::default(), args, span),
+                            Some(Func::Prim(prim)) if prim.returns.is_some() => {
+                                let d = unsupported_call(span, &format!("{name}, which returns a scalar,"));
+                                let Some(value) = &prim.returns else { return Err(d) };
+                                let mut known = HashMap::new();
+                                for (param, arg) in prim.params.iter().zip(&args) {
+                                    if let (PrimParam::Scalar(v), HostValue::Prim(p)) = (param, arg) {
+                                        known.insert(v.clone(), p.clone());
+                                    }
+                                }
+                                let empty = matches!(prim.body.kind(), StmtKind::Seq(s) if s.is_empty());
+                                if !empty || value.vars().iter().any(|v| !known.contains_key(v)) {
+                                    return Err(d);
+                                }
+                                Ok(HostValue::Prim(value.substitute(&known)))
+                            }
                             Some(Func::Prim(prim)) => {
                                 let written = written_buffers(prim);
                                 let constant = prim.buffers().zip(&args).any(|(b, a)| match a {

@@ -64,6 +64,9 @@ def inputs(mod, rng, entry="main"):
             return array([int(rng.integers(1, 4)) for _ in range(info.ndim if info.ndim >= 0 else 2)], dtype)
         if isinstance(info, relax.TupleType):
             return [value(f) for f in info.fields]
+        if isinstance(info, tvm.ir.PrimType):
+            dtype = np.dtype(str(info.dtype))
+            return dtype.type(rng.integers(1, 4) if dtype.kind in "iu" else rng.random())
         raise NoInputs(type(info).__name__)
 
     return [value(p.ty) for p in mod[entry].params]
@@ -109,6 +112,8 @@ def judge(text, seed, run):
         return answer
     try:
         def device(v):
+            if isinstance(v, np.generic):
+                return v.item()
             return [device(x) for x in v] if isinstance(v, list) else tvm.runtime.tensor(v)
         vm = relax.VirtualMachine(executable, tvm.cpu())
         result = vm[entry](*[device(a) for a in args])

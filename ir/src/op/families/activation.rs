@@ -112,7 +112,7 @@ pub static OPS: &[OpDecl] = &[
         "At inference the identity; the second result is the mask, all ones.",
         &[operand("data"), attr("rate", Default::Float(0.5))],
         |cx| {
-            let t = float(cx)?;
+            let t = StructInfo::Tensor(cx.tensor(0)?.clone());
             Ok(StructInfo::Tuple(vec![t.clone(), t]))
         },
         Compute::Kernel(|cx| {

@@ -214,6 +214,11 @@ fn infer_shaped(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 }
 
 fn infer_like(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    if cx.op.name == "full_like"
+        && matches!(cx.infos.get(1), Some(StructInfo::Tensor(t)) if t.ndim.is_some_and(|n| n != 0))
+    {
+        return Err(cx.error("fill_value must be a scalar tensor"));
+    }
     let dtype = cx.dtype("dtype")?;
     let t = cx.tensor(0)?;
     Ok(StructInfo::Tensor(t.with_dtype(dtype.or(t.dtype))))

@@ -1,5 +1,6 @@
 //! Results whose shape depends on the data.
 
+use super::onnx::distinct::distinct;
 use super::sort::merge_sort;
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
@@ -62,7 +63,9 @@ fn unique(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let x = inputs[0].clone();
     if cx.has(5) && x.ndim() != 1 {
-        return Err(cx.error("an axis is supported for vectors only"));
+        let axis = cx.scalar(5).and_then(|a| a.as_int());
+        let axis = axis.ok_or_else(|| cx.error("the axis must be a literal"))?;
+        return distinct(cx, Some(axis), true, [2, 3, 4].map(|i| flag(cx.scalar(i))));
     }
     let n = PrimExpr::product(&x.shape);
     let d = if x.dtype().is_bool() { DType::U8 } else { wide_dtype(x.dtype()) };

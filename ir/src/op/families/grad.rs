@@ -21,16 +21,16 @@ pub static OPS: &[OpDecl] = &[
     ),
     OpDecl::pure(
         "grad.start_checkpoint",
-        "Begins a checkpointed stage of the gradient; the identity.",
+        "Begins a checkpointed stage of the gradient; the identity of a variable.",
         &[operand("input")],
-        infer_same,
+        infer_checkpoint,
         Compute::Kernel(identity),
     ),
     OpDecl::pure(
         "grad.end_checkpoint",
-        "Ends a checkpointed stage of the gradient; the identity.",
+        "Ends a checkpointed stage of the gradient; the identity of a variable.",
         &[operand("input")],
-        infer_same,
+        infer_checkpoint,
         Compute::Kernel(identity),
     ),
     OpDecl::pure(
@@ -110,6 +110,13 @@ fn identity(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let outs: Vec<_> = inputs.iter().map(|x| k.compute("copy", &x.shape, x.dtype(), |i| x.at(i))).collect();
     Ok(k.finish(&outs))
+}
+
+fn infer_checkpoint(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    if cx.args.first().is_some_and(|a| a.as_var().is_none()) {
+        return Err(cx.error("the operand must be a variable"));
+    }
+    infer_same(cx)
 }
 
 fn infer_nll_loss_backward(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {

@@ -69,7 +69,9 @@ fn cross_entropy(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 /// The shape rule of the loss; `first` is the number of the operand `predictions`.
 pub fn infer_nll(cx: &mut InferCx, first: usize) -> Result<StructInfo, Diagnostic> {
     let (p, t) = (rules::tensor(cx, first)?, rules::tensor(cx, first + 1)?);
-    cx.require_float(first, p.dtype)?;
+    if first != 0 {
+        cx.require_float(first, p.dtype)?;
+    }
     cx.require_int(first + 1, t.dtype)?;
     let reduction = cx.attrs.str("reduction").unwrap_or("");
     if !matches!(reduction, "none" | "sum" | "mean") {

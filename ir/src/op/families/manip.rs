@@ -569,6 +569,11 @@ fn infer_layout(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         let n = t.ndim.unwrap_or_default();
         return Err(cx.error(format!("index_map takes {} indices, x has {n} dims", map.params.len())));
     }
+    if let (Some(AttrValue::Prim(p)), Some(d)) = (cx.attrs.get("pad_value"), t.dtype) {
+        if p.dtype() != d {
+            return Err(cx.error(format!("pad_value is of dtype {}, x of {d}", p.dtype())));
+        }
+    }
     let ndim = Some(map.results.len());
     let Some(dims) = t.known_dims() else { return Ok(StructInfo::Tensor(t.with_dims(None, ndim))) };
     let vars: HashMap<Var, PrimExpr> = map.params.iter().cloned().zip(dims.iter().cloned()).collect();
@@ -645,6 +650,9 @@ fn infer_reverse_sequence(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let t = cx.tensor(0)?.clone();
     let lengths = cx.tensor(1)?.clone();
     cx.require_int(1, lengths.dtype)?;
+    if let Some(d) = lengths.dtype.filter(|d| ![DType::I32, DType::I64].contains(d)) {
+        return Err(cx.error(format!("seq_lengths must be of dtype int32 or int64, it is {d}")));
+    }
     if lengths.ndim.is_some_and(|n| n != 1) {
         return Err(cx.error("seq_lengths must have one dim"));
     }

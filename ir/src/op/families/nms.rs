@@ -8,7 +8,7 @@ use crate::op::families::rules;
 use crate::op::rule::dim_text;
 use crate::op::*;
 use crate::prim::{Intrin, PrimExpr, Var};
-use crate::relax::StructInfo;
+use crate::relax::{StructInfo, TensorInfo};
 use crate::tir::{Buffer, PrimFunc, Stmt, StmtKind};
 
 pub static OPS: &[OpDecl] = &[
@@ -62,10 +62,28 @@ pub static OPS: &[OpDecl] = &[
     ),
 ];
 
+/// Where the numbers of a box lie: `score_index`, `id_index` (-1: there is no class) and, when `corners`, four from
+/// `coord_start` on.
+fn box_indices(cx: &InferCx, x: &TensorInfo, corners: bool) -> Result<(), Diagnostic> {
+    let Some(n) = x.known_dims().and_then(|d| d.get(2)).and_then(PrimExpr::as_int) else { return Ok(()) };
+    let mut ranges = vec![("score_index", 1, 0..n), ("id_index", 0, -1..n)];
+    if corners {
+        ranges.push(("coord_start", 2, 0..n - 3));
+    }
+    for (name, default, range) in ranges {
+        let i = cx.attrs.int(name).unwrap_or(default);
+        if !range.contains(&i) {
+            return Err(cx.error(format!("{name} is {i}, a box has {n} numbers")));
+        }
+    }
+    Ok(())
+}
+
 fn infer_valid_counts(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let x = rules::tensor(cx, 0)?;
     cx.require_float(0, x.dtype)?;
     rules::require_ndim(cx, 0, 3)?;
+    box_indices(cx, &x, false)?;
     let int = Some(DType::I32);
     let (count, index) = match x.known_dims() {
         Some(d) => (rules::known(d[..1].to_vec(), int), rules::known(d[..2].to_vec(), int)),
@@ -141,6 +159,12 @@ fn infer_nms(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     for (operand, ndim) in [(0, 3), (1, 1), (2, 2)] {
         rules::require_ndim(cx, operand, ndim)?;
     }
+    for (name, t) in [("valid_count", &c), ("indices", &i)] {
+        if let Some(d) = t.dtype.filter(|d| *d != DType::I32) {
+            return Err(cx.error(format!("{name} must be of dtype int32, it is {d}")));
+        }
+    }
+    box_indices(cx, &x, true)?;
     if let Some(d) = x.known_dims() {
         let wanted = [(c.known_dims(), "valid_count", 1), (i.known_dims(), "indices", 2)];
         for (dims, name, n) in wanted {

@@ -238,6 +238,27 @@ pub fn values_block(x: &Buffer, out: &Buffer, axis: usize, descending: bool) -> 
     sort_block("sort", x, out, axis, descending, Sorted::key)
 }
 
+/// As [`argsort_block`] for the first `count[row]` elements of each row; those behind keep their places:
+/// `tvm.contrib.sort.argsort_nms`. `count` has a dim for each of `x` but the axis.
+pub fn argsort_some_block(x: &Buffer, count: &Buffer, out: &Buffer, axis: usize, descending: bool) -> Stmt {
+    let mut k = KernelBuilder::new("argsort_nms");
+    let mut rows = x.shape.clone();
+    let n = rows.remove(axis);
+    let d = wide_dtype(x.dtype());
+    let last = if descending { PrimExpr::min_value(d) } else { PrimExpr::max_value(d) };
+    let sorted = merge_sort(&mut k, &rows, &n, d, descending, |row, p| {
+        let mut i = row.to_vec();
+        i.insert(axis, p.clone());
+        let counted = p.lt(count.at(row).cast(DType::I64));
+        counted.if_then_else(convert(wide(x.at(i)), d), last.clone())
+    });
+    k.write("argsort_nms", out, &x.shape, <[PrimExpr]>::to_vec, |i| {
+        let (row, p) = split_row(i, axis);
+        convert(sorted.index(&row, p), out.dtype())
+    });
+    k.into_block()
+}
+
 fn sort_block(
     name: &str,
     x: &Buffer,

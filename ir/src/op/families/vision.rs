@@ -73,6 +73,11 @@ fn roi_attrs(attrs: &Attrs) -> Result<(Layout, Vec<i64>), String> {
 fn infer_roi(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (layout, size) = roi_attrs(cx.attrs).map_err(|e| cx.error(e))?;
     let (x, r) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
+    let order = cx.attrs.str("layout").unwrap_or("NCHW");
+    let orders: &[&str] = if cx.op.name == "vision.roi_pool" { &["NCHW"] } else { &["NCHW", "NHWC"] };
+    if !orders.contains(&order) {
+        return Err(cx.error(format!("layout is \"{order}\", it must be {}", orders.join(" or "))));
+    }
     if !matches!(cx.attrs.str("mode").unwrap_or("avg"), "avg" | "max" | "max_tap") {
         return Err(cx.error("mode must be \"avg\", \"max\" or \"max_tap\""));
     }

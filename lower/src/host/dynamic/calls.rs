@@ -10,8 +10,9 @@ use relax_ir::flat::FlatStmt;
 use relax_ir::prim::BinOp;
 use relax_ir::program::code;
 use relax_ir::relax::{Call, Callee, Expr, ExprKind, StructInfo};
-use relax_ir::tir::PrimFunc;
+use relax_ir::tir::{PrimFunc, PrimParam, StmtKind};
 use relax_ir::{DType, Diagnostic, Func, PrimExpr, Span};
+use std::collections::HashMap;
 
 /// Dims and dtype of a tensor to be made.
 type Output = (Vec<PrimExpr>, DType);
@@ -78,8 +79,24 @@ impl Gen<'_, '_> {
             return Err(d.help("give it a tensor of R.builtin.alloc_tensor"));
         }
         let args = c.args.iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
-        self.kernel(prim, &args, &[], span)?;
-        Ok(Dyn::Tuple(vec![]))
+        let Some(value) = &prim.returns else {
+            self.kernel(prim, &args, &[], span)?;
+            return Ok(Dyn::Tuple(vec![]));
+        };
+        if !matches!(prim.body.kind(), StmtKind::Seq(s) if s.is_empty()) {
+            self.kernel(prim, &args, &[], span)?;
+        }
+        let mut known = HashMap::new();
+        for (param, arg) in prim.params.iter().zip(&args) {
+            if let (PrimParam::Scalar(v), Dyn::Prim(p)) = (param, arg) {
+                known.insert(v.clone(), p.clone());
+            }
+        }
+        if value.vars().iter().any(|v| !known.contains_key(v)) {
+            let what = format!("what {} returns of values whose type is not known", prim.name);
+            return Err(Diagnostic::unsupported("call", span, what));
+        }
+        Ok(Dyn::Prim(value.substitute(&known)))
     }
 
     /// The elements of `old` in a tensor of its own.

@@ -160,11 +160,20 @@ fn inner_function(
     for v in &sig.vars {
         scope.dims.insert(v.clone(), v.expr());
     }
-    let mut values = vec![];
+    let (mut values, mut untyped) = (vec![], vec![]);
     for p in &f.params {
         let v = sig.scope.vars.get(&p.var).cloned().unwrap_or(HostValue::Absent);
-        values.push(argument(&mut g, &v, sig, &args.expr(), f)?);
+        let value = argument(&mut g, &v, sig, &args.expr(), f)?;
+        // The dims of a tensor of any dtype are read here: the result may mention them.
+        if let HostValue::Unranked(t) = &v {
+            let leaf = &sig.leaves[t.leaf];
+            if leaf.info.as_tensor().is_some_and(|i| i.dtype.is_none() && i.known_dims().is_some()) {
+                untyped.push((value.clone(), Some(leaf.info.clone()), format!("parameter {}", leaf.name)));
+            }
+        }
+        values.push(value);
     }
+    g.refine_all(untyped, &mut scope, f.span)?;
     let array = g.arguments(&values, f.span)?;
     let result = g.call_with(&target, array, f.params.len());
     let what = format!("result of {}", f.name);

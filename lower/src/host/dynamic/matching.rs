@@ -106,8 +106,13 @@ impl Gen<'_, '_> {
             (StructInfo::Object, v) => Ok(v),
             (StructInfo::Tensor(t), Dyn::Value(at)) => {
                 let v = self.tensor_info(&at, t, what);
-                if let Dyn::Tensor(x) = &v {
-                    let dims = x.dims.clone();
+                let dims = match (&v, t.ndim) {
+                    (Dyn::Tensor(x), _) => Some(x.dims.clone()),
+                    // A tensor of any dtype has dims all the same.
+                    (_, Some(n)) if t.shape.is_some() => Some(self.read_tensor(&at, n, DType::U8).dims),
+                    _ => None,
+                };
+                if let Some(dims) = dims {
                     self.dims_against(&dims, t, scope, what, later);
                 }
                 Ok(v)

@@ -122,6 +122,9 @@ impl Planner<'_> {
 
     /// Rank and dtype of a parameter that was not known before.
     fn match_unranked(&mut self, t: &TensorInfo, x: &UnrankedValue, what: &str, span: Span) -> Res<()> {
+        if t.dtype.or(x.dtype).is_none() && t.known_dims().is_some() {
+            return Err(Diagnostic::unsupported("object", span, format!("{what}: dims of a tensor of any dtype")));
+        }
         if let Some(n) = t.ndim {
             let wanted = PrimExpr::i64(n as i64);
             let condition = PrimExpr::raw_binary(BinOp::Eq, x.ndim.clone(), wanted);

@@ -146,13 +146,17 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 }
 
 fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
+    distinct(cx, cx.attrs.int("axis"), cx.attrs.bool("sorted").unwrap_or(true), [true; 3])
+}
+
+/// The distinct slices of operand 0, with those of (index, inverse, counts) that are asked for, and the dims of all.
+pub fn distinct(cx: &ComputeCx, axis: Option<i64>, sorted: bool, asked: [bool; 3]) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let x = &inputs[0];
-    let axis = match cx.attrs.int("axis") {
+    let axis = match axis {
         Some(a) => Some(cx.axis(a, x.ndim())?),
         None => None,
     };
-    let sorted = cx.attrs.bool("sorted").unwrap_or(true);
     // `n` slices of `m` elements.
     let (n, rest) = match axis {
         Some(a) => {
@@ -189,7 +193,8 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let index = k.buffer("index", line, DType::I64);
     let inverse = k.buffer("inverse", line, DType::I64);
     let counts = k.buffer("counts", line, DType::I64);
-    let dims = k.buffer("dims", &[PrimExpr::i64(rank as i64 + 3)], DType::I64);
+    let extra = asked.iter().filter(|a| **a).count();
+    let dims = k.buffer("dims", &[PrimExpr::i64((rank + extra) as i64)], DType::I64);
     // State: number of distinct slices, candidate or place, element, verdict of a comparison (-1, 0, 1).
     let state = Buffer::new("state", vec![PrimExpr::i64(4)], DType::I64);
     k.rows("unique", &[], |_| {
@@ -267,10 +272,13 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         for (d, v) in actual.iter().enumerate() {
             body.push(set(&dims, d as i64, v.clone()));
         }
-        for (d, v) in [count.clone(), n.clone(), count.clone()].into_iter().enumerate() {
+        let lengths = [count.clone(), n.clone(), count.clone()].into_iter().zip(asked);
+        for (d, (v, _)) in lengths.filter(|(_, asked)| *asked).enumerate() {
             body.push(set(&dims, (rank + d) as i64, v));
         }
         local(&state, bind("nothing", PrimExpr::i64(0), |_| Stmt::seq(body)))
     });
-    Ok(k.finish(&[values, index, inverse, counts, dims]))
+    let extra = [index, inverse, counts].into_iter().zip(asked).filter(|(_, asked)| *asked).map(|(b, _)| b);
+    let outputs: Vec<Buffer> = std::iter::once(values).chain(extra).chain([dims]).collect();
+    Ok(k.finish(&outputs))
 }
