@@ -11,6 +11,10 @@ Examples:
       a static object for a target without an operating system, and model.h
   relax-aot model.rlx -o model.c
       one C file for any processor, and model.h
+  relax-aot model.onnx -o libmodel.so --target-cpu native --tune
+      measures the kernels of this model on this machine first; libmodel.tune.json keeps what was found
+  relax-aot model.onnx -o libmodel.so --target-cpu native --tune-file libmodel.tune.json
+      the same library again, without measuring
   relax-aot check model.rlx --format json
   relax-aot run model.rlx --params weights.safetensors --inputs in.npz --expect out.npz
   relax-aot print model.rlx --stage lowered
@@ -280,6 +284,18 @@ pub struct CodegenArgs {
     /// with its number), and what each dim left open costs: `--report` as text, `--report=json`.
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, default_missing_value = "text", require_equals = true)]
     pub report: Option<Format>,
+    /// Measure on this machine in which ways the heavy kernels are the fastest, and keep the answer in the tune file,
+    /// which later compilations use.
+    #[arg(long)]
+    pub tune: bool,
+    /// What --tune measured; without --tune it is used without measuring anything. For another processor or another
+    /// version of relax-aot it is refused [default: OUT with the extension .tune.json, where that exists or --tune is
+    /// given].
+    #[arg(long, value_name = "FILE")]
+    pub tune_file: Option<PathBuf>,
+    /// How long --tune measures, at most; compiling the kernels to be measured comes before.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    pub tune_budget: f64,
     /// Print how long each stage took.
     #[arg(long)]
     pub timings: bool,

@@ -13,8 +13,10 @@ use relax_ir::analysis::{self, Typed};
 use relax_ir::flat::FlatFunc;
 use relax_ir::program::Program;
 use relax_ir::{Constant, Diagnostic, Diagnostics, Func, IRModule, Span};
+use relax_lower::choice::Tuned;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Told the name of each stage.
@@ -30,6 +32,8 @@ pub struct Session {
     pub progress: Option<Progress>,
     /// Warn of what the specification says to warn of ([`analysis::warnings`]).
     pub explain: bool,
+    /// What was measured, see [`crate::tune`].
+    pub tuned: Option<Arc<Tuned>>,
 }
 
 /// A stage that failed has left errors in `Session::diags`.
@@ -241,6 +245,7 @@ impl Session {
         machine: &Machine,
     ) -> Res<Program> {
         self.available(o, hosted)?;
+        self.tuning(model, None, o)?;
         let mut typed = self.analyse(model, o)?;
         self.specialise(&mut typed, o, hosted)?;
         let integers = match o.quantized {
@@ -269,6 +274,7 @@ impl Session {
             vector_bytes,
             size_budget: o.size_budget,
             strict: o.fp == Fp::Strict,
+            tuned: self.tuned.clone(),
         };
         let mut program = self.stage("lower", |s| {
             let assemble = |f: &FlatFunc, bytes: u32| {
@@ -422,6 +428,7 @@ impl Session {
             self.ok(output::write(out, relax_backend::header::write(&program).as_bytes()))?;
             return Ok(program);
         }
+        self.tuning(model, Some(out), o)?;
         let c = self.compile(model, &prefix, o, emit == Emit::So)?;
         let image;
         let archive;
@@ -516,6 +523,7 @@ impl Session {
                     lanes: w.vector_bytes() as i64 / 4,
                     growth: o.size_budget,
                     strict: o.fp == Fp::Strict,
+                    tuned: None,
                 });
                 let r = relax_lower::passes(typed, o.opt_level, wide, stage);
                 let typed = self.all_ok(r)?;

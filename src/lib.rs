@@ -15,3 +15,4 @@ pub mod render;
 pub mod report;
 pub mod run;
 pub mod source;
+pub mod tune;

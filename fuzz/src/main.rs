@@ -260,6 +260,7 @@ fn try_text(text: &str, lower: bool) -> Stage {
         vector_bytes: 16,
         size_budget: 1.6,
         strict: false,
+        tuned: None,
         wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
         dot4: wide.is_some_and(|w| w.dot4),
         versions: false,

@@ -334,6 +334,7 @@ fn compile(model: &[u8]) -> Stage {
         wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
         size_budget: 1.6,
         strict: false,
+        tuned: None,
         dot4: wide.is_some_and(|w| w.dot4),
         versions: false,
         threads: 1,

@@ -8,8 +8,9 @@
 //!
 //! Which operators follow, by name: [`elementwise`], [`pool`], [`reduction`], [`concat`], [`flattened`].
 
+use crate::choice::{epilogue_class, Algorithm, Site, Tuned};
 use crate::legalize::{call_tir, Names};
-use crate::schedule::window::{Kind, Window};
+use crate::schedule::window::{Kind, Plan, Window};
 use relax_ir::analysis::{infer_expr, Typed};
 use relax_ir::attrs::Attrs;
 use relax_ir::op::lookup;
@@ -18,6 +19,7 @@ use relax_ir::sym::Facts;
 use relax_ir::tir::PrimFunc;
 use relax_ir::{AttrValue, Constant, DType, Func, PrimExpr, Span};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Operators that compute element by element.
 const ELEMENTWISE: &[&str] = &[
@@ -49,7 +51,7 @@ const ELEMENTWISE: &[&str] = &[
 const FEW_CHANNELS: i64 = 4;
 
 /// What the pass may do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Choice {
     /// float32 lanes of the vectors that kernels will have.
     pub lanes: i64,
@@ -57,6 +59,8 @@ pub struct Choice {
     pub growth: f64,
     /// Sums of products only: no transformed convolutions.
     pub strict: bool,
+    /// What was measured for vectors of these lanes.
+    pub tuned: Option<Arc<Tuned>>,
 }
 
 /// Rewrites every function.
@@ -70,9 +74,11 @@ pub fn channels_last(typed: &mut Typed, choice: Choice) {
         transformed: HashMap::new(),
         sigmoids: HashMap::new(),
         lanes,
+        tuned: choice.tuned.clone().filter(|t| t.vector_bytes as i64 == lanes * 4),
+        epilogues: epilogues(typed),
     };
     if !choice.strict {
-        pass.transformed = transformed(&pass, typed, choice);
+        pass.transformed = transformed(&pass, typed, &choice);
     }
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     for f in &mut funcs {
@@ -100,6 +106,9 @@ struct Pass {
     /// Operands of the NHWC forms of `sigmoid`.
     sigmoids: HashMap<RVar, RVar>,
     lanes: i64,
+    tuned: Option<Arc<Tuned>>,
+    /// What follows convolutions and maxima, see [`epilogue_class`].
+    epilogues: HashMap<RVar, i64>,
 }
 
 /// The new bindings of one.
@@ -251,7 +260,7 @@ impl Pass {
 
     /// A convolution of constant weights, without dilation, dense or depthwise: the window of its NHWC form, and the
     /// weights.
-    fn window(&self, c: &Call, data: &[i64], dims: &[i64]) -> Option<(Window, Constant)> {
+    fn window(&self, var: &RVar, c: &Call, data: &[i64], dims: &[i64]) -> Option<(Window, Constant)> {
         let weight = self.constant(c.args.get(1)?).filter(|w| w.dtype == DType::F32)?;
         let text = |name: &str| c.attrs.str(name).unwrap_or("");
         let plain = text("data_layout") == "NCHW" && text("kernel_layout") == "OIHW";
@@ -283,6 +292,7 @@ impl Pass {
             before,
             last: true,
             panel: self.lanes,
+            plan: Plan { epilogue: self.epilogues.get(var).copied().unwrap_or(0), ..Plan::default() },
         };
         Some((w, weight))
     }
@@ -290,13 +300,13 @@ impl Pass {
     fn conv(&mut self, b: &Binding, c: &Call, dims: &[i64], at: &Expr, out: &mut Out) -> Option<RVar> {
         let x = c.args.first()?;
         let data = self.dims(x, out)?;
-        let (mut w, weight) = self.window(c, &data, dims)?;
+        let (mut w, weight) = self.window(&b.var, c, &data, dims)?;
         let few = w.taken <= FEW_CHANNELS && w.size[0] * w.size[1] > 1;
         w.last = w.kind == Kind::Depthwise || self.last_of(x).is_some() || !few;
         if let Some(&made) = self.transformed.get(&b.var).filter(|_| w.suits_winograd(self.lanes)) {
             w.kind = Kind::Winograd(made);
         }
-        w.choose_panel(self.lanes);
+        self.choose(&mut w);
         let x = if w.last { self.as_last(x, out)?.expr() } else { x.clone() };
         let values: Vec<f32> =
             weight.bytes().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
@@ -304,6 +314,19 @@ impl Pass {
         let packed = Constant::new(DType::F32, vec![packed.len() as i64 / 4], packed);
         let args = vec![x, Expr::new(ExprKind::Constant(packed), at.span())];
         self.kernel(b, &w, args, at, out)
+    }
+
+    /// Decides how a window is computed, its algorithm aside.
+    fn choose(&self, w: &mut Window) {
+        let algorithm = match w.kind {
+            Kind::Winograd(made) => Algorithm::Winograd(made),
+            _ => Algorithm::Direct,
+        };
+        let best = self.tuned.as_ref().and_then(|t| t.best(&Site::Window(w.clone()).key(), Some(algorithm)));
+        match best {
+            Some(c) => w.configure(&c, self.lanes),
+            None => w.choose_panel(self.lanes),
+        }
     }
 
     /// Operators of [`ELEMENTWISE`] with a tensor that exists as NHWC.
@@ -370,6 +393,7 @@ impl Pass {
             before: before(c)?,
             last: true,
             panel: self.lanes,
+            plan: Plan { epilogue: self.epilogues.get(&b.var).copied().unwrap_or(0), ..Plan::default() },
         };
         let open = w.made % 4 != 0 || w.before.iter().any(|p| *p < 0) || dims.contains(&0) || data.contains(&0);
         // Small windows: their columns are written out.
@@ -381,6 +405,10 @@ impl Pass {
 
     /// Binds the call of a window's kernel.
     fn kernel(&mut self, b: &Binding, w: &Window, args: Vec<Expr>, at: &Expr, out: &mut Out) -> Option<RVar> {
+        let mut w = w.clone();
+        if w.kind == Kind::Max {
+            self.choose(&mut w);
+        }
         let mut prim = w.prim();
         prim.name = self.names.fresh(&prim.name);
         prim.span = at.span();
@@ -447,9 +475,59 @@ impl Pass {
 /// Bytes that a library may hold beyond the grown weights.
 const ALLOWANCE: f64 = 200.0 * 1024.0;
 
+/// Cycles of a microsecond, about.
+const CYCLES: f64 = 3500.0;
+
+/// Operators that evaluate transcendental functions.
+const CALLS: &[&str] = &["nn.silu", "nn.gelu", "nn.gelu_tanh", "nn.softplus", "sigmoid", "tanh", "exp", "erf"];
+
+/// What the elementwise operators behind each value do that one operator alone reads, see [`epilogue_class`].
+fn epilogues(typed: &Typed) -> HashMap<RVar, i64> {
+    let mut users: HashMap<RVar, Vec<&Binding>> = HashMap::new();
+    let mut starts = vec![];
+    for f in &typed.module.funcs {
+        let Func::Relax(f) = f else { continue };
+        for b in f.bindings() {
+            let Some(c) = b.expr().as_call() else { continue };
+            for a in &c.args {
+                if let Some(v) = a.as_var() {
+                    users.entry(v.clone()).or_default().push(b);
+                }
+            }
+            if c.is_op("nn.conv2d") || c.is_op("nn.max_pool2d") {
+                starts.push(b.var.clone());
+            }
+        }
+    }
+    let name = |b: &Binding| b.expr().as_call().and_then(|c| c.op()).map_or("", |o| o.name);
+    let dims = |e: &Expr| dims_of(typed.info_of(e)?.as_tensor()?);
+    let class = |start: &RVar| {
+        let (mut residual, mut calls) = (false, false);
+        let mut at = start.clone();
+        for _ in 0..8 {
+            let Some(list) = users.get(&at).filter(|l| l.len() <= 2) else { break };
+            if !list.iter().all(|b| ELEMENTWISE.contains(&name(b))) {
+                break;
+            }
+            calls |= list.iter().any(|b| CALLS.contains(&name(b)));
+            let Some(last) = list.last() else { break };
+            let Some(c) = last.expr().as_call().filter(|_| ["add", "subtract"].contains(&name(last))) else {
+                at = last.var.clone();
+                continue;
+            };
+            let size = dims(&at.expr());
+            let other = |a: &&Expr| a.as_var().is_some_and(|v| *v != at) && dims(a) == size;
+            residual |= c.args.iter().filter(other).count() > 0;
+            at = last.var.clone();
+        }
+        epilogue_class(residual, calls)
+    };
+    starts.into_iter().map(|v| (v.clone(), class(&v))).collect()
+}
+
 /// The convolutions worth transforming: those that save the most time for each byte that their weights grow, as far as
 /// the weights may grow.
-fn transformed(pass: &Pass, typed: &Typed, choice: Choice) -> HashMap<RVar, i64> {
+fn transformed(pass: &Pass, typed: &Typed, choice: &Choice) -> HashMap<RVar, i64> {
     let mut total = 0.0;
     let mut found: Vec<(f64, f64, RVar, i64)> = vec![];
     for f in &typed.module.funcs {
@@ -465,11 +543,23 @@ fn transformed(pass: &Pass, typed: &Typed, choice: Choice) -> HashMap<RVar, i64>
             let dims = |info: Option<StructInfo>| info.as_ref().and_then(|i| dims_of(i.as_tensor()?));
             let data = c.args.first().and_then(|x| dims(typed.info_of(x)));
             let (Some(data), Some(out)) = (data, dims(typed.sinfo.get(&b.var).cloned())) else { continue };
-            let Some((w, _)) = pass.window(c, &data, &out).filter(|(w, _)| w.suits_winograd(pass.lanes)) else {
+            let Some((w, _)) = pass.window(&b.var, c, &data, &out).filter(|(w, _)| w.suits_winograd(pass.lanes)) else {
                 continue;
             };
+            let key = Site::Window(w.clone()).key();
             for made in [2, 4] {
-                let (gain, bytes) = (w.winograd_gain(made, choice.lanes), w.winograd_growth(made));
+                let algorithm = Algorithm::Winograd(made);
+                let measured = pass.tuned.as_ref().filter(|t| t.best(&key, None).is_some());
+                let gain = match measured {
+                    Some(t) => match t.saved(&key, algorithm) {
+                        Some(us) => us * CYCLES,
+                        // The only way that is left.
+                        None if t.best(&key, None).map(|c| c.algorithm) == Some(algorithm) => f64::MAX,
+                        None => 0.0,
+                    },
+                    None => w.winograd_gain(made, choice.lanes),
+                };
+                let bytes = if gain == f64::MAX { 1e-3 } else { w.winograd_growth(made) };
                 if gain > 0.0 {
                     found.push((gain, bytes, b.var.clone(), made));
                 }

@@ -9,6 +9,7 @@
 
 mod bind_params;
 pub mod bounds;
+pub mod choice;
 mod dead;
 pub mod eval;
 pub mod fold;
@@ -39,6 +40,7 @@ use relax_ir::flat::{Assembled, FlatFunc};
 use relax_ir::program::Program;
 use relax_ir::Diagnostics;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What the caller chooses.
 #[derive(Clone, Debug)]
@@ -76,6 +78,8 @@ pub struct Options {
     /// Convolutions are sums of products; without, transformed ones may round differently (by 1e-5 of the largest
     /// result at most).
     pub strict: bool,
+    /// What was measured: which way is the fastest to compute what there are several for.
+    pub tuned: Option<Arc<choice::Tuned>>,
 }
 
 impl Options {
@@ -92,7 +96,8 @@ impl Options {
     /// The choices of the layout pass; `None` for narrow vectors.
     pub fn layout(&self) -> Option<layout::Choice> {
         let lanes = self.wide_bytes as i64 / 4;
-        (lanes > 4).then_some(layout::Choice { lanes, growth: self.size_budget, strict: self.strict })
+        let tuned = self.tuned.clone();
+        (lanes > 4).then_some(layout::Choice { lanes, growth: self.size_budget, strict: self.strict, tuned })
     }
 }
 
@@ -142,24 +147,38 @@ pub type Assemble<'a> = &'a dyn Fn(&FlatFunc, u32) -> Option<Assembled>;
 
 /// From analysed Relax to a flat program, with warnings.
 pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<(Program, Diagnostics), Diagnostics> {
-    let wide = wide.filter(|_| options.opt_level >= 2 && options.wide_bytes > 16);
-    let mut typed = typed;
-    if wide.is_some() && options.dot4 {
+    let typed = kernels(typed, options, wide.is_some())?;
+    finish(&typed, options, wide)
+}
+
+/// The first half of [`lower`]: every operator is a kernel, fused, its constant operands packed. `assembles`: there is
+/// an [`Assemble`].
+pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<Typed, Diagnostics> {
+    let wide = assembles && options.opt_level >= 2 && options.wide_bytes > 16;
+    if wide && options.dot4 {
         quant::quantised(&mut typed, options.wide_bytes);
     }
-    let mut typed = passes(typed, options.opt_level, wide.and(options.layout()), Until::Fused)?;
+    let layout = options.layout().filter(|_| wide);
+    let mut typed = passes(typed, options.opt_level, layout, Until::Fused)?;
     if !options.library {
         integer::forget(&mut typed.module);
     }
-    let room = threads::Room { vector_bytes: options.wide_levels(), threads: options.threads };
-    if options.opt_level >= 2 {
-        let widest = wide.map_or(options.vector_bytes, |_| options.wide_bytes);
-        pack::pack(&mut typed, &schedule::SchedOptions { vector_bytes: widest });
+    if let Some(tuned) = options.tuned.as_ref().filter(|_| wide) {
+        choice::apply(&mut typed, tuned);
     }
     if options.opt_level >= 2 {
+        let vector_bytes = if wide { options.wide_bytes } else { options.vector_bytes };
+        pack::pack(&mut typed, &schedule::SchedOptions { vector_bytes });
         likely::with_divisors(&mut typed);
     }
-    let (mut program, kernels, warnings) = host::compile(&typed, options)?;
+    Ok(typed)
+}
+
+/// The second half of [`lower`]: host programs and scheduled kernels.
+pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Result<(Program, Diagnostics), Diagnostics> {
+    let wide = wide.filter(|_| options.opt_level >= 2 && options.wide_bytes > 16);
+    let room = threads::Room { vector_bytes: options.wide_levels(), threads: options.threads };
+    let (mut program, kernels, warnings) = host::compile(typed, options)?;
     let mut errors = Diagnostics::default();
     let mut shared = HashMap::new();
     let together = options.threads > 1 && threads::worthwhile(kernels.iter());

@@ -168,8 +168,9 @@ fn rewritten(f: &PrimFunc, at: usize, p: &Packable) -> PrimFunc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::Site;
     use crate::interp::{run, Arg, Tensor};
-    use crate::schedule::machine;
+    use crate::schedule::{choose_products, machine};
     use relax_ir::tir::KernelBuilder;
     use relax_ir::Var;
 
@@ -231,6 +232,46 @@ mod tests {
                                 "{rows}x{depth}x{columns} for {packed_for} by {bytes}: {a} {b}"
                             );
                         }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_way_to_multiply_is_right() {
+        for (rows, depth, columns) in [(13, 20, 100), (1, 16, 150), (9, 33, 48)] {
+            for (symbolic, constant) in [(false, true), (true, true), (false, false)] {
+                let dim = if symbolic { Var::dim("n").expr() } else { PrimExpr::i64(rows) };
+                let f = product(dim, depth, columns, false);
+                let w = tensor(&[depth, columns]);
+                let args = |w: Tensor| {
+                    let out = Tensor::zeros(DType::F32, &[rows, columns]);
+                    [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
+                };
+                let mut wanted = args(w.clone());
+                run(&f, &mut wanted).unwrap();
+                for lanes in [8, 16] {
+                    let [site] = &Site::of(&f)[..] else { panic!("one product") };
+                    let ways = site.candidates(lanes, false);
+                    assert!(!ways.is_empty() && ways.len() <= 12);
+                    for way in ways {
+                        let mut chosen = f.clone();
+                        choose_products(&mut chosen, &|_| Some((way, lanes)));
+                        let [again] = &Site::of(&chosen)[..] else { panic!("one product") };
+                        assert_eq!((again.config(lanes), again.key()), (way, site.key()));
+                        let options = SchedOptions { vector_bytes: lanes as u32 * 4 };
+                        let mut got = args(w.clone());
+                        if let (Some(p), true) = (packable(&chosen, &options).first(), constant) {
+                            assert_eq!(p.panels.width, way.columns * lanes);
+                            got = args(Tensor::from_constant(&reorder(&w.clone().into_constant(), p)));
+                            chosen = rewritten(&chosen, 1, p);
+                            assert_eq!(Site::of(&chosen).first().map(|s| s.key()), Some(site.key()));
+                        }
+                        machine::run(&chosen, &mut got, &options).unwrap();
+                        let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[3], &got[3]) else { panic!() };
+                        let close = |(a, b): (f64, f64)| (a - b).abs() < 1e-4;
+                        assert!(a.to_f64().into_iter().zip(b.to_f64()).all(close), "{way} of {}", site.key());
                     }
                 }
             }

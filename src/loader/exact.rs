@@ -68,7 +68,7 @@ fn address<T>(p: *const T) -> usize {
 
 impl Library {
     /// The address of an exported function, called with words.
-    fn words(&self, symbol: &str, words: &[usize]) -> Option<usize> {
+    pub(super) fn words(&self, symbol: &str, words: &[usize]) -> Option<usize> {
         if words.len() > MOST {
             return None;
         }

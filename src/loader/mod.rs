@@ -17,10 +17,12 @@ type MetadataFn = unsafe extern "C" fn() -> *const c_char;
 mod counted;
 mod exact;
 mod packed;
+mod prepared;
 
 pub use counted::Counted;
 pub use exact::Argument;
 pub use packed::{PackedFunction, Reply};
+pub use prepared::{Prepared, Shared};
 
 /// A loaded library.
 pub struct Library {

@@ -18,7 +18,7 @@ use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
 /// Registers side by side in a tile, at most.
-fn most_columns(o: &SchedOptions) -> u16 {
+pub(super) fn most_columns(o: &SchedOptions) -> u16 {
     match o.vector_bytes {
         64 => 4,
         _ => 3,
@@ -27,7 +27,7 @@ fn most_columns(o: &SchedOptions) -> u16 {
 
 /// Registers side by side for so many columns, and rows of the tile: as many accumulators as there are registers for,
 /// with one for each column of `b` and one of `a`.
-fn tile_columns(o: &SchedOptions, columns: Option<i64>, lanes: i64) -> u16 {
+pub(super) fn tile_columns(o: &SchedOptions, columns: Option<i64>, lanes: i64) -> u16 {
     let most = most_columns(o);
     if !o.is_wide() {
         return most;
@@ -39,7 +39,7 @@ fn tile_columns(o: &SchedOptions, columns: Option<i64>, lanes: i64) -> u16 {
     }
 }
 
-fn tile_rows(vector_bytes: u32, count: u16) -> i64 {
+pub(super) fn tile_rows(vector_bytes: u32, count: u16) -> i64 {
     match (vector_bytes, count) {
         (64, 4) => 6,
         (64, 3) => 8,
@@ -57,7 +57,7 @@ fn tile_rows(vector_bytes: u32, count: u16) -> i64 {
 const ROWS_CACHED: i64 = 256 << 10;
 const PANEL_BYTES: i64 = 400 << 10;
 /// Registers side by side where there is one row: enough to keep the adders busy.
-const ALONE: i64 = 8;
+pub(super) const ALONE: i64 = 8;
 /// Below this many multiplications packing does not pay.
 const LEAST_WORK: i64 = 32768;
 
@@ -65,7 +65,7 @@ const LEAST_WORK: i64 = 32768;
 const DOTS: i64 = 16;
 
 /// `acc + x * y`: the factors.
-fn factors(update: &PrimExpr, acc: &Var) -> Option<(PrimExpr, PrimExpr)> {
+pub(super) fn factors(update: &PrimExpr, acc: &Var) -> Option<(PrimExpr, PrimExpr)> {
     let PrimKind::Binary(BinOp::Add, a, b) = update.kind() else { return None };
     let product = match (a.as_var() == Some(acc), b.as_var() == Some(acc)) {
         (true, false) => b,
@@ -136,7 +136,7 @@ fn size(axes: &[Axis]) -> Option<i64> {
 }
 
 /// The factor without and the factor with the axis.
-fn sides(x: PrimExpr, y: PrimExpr, j: &Var) -> Option<(PrimExpr, PrimExpr)> {
+pub(super) fn sides(x: PrimExpr, y: PrimExpr, j: &Var) -> Option<(PrimExpr, PrimExpr)> {
     match (x.uses(j), y.uses(j)) {
         (false, true) => Some((x, y)),
         (true, false) => Some((y, x)),
@@ -261,8 +261,9 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
         return None;
     }
     let single = s.spatial.iter().all(|i| i.var == j.var || i.len() == Some(1));
-    let count = if single && columns >= ALONE * lanes { ALONE } else { tile_columns(o, Some(columns), lanes) as i64 };
-    let width = count * lanes;
+    let model =
+        || if single && columns >= ALONE * lanes { ALONE } else { tile_columns(o, Some(columns), lanes) as i64 };
+    let width = s.given.and_then(|g| g.columns_for(lanes)).unwrap_or_else(model) * lanes;
     Some(Packable { buffer: buffer.clone(), column, panels: Panels { depth, columns, width } })
 }
 
@@ -337,9 +338,13 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         Some(_) => 1,
         None => panel(o, size(&rows), size(&n.reduce), ct.bytes() as i64),
     };
-    let side = match packed {
-        Some(p) => p.registers(o, lanes as i64, rows.is_empty()),
-        None => tile_columns(o, total.as_const(), lanes as i64) as i64,
+    let most = if rows.is_empty() { ALONE } else { most_columns(o) as i64 };
+    let given = n.given.and_then(|g| g.columns_for(lanes as i64)).filter(|g| *g <= most);
+    let side = match (packed, given) {
+        (Some(p), Some(g)) if p.width % (g * lanes as i64) == 0 => g,
+        (Some(p), _) => p.registers(o, lanes as i64, rows.is_empty()),
+        (None, Some(g)) => g,
+        (None, None) => tile_columns(o, total.as_const(), lanes as i64) as i64,
     };
     e.ranges.add_loop(&columns.start, Poly::default(), total.clone());
     e.contract = true;
@@ -463,7 +468,8 @@ fn sliver(
     inner.spatial = rows.to_vec();
     inner.reduce = inner.merge(e, inner.reduce.clone());
     let count = (width / lanes).max(1);
-    let most = tile_rows(vector_bytes, count);
+    let given = n.given.filter(|g| g.lanes == vector_bytes as i64 / 4 && g.columns == count as i64 && g.rows > 0);
+    let most = given.map_or_else(|| tile_rows(vector_bytes, count), |g| g.rows);
     // The longest row axis is tiled.
     let tiled = rows.iter().rev().max_by_key(|r| r.len().unwrap_or(i64::MAX));
     let tile = Tile {

@@ -11,6 +11,7 @@ pub mod machine;
 mod map;
 mod nest;
 mod poly;
+mod product;
 mod ranges;
 mod reduce;
 mod stage;
@@ -19,6 +20,7 @@ mod transpose;
 pub mod window;
 
 pub use contract::Packable;
+pub use product::{choose_products, products, Product};
 pub use ranges::Ranges;
 
 use crate::kernel::kernel_dims;

@@ -2,6 +2,7 @@
 
 use super::emit::{compute_type, has_load, Emit, Res};
 use super::poly::Poly;
+use super::product::Given;
 use super::stage::{Acc, Axis, Stage};
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::{DType, PrimExpr, Var};
@@ -23,6 +24,7 @@ pub struct Nest {
     pub reduce: Vec<Axis>,
     pub accs: Vec<Acc>,
     pub outs: Vec<Target>,
+    pub given: Option<Given>,
 }
 
 /// What the values of a nest look like along one axis.
@@ -57,7 +59,8 @@ impl Nest {
             let value = e.flatten(&o.value)?;
             outs.push(Target { ptr, offset: offset.expr(), dtype: o.buffer.dtype(), value });
         }
-        let mut n = Nest { spatial: s.spatial.clone(), reduce: s.reduce.clone(), accs, outs };
+        let (spatial, reduce) = (s.spatial.clone(), s.reduce.clone());
+        let mut n = Nest { spatial, reduce, accs, outs, given: s.given };
         n.drop_units();
         n.spatial = n.merge(e, n.spatial.clone());
         n.reduce = n.merge(e, n.reduce.clone());

@@ -1,6 +1,7 @@
 //! Stages: computations of whole buffers, recognised from plain loop nests around a block.
 
 use super::emit::has_load;
+use super::product::Given;
 use super::window::Window;
 use relax_ir::prim::PrimKind;
 use relax_ir::tir::{Block, Buffer, IterKind, Stmt, StmtKind};
@@ -48,6 +49,8 @@ pub struct Stage {
     pub span: Span,
     /// A window operator with kernels of its own.
     pub window: Option<Window>,
+    /// The register tile that a product has been given.
+    pub given: Option<Given>,
 }
 
 impl Stage {
@@ -178,8 +181,8 @@ fn body(block: &Block, span: Span) -> Option<Stage> {
     if outs.is_empty() {
         return None;
     }
-    let mut stage =
-        Stage { spatial: vec![], reduce: vec![], accs: vec![], outs, span, window: Window::of(&block.attrs) };
+    let (window, given) = (Window::of(&block.attrs), Given::of(&block.attrs));
+    let mut stage = Stage { spatial: vec![], reduce: vec![], accs: vec![], outs, span, window, given };
     if !block.axes.iter().any(|a| a.kind == IterKind::Reduce) && block.init.is_none() {
         return Some(stage);
     }

@@ -3,7 +3,8 @@
 
 use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
-use super::tile::{best_rows, cuts, most_pieces, pieces, At, Cut, Group, Piece, Run};
+use super::tile::{cuts, most_pieces, pieces, rows_of, At, Cut, Group, Piece, Run};
+use super::{Outer, Window};
 use relax_ir::prim::Intrin;
 use relax_ir::{DType, PrimExpr, Var};
 
@@ -13,11 +14,19 @@ const BODY: i64 = 120;
 /// Weights of at most so many bytes stay in the second-level cache while the rows of the data go by.
 const NEAR: i64 = 400 << 10;
 
+/// Whether small weights are read again for each tile, so that data and result are walked once.
+pub fn near(w: &Window, lanes: i64) -> bool {
+    let small = match w.plan.outer {
+        Outer::Model => w.made * w.depth() * 4 <= NEAR,
+        outer => outer == Outer::Data,
+    };
+    small && w.made > w.panel && w.panel <= most_pieces(lanes) as i64 * lanes
+}
+
 pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
     let w = &r.w;
-    // Small weights are read again for each tile, so that data and result are walked once.
-    if w.made > w.panel && w.made * w.depth() * 4 <= NEAR && w.panel <= most_pieces(r.lanes) as i64 * r.lanes {
-        let (len, _) = best_rows(w, r.lanes, pieces(w.panel, r.lanes).len() as i64);
+    if near(w, r.lanes) {
+        let len = rows_of(w, r.lanes, pieces(w.panel, r.lanes).len() as i64);
         let cuts = cuts(w, len);
         return r.rows(e, &mut |e, at, row, lo, hi| {
             cuts.iter().try_for_each(|cut| {
@@ -64,7 +73,7 @@ struct Operands {
 /// A panel of `width` channels over all of the data.
 fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i64) -> Res<()> {
     for pieces in pieces(width, r.lanes).chunks(most_pieces(r.lanes)) {
-        let (len, _) = best_rows(&r.w, r.lanes, pieces.len() as i64);
+        let len = rows_of(&r.w, r.lanes, pieces.len() as i64);
         let cuts = cuts(&r.w, len);
         r.rows(e, &mut |e, at, row, lo, hi| {
             for cut in &cuts {

@@ -2,19 +2,52 @@
 
 use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
-use super::tile::{cuts, pieces, At, Cut, Piece, Run};
-use super::Kind;
+use super::tile::{cuts, pieces, registers, At, Cut, Piece, Run};
+use super::{Kind, Window};
 use relax_ir::prim::Intrin;
 use relax_ir::{DType, PrimExpr, Var};
 
+/// Vectors side by side, and columns of a tile.
+pub fn shape(w: &Window, lanes: i64) -> (i64, i64) {
+    if w.plan.rows > 0 && w.plan.lanes == lanes {
+        return ((w.panel / lanes).clamp(1, 2), w.plan.rows.min(w.out[1].max(1)));
+    }
+    let wide = if registers(lanes) == 32 && w.made >= 2 * lanes { 2 } else { 1 };
+    let most = most(w, lanes, wide);
+    let tiles = |len: i64| (w.out[1] + len - 1) / len;
+    let least = tiles(most);
+    (wide, (1..=most).find(|&l| tiles(l) == least).unwrap_or(1))
+}
+
+/// Columns of a tile, at most: registers hold sums, the weights of a row of taps and one value read.
+fn most(w: &Window, lanes: i64, wide: i64) -> i64 {
+    ((registers(lanes) - 1) / wide - w.kernel[1] - 1).clamp(1, 14).min(w.out[1].max(1))
+}
+
+/// All shapes with different counts of tiles, and what they cost.
+pub fn shapes(w: &Window, lanes: i64) -> Vec<(i64, i64, f64)> {
+    let mut out = vec![];
+    for wide in (1..=2).filter(|n| *n == 1 || w.made >= 2 * lanes) {
+        let mut last = 0;
+        for len in 1..=most(w, lanes, wide) {
+            let tiles = (w.out[1] + len - 1) / len;
+            if tiles == last {
+                continue;
+            }
+            last = tiles;
+            let [kh, kw] = w.kernel;
+            let reads = ((len - 1) * w.stride[1] + 2 * kw) as f64;
+            let tile = wide as f64 * (kh as f64 * reads.max((len * kw) as f64) + 3.0 * len as f64) + 12.0;
+            let blocks = (w.made as f64 / (wide * lanes) as f64).ceil() * (w.batch * w.out[0]) as f64;
+            out.push((wide, len, tile * tiles as f64 * blocks));
+        }
+    }
+    out
+}
+
 pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
     let w = &r.w;
-    // Sums, the weights of a row of taps and one value read.
-    let wide = if r.registers() == 32 && w.made >= 2 * r.lanes { 2 } else { 1 };
-    let most = ((r.registers() - 1) / wide - w.kernel[1] - 1).clamp(1, 14);
-    let tiles = |len: i64| (w.out[1] + len - 1) / len;
-    let least = tiles(most.min(w.out[1]));
-    let len = (1..=most.min(w.out[1])).find(|&l| tiles(l) == least).unwrap_or(1);
+    let (wide, len) = shape(w, r.lanes);
     let cuts = cuts(w, len);
     let block = wide * r.lanes;
     let whole = w.made / block * block;

@@ -6,6 +6,7 @@
 //! the taps that fall outside, by variants of a tile along the columns and by the bounds of a loop along the rows;
 //! nothing is padded or gathered.
 
+mod choose;
 mod conv;
 mod depthwise;
 mod tile;
@@ -32,6 +33,46 @@ pub enum Kind {
     Winograd(i64),
 }
 
+/// What goes by outside of what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outer {
+    /// The cost model decides.
+    #[default]
+    Model,
+    /// Tiles of the data; all weights are read for each.
+    Data,
+    /// Panels of weights; all data is read for each.
+    Weights,
+}
+
+impl Outer {
+    /// From its name.
+    pub fn parse(name: &str) -> Option<Outer> {
+        [Outer::Model, Outer::Data, Outer::Weights].into_iter().find(|o| o.to_string() == name)
+    }
+}
+
+impl std::fmt::Display for Outer {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            Outer::Model => "model",
+            Outer::Data => "data",
+            Outer::Weights => "weights",
+        })
+    }
+}
+
+/// Decisions about a window's kernel beyond algorithm and panel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Rows of a tile for vectors of `lanes`; 0: as the model has it.
+    pub rows: i64,
+    pub lanes: i64,
+    pub outer: Outer,
+    /// See [`crate::choice::epilogue_class`].
+    pub epilogue: i64,
+}
+
 /// A convolution of float32 with every size known, without dilation. Data is NHWC, or NCHW when not `last`; the result
 /// is NHWC. Weights are one-dimensional, see [`Window::pack`].
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +94,7 @@ pub struct Window {
     pub last: bool,
     /// Channels of the result whose weights lie together.
     pub panel: i64,
+    pub plan: Plan,
 }
 
 impl Window {
@@ -69,6 +111,8 @@ impl Window {
             v.extend(pair);
         }
         v.extend([self.last as i64, self.panel]);
+        let p = &self.plan;
+        v.extend([p.rows, p.lanes, p.outer as i64, p.epilogue]);
         v
     }
 
@@ -76,7 +120,7 @@ impl Window {
     pub fn of(attrs: &Attrs) -> Option<Window> {
         let v = attrs.ints(KEY)?;
         let pair = |i: usize| [v[i], v[i + 1]];
-        (v.len() == 16).then(|| Window {
+        (v.len() == 20).then(|| Window {
             kind: match v[0] {
                 0 => Kind::Conv,
                 1 => Kind::Depthwise,
@@ -93,6 +137,12 @@ impl Window {
             before: pair(12),
             last: v[14] != 0,
             panel: v[15],
+            plan: Plan {
+                rows: v[16],
+                lanes: v[17],
+                outer: [Outer::Model, Outer::Data, Outer::Weights][v[18].clamp(0, 2) as usize],
+                epilogue: v[19],
+            },
         })
     }
 

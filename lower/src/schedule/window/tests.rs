@@ -1,6 +1,7 @@
 //! Kernels of windows against the blocks that they come from, for every width of vectors.
 
 use super::*;
+use crate::choice::{Algorithm, Config, Site};
 use crate::interp::{self, Arg, Tensor};
 use crate::schedule::{machine, SchedOptions};
 use relax_ir::Constant;
@@ -49,7 +50,20 @@ fn check(mut w: Window) {
 fn conv(size: [i64; 2], taken: i64, made: i64, kernel: [i64; 2], stride: [i64; 2], pad: [i64; 2]) -> Window {
     let out = [0, 1].map(|i| (size[i] + 2 * pad[i] - kernel[i]) / stride[i] + 1);
     let kind = Kind::Conv;
-    Window { kind, batch: 1, size, taken, out, made, kernel, stride, before: pad, last: true, panel: 16 }
+    Window {
+        kind,
+        batch: 1,
+        size,
+        taken,
+        out,
+        made,
+        kernel,
+        stride,
+        before: pad,
+        last: true,
+        panel: 16,
+        plan: Plan::default(),
+    }
 }
 
 #[test]
@@ -121,4 +135,55 @@ fn packing_is_undone() {
             assert!((float(x) - float(y)).abs() < 1e-3, "{} {}", float(x), float(y));
         }
     }
+}
+
+/// Every way to compute a window computes the same.
+fn check_ways(w: &Window) {
+    let dims = |b: &Buffer| b.shape.iter().filter_map(|d| d.as_int()).collect::<Vec<_>>();
+    for lanes in [8, 16] {
+        let ways = Site::Window(w.clone()).candidates(lanes, false);
+        assert!(!ways.is_empty() && ways.len() <= 12, "{} ways", ways.len());
+        for way in ways {
+            let mut w = w.clone();
+            w.configure(&way, lanes);
+            assert_eq!(w.config(lanes), way, "{w:?}");
+            assert_eq!(Site::of(&w.prim()), [Site::Window(w.clone())]);
+            let f = w.prim();
+            let mut args: Vec<Arg> = f.buffers().map(|b| Arg::Tensor(data(&dims(b)))).collect();
+            if w.kind != Kind::Max {
+                args[1] = Arg::Tensor(packed(&w));
+            }
+            let (mut wanted, mut got) = (args.clone(), args);
+            interp::run(&f, &mut wanted).expect("interpreted");
+            machine::run(&f, &mut got, &SchedOptions { vector_bytes: lanes as u32 * 4 }).expect("scheduled");
+            let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.pop(), got.pop()) else { panic!("tensors") };
+            let (a, b) = (a.to_f64(), b.to_f64());
+            let largest = a.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+            let close = |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-4 + largest * 2e-5;
+            assert!(a.iter().zip(&b).all(close), "{way} of {w:?} for {lanes} lanes");
+        }
+    }
+}
+
+#[test]
+fn every_way_is_right() {
+    check_ways(&conv([6, 7], 16, 48, [3, 3], [1, 1], [1, 1]));
+    check_ways(&conv([3, 5], 5, 40, [1, 1], [1, 1], [0, 0]));
+    check_ways(&Window { last: false, ..conv([8, 9], 3, 32, [3, 3], [2, 2], [1, 1]) });
+    for kind in [Kind::Depthwise, Kind::Max] {
+        check_ways(&Window { kind, ..conv([5, 13], 36, 36, [3, 3], [1, 1], [1, 1]) });
+        check_ways(&Window { kind, ..conv([5, 11], 44, 44, [3, 3], [2, 2], [1, 1]) });
+    }
+}
+
+#[test]
+fn what_was_chosen_travels_with_the_block() {
+    let mut w = conv([8, 8], 16, 64, [3, 3], [1, 1], [1, 1]);
+    w.plan.epilogue = 3;
+    let key = Site::Window(w.clone()).key();
+    assert_eq!(key, "conv float32 1 8x8x16 to 8x8x64 kernel 3x3 stride 1x1 pad 1x1 with residual and calls");
+    let way = Config { algorithm: Algorithm::Winograd(2), columns: 2, rows: 3, outer: Outer::Weights };
+    w.configure(&way, 16);
+    let site = Site::of(&w.prim()).remove(0);
+    assert_eq!((site.config(16), site.key()), (way, key));
 }

@@ -15,7 +15,7 @@ use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
 /// Vector registers for vectors of so many lanes.
-fn registers(lanes: i64) -> i64 {
+pub fn registers(lanes: i64) -> i64 {
     if lanes == 16 {
         32
     } else {
@@ -53,7 +53,7 @@ pub fn most_pieces(lanes: i64) -> usize {
 }
 
 /// Rows of a tile of a convolution with so many vectors side by side, at most.
-fn most_rows(lanes: i64, pieces: i64) -> i64 {
+pub fn most_rows(lanes: i64, pieces: i64) -> i64 {
     match (registers(lanes), pieces) {
         // One vector of weights is read from memory.
         (32, 4) => 7,
@@ -113,17 +113,30 @@ pub fn best_rows(w: &Window, lanes: i64, pieces: i64) -> (i64, f64) {
     }
     let mut best = (1, f64::MAX);
     for r in 1..=most.min(w.out[1].max(1)) {
-        let mut cost = 0.0;
-        for start in (0..w.out[1]).step_by(r as usize) {
-            let len = r.min(w.out[1] - start);
-            let step = ((len * pieces) as f64).max(pieces as f64 + len as f64 * 0.5).max(4.0);
-            cost += w.depth() as f64 * step + (20 + len * pieces * 3) as f64;
-        }
+        let cost = rows_cost(w, pieces, r);
         if cost < best.1 * 0.999 {
             best = (r, cost);
         }
     }
     best
+}
+
+/// Cycles for all columns of a row in tiles of that length.
+fn rows_cost(w: &Window, pieces: i64, rows: i64) -> f64 {
+    let tile = |len: i64| {
+        let step = ((len * pieces) as f64).max(pieces as f64 + len as f64 * 0.5).max(4.0);
+        w.depth() as f64 * step + (20 + len * pieces * 3) as f64
+    };
+    let rest = w.out[1] % rows;
+    (w.out[1] / rows) as f64 * tile(rows) + if rest > 0 { tile(rest) } else { 0.0 }
+}
+
+/// The length of tiles: as it has been chosen for a whole panel, else the best.
+pub fn rows_of(w: &Window, lanes: i64, pieces: i64) -> i64 {
+    match w.plan.rows {
+        n if n > 0 && w.plan.lanes == lanes && pieces * lanes == w.panel => n.min(w.out[1].max(1)),
+        _ => best_rows(w, lanes, pieces).0,
+    }
 }
 
 /// Weights of a panel, in bytes, that stay in the second-level cache while tiles go by.
@@ -136,30 +149,36 @@ pub fn best_panel(w: &Window, lanes: i64) -> i64 {
     }
     let mut best = (lanes, f64::MAX);
     for p in (1..=most_pieces(lanes) as i64).rev() {
-        let panel = p * lanes;
         let flat = flattened(w);
-        let w = flat.as_ref().unwrap_or(w);
-        let full = w.made / panel;
-        let mut cost = if full > 0 { full as f64 * best_rows(w, lanes, p).1 } else { 0.0 };
-        let rest = pieces(w.made % panel, lanes).len() as i64;
-        if rest > 0 {
-            cost += best_rows(w, lanes, rest).1;
-        }
-        // Panels that the second-level cache does not hold come from beyond it for every tile.
-        if w.depth() * panel * 4 > NEAR_PANEL && w.out[0] > 1 {
-            cost *= 1.1;
-        }
-        // The data is read once for each panel.
-        cost += (w.made as f64 / panel as f64).ceil() * (w.out[0] * w.out[1] * w.taken) as f64 * 0.02 / w.out[0] as f64;
+        let cost = panel_cost(flat.as_ref().unwrap_or(w), lanes, p, None);
         if cost < best.1 * 0.99 {
-            best = (panel, cost);
+            best = (p * lanes, cost);
         }
     }
     best.0
 }
 
+/// Cycles for a row of a window (flattened where that is possible) with panels of so many vectors; tiles of so many
+/// rows, or the best.
+pub fn panel_cost(w: &Window, lanes: i64, vectors: i64, rows: Option<i64>) -> f64 {
+    let panel = vectors * lanes;
+    let full = w.made / panel;
+    let whole = || rows.map_or_else(|| best_rows(w, lanes, vectors).1, |r| rows_cost(w, vectors, r));
+    let mut cost = if full > 0 { full as f64 * whole() } else { 0.0 };
+    let rest = pieces(w.made % panel, lanes).len() as i64;
+    if rest > 0 {
+        cost += best_rows(w, lanes, rest).1;
+    }
+    // Panels that the second-level cache does not hold come from beyond it for every tile.
+    if w.depth() * panel * 4 > NEAR_PANEL && w.out[0] > 1 {
+        cost *= 1.1;
+    }
+    // The data is read once for each panel.
+    cost + (w.made as f64 / panel as f64).ceil() * (w.out[0] * w.out[1] * w.taken) as f64 * 0.02 / w.out[0] as f64
+}
+
 /// The product of `rows` rows with a matrix of weights.
-fn product(w: &Window, rows: i64) -> Window {
+pub fn product(w: &Window, rows: i64) -> Window {
     Window {
         kind: Kind::Conv,
         batch: 1,

@@ -47,6 +47,11 @@ impl Shape {
         self.block * self.columns
     }
 
+    /// Blocks of one picture.
+    pub fn blocks(&self) -> i64 {
+        self.rows / self.block
+    }
+
     /// Elements of scratch memory: of a transformed position of the data, of the result, and of all.
     fn scratch(&self, w: &Window) -> (i64, i64, i64) {
         // A little apart, so that positions do not fall on the same lines of a cache.

@@ -1,0 +1,109 @@
+//! Ways to compute a window, and what they cost by the model.
+
+use super::tile::{best_rows, flattened, most_pieces, most_rows, panel_cost, pieces, product, rows_of};
+use super::{conv, depthwise, winograd, Kind, Outer, Window};
+use crate::choice::{Algorithm, Config};
+
+impl Window {
+    /// How it is computed with vectors of so many lanes.
+    pub fn config(&self, lanes: i64) -> Config {
+        let algorithm = match self.kind {
+            Kind::Winograd(made) => Algorithm::Winograd(made),
+            _ => Algorithm::Direct,
+        };
+        if let Kind::Depthwise | Kind::Max = self.kind {
+            let (columns, rows) = depthwise::shape(self, lanes);
+            return Config { algorithm, columns, rows, outer: Outer::Model };
+        }
+        let mut w = self.multiplied();
+        // A panel that is wider than the result is as wide as that.
+        w.panel = w.panel.min((w.made + lanes - 1) / lanes * lanes);
+        let columns = (w.panel / lanes).max(1);
+        let side = pieces(w.panel, lanes).len().clamp(1, most_pieces(lanes)) as i64;
+        let rows = rows_of(&w, lanes, side);
+        let outer = if conv::near(&w, lanes) { Outer::Data } else { Outer::Weights };
+        Config { algorithm, columns, rows, outer }
+    }
+
+    /// Takes this way, for vectors of so many lanes. What it leaves to the model is as [`Window::choose_panel`] has it.
+    pub fn configure(&mut self, c: &Config, lanes: i64) {
+        match c.algorithm {
+            Algorithm::Winograd(made) if self.suits_winograd(lanes) => self.kind = Kind::Winograd(made),
+            _ => {}
+        }
+        self.choose_panel(lanes);
+        if c.columns > 0 {
+            self.panel = c.columns * lanes;
+        }
+        (self.plan.rows, self.plan.lanes, self.plan.outer) = (c.rows, lanes, c.outer);
+    }
+
+    /// The product of matrices that it comes down to: of one position of transformed data, or of flattened data.
+    fn multiplied(&self) -> Window {
+        match self.kind {
+            Kind::Winograd(made) => product(self, winograd::Shape::new(self, made).tiles()),
+            _ => flattened(self).unwrap_or_else(|| self.clone()),
+        }
+    }
+
+    /// All ways and their costs, in cycles, about.
+    pub fn candidates(&self, lanes: i64) -> Vec<(Config, f64)> {
+        if let Kind::Depthwise | Kind::Max = self.kind {
+            return depthwise::shapes(self, lanes)
+                .into_iter()
+                .map(|(columns, rows, cost)| {
+                    (Config { algorithm: Algorithm::Direct, columns, rows, outer: Outer::Model }, cost)
+                })
+                .collect();
+        }
+        let direct = Window { kind: Kind::Conv, ..self.clone() };
+        let mut out = products(&direct.multiplied(), lanes, Algorithm::Direct);
+        let least = out.iter().map(|(_, cost)| *cost).fold(f64::MAX, f64::min);
+        for made in [2, 4] {
+            if !direct.suits_winograd(lanes) {
+                break;
+            }
+            let w = Window { kind: Kind::Winograd(made), ..direct.clone() };
+            let all = products(&w.multiplied(), lanes, Algorithm::Winograd(made));
+            let own = all.iter().map(|(_, cost)| *cost).fold(f64::MAX, f64::min);
+            let positions = ((made + 2) * (made + 2) * winograd::Shape::new(&w, made).blocks() * w.batch) as f64;
+            let base = least - direct.winograd_gain(made, lanes);
+            out.extend(all.into_iter().map(|(c, cost)| (c, base + (cost - own) * positions)));
+        }
+        out
+    }
+}
+
+/// Register tiles and orders of a convolution.
+fn products(w: &Window, lanes: i64, algorithm: Algorithm) -> Vec<(Config, f64)> {
+    let mut out = vec![];
+    for columns in 1..=most_pieces(lanes) as i64 {
+        if columns > 1 && (columns - 1) * lanes >= w.made {
+            break;
+        }
+        let times = (w.out[0] * w.batch) as f64;
+        let model = best_rows(w, lanes, columns).0;
+        let most = most_rows(lanes, columns).min(w.out[1].max(1));
+        let mut rows: Vec<(i64, f64)> =
+            (1..=most).map(|r| (r, panel_cost(w, lanes, columns, Some(r)) * times)).collect();
+        rows.sort_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+        rows.truncate(3);
+        if !rows.iter().any(|(r, _)| *r == model) {
+            rows.push((model, panel_cost(w, lanes, columns, Some(model)) * times));
+        }
+        let wide = Window { panel: columns * lanes, ..w.clone() };
+        let orders: &[Outer] = match w.made > wide.panel {
+            true => &[Outer::Data, Outer::Weights],
+            false => &[Outer::Weights],
+        };
+        for (rows, cost) in rows {
+            for &outer in orders {
+                // The order that the model would not take comes behind.
+                let other = (outer == Outer::Data) != conv::near(&wide, lanes);
+                let cost = if other { cost * 1.05 } else { cost };
+                out.push((Config { algorithm, columns, rows, outer }, cost));
+            }
+        }
+    }
+    out
+}
