@@ -255,6 +255,10 @@ pub struct CodegenArgs {
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     #[arg(long)]
     pub no_checks: bool,
+    /// Kernels written in the model test the accesses that are not proved to be inside of their buffers: one that is
+    /// outside fails the call instead of touching other memory. `--report` lists them.
+    #[arg(long)]
+    pub check_bounds: bool,
     /// The structure of an ONNX input that is a sequence or an optional: `x=3` (elements), `x=3:2` (of two dims each,
     /// where the model does not say), `x=none`; or the values of an input of integers or bools that decides structure:
     /// `x=[5]`. Repeatable.

@@ -247,6 +247,11 @@ impl Session {
         self.available(o, hosted)?;
         self.tuning(model, None, o)?;
         let mut typed = self.analyse(model, o)?;
+        let (open, outside) = relax_lower::accesses::check(&typed.module);
+        self.note(outside)?;
+        if o.check_bounds {
+            relax_lower::accesses::test_open(&mut typed.module);
+        }
         self.specialise(&mut typed, o, hosted)?;
         let integers = match o.quantized {
             Quantized::Auto => !hosted,
@@ -293,6 +298,7 @@ impl Session {
             let d = d.clone().note("this needs the runtime's values, which a C file has not: write an object");
             return self.ok(Err(d));
         }
+        program.open_accesses = open;
         program.module.versions.prefix = prefix.to_string();
         program.module.versions.fixed = match levels {
             Levels::Fixed(level) => Some(level),

@@ -171,6 +171,18 @@ pub fn text(p: &Program, sources: &Sources) -> String {
     for (condition, span) in &p.proved {
         let _ = writeln!(out, "  {}{}", print_prim(condition), place(*span));
     }
+    if !p.open_accesses.is_empty() {
+        let n = p.open_accesses.len();
+        let _ = writeln!(
+            out,
+            "accesses of kernels that are not proved inside of their buffers: {n} (--check-bounds tests them)"
+        );
+    }
+    for a in &p.open_accesses {
+        let verb = if a.write { "writes" } else { "reads" };
+        let _ =
+            writeln!(out, "  {} {verb} {}: index {}, extent {}{}", a.kernel, a.access, a.axis, a.extent, place(a.span));
+    }
     if !p.forms.is_empty() {
         let _ = writeln!(out, "code of their own for likely sizes: {}", p.forms.len());
     }
@@ -204,7 +216,8 @@ fn kernels_of<'a>(f: &'a FormInfo, p: &Program) -> impl Iterator<Item = &'a str>
     f.kernels.iter().map(move |k| &k[start.min(k.len())..])
 }
 
-/// The same as a value: `checked`, `assumed`, `proved`, `forms`, `open_dims`.
+/// The same as a value: `checked`, `assumed`, `proved`, `forms`, `open_accesses`,
+/// `open_dims`.
 pub fn json(p: &Program, sources: &Sources) -> serde_json::Value {
     use serde_json::json;
     let checked = p.checks.iter().map(|c| {
@@ -220,6 +233,10 @@ pub fn json(p: &Program, sources: &Sources) -> serde_json::Value {
         "forms": p.forms.iter().map(|f| json!({
             "entry": f.entry, "when": f.when, "kernels": kernels_of(f, p).collect::<Vec<_>>(),
             "code_bytes": f.code_bytes, "weight_bytes": f.data_bytes,
+        })).collect::<Vec<_>>(),
+        "open_accesses": p.open_accesses.iter().map(|a| json!({
+            "kernel": a.kernel, "access": a.access, "axis": a.axis, "extent": a.extent, "writes": a.write,
+            "line": line(a.span, sources),
         })).collect::<Vec<_>>(),
         "open_dims": costs.iter().map(|c| json!({
             "entry": c.entry, "dim": c.dim, "checks": c.checks, "memory_without_bound": c.open_memory,

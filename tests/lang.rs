@@ -1,6 +1,7 @@
 //! The language in compiled code beyond what the corpus has: `tests/lang/NAME.rlx`, each with runs in its head:
 //!
 //! ```text
+//! # args: --check-bounds         options, for all runs
 //! # run
 //! # in: float32 2 : 1 2          an argument: dtype, dims, elements
 //! # out: int64 : 3               a result, or
@@ -27,9 +28,12 @@ struct Run {
     prints: Vec<String>,
 }
 
-fn options() -> CodegenArgs {
+/// The options that a line `# args: ..` of the text names.
+fn options(text: &str) -> CodegenArgs {
     use clap::Parser;
-    Cli::parse_from(["relax-aot", "model.rlx", "-o", "libmodel.so"]).compile.options
+    let more = text.lines().find_map(|l| l.strip_prefix("# args: ")).unwrap_or("");
+    let words = ["relax-aot", "model.rlx", "-o", "libmodel.so"];
+    Cli::parse_from(words.into_iter().chain(more.split_whitespace())).compile.options
 }
 
 /// `float32 2 : 1 2`; a scalar may leave out the colon.
@@ -73,7 +77,7 @@ fn check(path: &Path) {
     let mut session = Session::default();
     let dir = tempfile::tempdir().expect("a temporary folder");
     let so = dir.path().join("libmodel.so");
-    let program = session.build(path, &so, None, &options());
+    let program = session.build(path, &so, None, &options(&text));
     let Ok(program) = program else {
         panic!("{name}: {}", render::text(&session.diags, &session.sources, false));
     };

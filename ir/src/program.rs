@@ -36,6 +36,8 @@ pub struct Program {
     pub memory: Vec<MemoryUse>,
     /// Code of their own for likely sizes.
     pub forms: Vec<FormInfo>,
+    /// Accesses of kernels of the model that are not proved to be inside of their buffers.
+    pub open_accesses: Vec<OpenAccess>,
     /// Whether the checks of arguments and shapes were left out.
     pub unchecked: bool,
     /// Bytes of weights, embedded or not.
@@ -98,6 +100,19 @@ impl WeightsFile {
         });
         out
     }
+}
+
+/// An access whose index is known at run time only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenAccess {
+    pub kernel: String,
+    /// E.g. `A[i + 1]`.
+    pub access: String,
+    /// The index that is open, and the extent of its dim.
+    pub axis: usize,
+    pub extent: String,
+    pub write: bool,
+    pub span: Span,
 }
 
 /// A second body of an entry, for sizes that are likely.

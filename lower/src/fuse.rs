@@ -9,6 +9,7 @@
 //! * permutations in front of a matrix product and behind it, where rows stay in one piece or are copied anyway;
 //! * elementwise kernels in front of a plain reduction: its prologue.
 
+use crate::accesses::TESTED;
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::Attrs;
 use relax_ir::prim::{BinOp, PrimExpr, PrimKind};
@@ -535,6 +536,9 @@ pub(crate) fn rebuild(s: &Stmt, dims: &HashMap<Var, PrimExpr>, buffers: &HashMap
 
 /// Classes a PrimFunc by its body: one perfect nest around one block is understood, everything else is opaque.
 pub fn classify(f: &PrimFunc) -> Pattern {
+    if f.attrs.get(TESTED).is_some() {
+        return Pattern::Opaque;
+    }
     let mut blocks = vec![];
     let mut plain = true;
     f.body.walk(&mut |s| match s.kind() {

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accesses;
 mod bind_params;
 pub mod bounds;
 pub mod choice;

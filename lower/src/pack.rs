@@ -82,7 +82,7 @@ struct Pack<'a> {
     /// The form under way.
     form: Option<String>,
     /// How the general forms have their constants: column axis and width of the panels.
-    general: HashMap<usize, (usize, i64)>,
+    general: HashMap<u64, Vec<(Constant, usize, i64)>>,
     prims: HashMap<String, PrimFunc>,
     bound: HashMap<RVar, Constant>,
     new: Vec<PrimFunc>,
@@ -102,6 +102,13 @@ impl Pack<'_> {
         if let Some(c) = self.constant(e) {
             self.add(&c, 1);
         }
+    }
+
+    /// Of the panels that a form reads: those of the general form, where that has the same matrix in panels.
+    fn width(&self, c: &Constant, p: &Packable) -> i64 {
+        let alike = self.general.get(&relayout::sample(c)).into_iter().flatten();
+        let mut same = alike.filter(|(g, column, _)| *column == p.column && relayout::same(g, c));
+        same.next().map_or(p.panels.width, |(_, _, width)| *width)
     }
 
     fn add(&mut self, c: &Constant, n: i64) {
@@ -126,10 +133,12 @@ impl Pack<'_> {
             if self.uses.get(&(self.form.clone(), address(&c))) != Some(&1) || c.dtype != p.buffer.dtype() {
                 continue;
             }
-            match (&self.form, self.general.get(&address(&c))) {
-                (None, _) => drop(self.general.insert(address(&c), (p.column, p.panels.width))),
-                (Some(_), Some((column, width))) if c.size() >= LARGE && *column == p.column => p.panels.width = *width,
-                _ => {}
+            match &self.form {
+                None => {
+                    self.general.entry(relayout::sample(&c)).or_default().push((c.clone(), p.column, p.panels.width))
+                }
+                Some(_) if c.size() >= LARGE => p.panels.width = self.width(&c, &p),
+                Some(_) => {}
             }
             args[at] = Expr::new(ExprKind::Constant(reorder(&c, &p)), args[at].span());
             prim = rewritten(&prim, at, &p);

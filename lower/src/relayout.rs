@@ -5,6 +5,7 @@
 
 use relax_ir::constant::{ConstantData, Order};
 use relax_ir::Constant;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -163,6 +164,26 @@ fn columnwise<const N: usize>(from: &[u8], order: Order, f: &mut dyn FnMut(&[u8]
         _ => {}
     }
     Ok(())
+}
+
+/// A hash of a part of the bytes: enough to tell weights apart, in a time that does not grow with them.
+pub fn sample(c: &Constant) -> u64 {
+    const WHOLE: usize = 4096;
+    let mut h = fnv::FnvHasher::default();
+    if let Some((of, order)) = c.data.reordered() {
+        (sample(of), order).hash(&mut h);
+        return h.finish();
+    }
+    let bytes = c.bytes();
+    bytes.len().hash(&mut h);
+    if bytes.len() <= 4 * WHOLE {
+        bytes.hash(&mut h);
+        return h.finish();
+    }
+    for part in [&bytes[..WHOLE], &bytes[bytes.len() / 2..][..WHOLE], &bytes[bytes.len() - WHOLE..]] {
+        part.hash(&mut h);
+    }
+    h.finish()
 }
 
 /// Whether two constants are the same in every byte, as far as that can be told without making any: those in another

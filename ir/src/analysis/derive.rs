@@ -26,6 +26,7 @@ pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) ->
         (0..module.funcs.len()).filter(|i| matches!(module.funcs[*i], Func::Relax(_))).collect();
     let mut sinfo = StructInfoMap::new();
     let mut parts: Vec<Option<Part>> = positions.iter().map(|_| None).collect();
+    let mut after: HashMap<String, Vec<PrimExpr>> = HashMap::new();
     for component in &graph.order {
         for &i in component {
             let Some(Func::Relax(f)) = module.funcs.get(positions[i]).cloned() else { continue };
@@ -40,6 +41,9 @@ pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) ->
                 poisoned: HashSet::new(),
                 vague: HashSet::new(),
                 recursive: HashSet::new(),
+                after: &after,
+                established: vec![],
+                inside: 0,
                 part: Part::default(),
             };
             for (j, g) in module.relax_funcs().enumerate() {
@@ -60,6 +64,10 @@ pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) ->
             let typed = d.function(&f, None);
             sinfo = d.sinfo;
             parts[i] = Some(d.part);
+            let own = vars::lone_vars(typed.params.iter().filter_map(|p| p.annotation.as_ref()));
+            let mut held = d.established;
+            held.retain(|c| c.vars().iter().all(|v| own.iter().any(|(o, _)| o == v)));
+            after.insert(f.name.clone(), held);
             module.funcs[positions[i]] = Func::Relax(typed);
         }
     }
@@ -105,6 +113,12 @@ struct Deriver<'m> {
     vague: HashSet<RVar>,
     /// Globals that are mutually recursive with the current one.
     recursive: HashSet<String>,
+    /// What holds of the shape variables of a global's signature when it has returned, by global: those derived before.
+    after: &'m HashMap<String, Vec<PrimExpr>>,
+    /// Conditions that every run of the current global checks.
+    established: Vec<PrimExpr>,
+    /// Above 0 in branches and local functions, which need not run.
+    inside: usize,
     part: Part,
 }
 
@@ -121,6 +135,40 @@ impl Deriver<'_> {
         Env { module: self.module, sinfo: &self.sinfo, facts: &mut self.facts, scope: &self.scope }
     }
 
+    /// A condition that is checked at run time: what follows may rely on it.
+    fn checked(&mut self, condition: &PrimExpr) {
+        self.facts.assume(condition);
+        self.established(condition);
+    }
+
+    fn established(&mut self, condition: &PrimExpr) {
+        if self.inside == 0 {
+            self.established.push(condition.clone());
+        }
+    }
+
+    /// What a function checks holds once it has returned.
+    fn returned(&mut self, c: &Call) {
+        let Callee::Expr(f) = &c.callee else { return };
+        let ExprKind::GlobalVar(name) = f.kind() else { return };
+        let (Some(g), Some(conditions)) = (self.module.relax(name), self.after.get(name)) else { return };
+        if conditions.is_empty() || g.params.len() != c.args.len() {
+            return;
+        }
+        let params: Vec<StructInfo> =
+            g.params.iter().map(|p| p.annotation.clone().unwrap_or(StructInfo::Object)).collect();
+        let own: HashSet<Var> = vars::lone_vars(&params).into_iter().map(|(v, _)| v).collect();
+        let mut map = HashMap::new();
+        for (p, a) in params.iter().zip(&c.args) {
+            if let Ok(info) = self.env().infer(a) {
+                vars::map_vars(p, &info, &own, &mut map);
+            }
+        }
+        for condition in conditions.iter().filter(|c| c.vars().iter().all(|v| map.contains_key(v))) {
+            self.checked(&condition.substitute(&map));
+        }
+    }
+
     /// Rule 12. `own` is the variable that a local function is bound to.
     fn function(&mut self, f: &Function, own: Option<&RVar>) -> Function {
         let outer_scope = self.scope.clone();
@@ -128,6 +176,7 @@ impl Deriver<'_> {
             std::mem::replace(&mut self.context, Context { name: f.name.clone(), pure: signature::is_pure(f) });
         let outer_dataflow = std::mem::replace(&mut self.dataflow, false);
         let outer_facts = own.map(|_| self.facts.clone());
+        self.inside += usize::from(own.is_some());
 
         let mut params: Vec<Param> = f.params.clone();
         if self.name_dims {
@@ -168,6 +217,7 @@ impl Deriver<'_> {
             (_, Err(Failed)) => {}
         }
 
+        self.inside -= usize::from(own.is_some());
         self.scope = outer_scope;
         self.context = outer_context;
         self.dataflow = outer_dataflow;
@@ -297,6 +347,7 @@ impl Deriver<'_> {
         };
         for (condition, message) in r.conditions {
             let message = format!("`{}`: {message}", f.name);
+            self.established(&condition);
             self.part.checks.push(Check { before: var.clone(), condition, message, span });
         }
         self.sinfo.insert(var.clone(), relate::meet(got, want));
@@ -375,6 +426,7 @@ impl Deriver<'_> {
                 let proved = self.facts.take_proved().into_iter();
                 self.part.proved.extend(proved.map(|condition| Proved { condition, span: b.span }));
                 for r in self.facts.take_requirements() {
+                    self.established(&r.condition);
                     let check =
                         Check { before: b.var.clone(), condition: r.condition, message: r.message, span: r.span };
                     self.part.checks.push(check);
@@ -465,7 +517,7 @@ impl Deriver<'_> {
         }
         let span = b.span;
         for (condition, message) in r.conditions {
-            self.facts.assume(&condition);
+            self.checked(&condition);
             self.part.checks.push(Check { before: b.var.clone(), condition, message, span });
         }
         if matches!((a, &info), (StructInfo::Object, StructInfo::Tensor(_) | StructInfo::Tuple(_))) {
@@ -485,7 +537,7 @@ impl Deriver<'_> {
                 BindingValue::Expr(expr)
             };
             for (condition, message) in r.conditions {
-                self.facts.assume(&condition);
+                self.checked(&condition);
                 self.part.checks.push(Check { before: b.var.clone(), condition, message, span });
             }
             self.define(&b.var, relate::meet(&known, a));
@@ -526,6 +578,10 @@ impl Deriver<'_> {
             }
             for (condition, _) in r.conditions {
                 self.facts.assume(&condition);
+                // In a dataflow block a cast that nothing uses need not run.
+                if !self.dataflow {
+                    self.established(&condition);
+                }
             }
             self.define(&b.var, relate::cast(&got, want));
         } else {
@@ -581,6 +637,9 @@ impl Deriver<'_> {
                 if info.is_ok() && c.is_op("assert_op") {
                     self.asserted(c);
                 }
+                if info.is_ok() {
+                    self.returned(c);
+                }
                 (e.clone(), info.map_err(|d| self.report(d)))
             }
             _ => {
@@ -607,7 +666,7 @@ impl Deriver<'_> {
     fn asserted(&mut self, c: &Call) {
         let condition = c.args.first().and_then(|a| self.env().infer(a).ok());
         if let Some(StructInfo::Prim { value: Some(v), .. }) = condition {
-            self.facts.assume(&v);
+            self.checked(&v);
         }
     }
 
@@ -650,7 +709,9 @@ impl Deriver<'_> {
             if let Some(c) = &decided {
                 self.facts.assume(&if holds { c.clone() } else { c.clone().not() });
             }
+            self.inside += 1;
             let (seq, info) = self.sequence(seq);
+            self.inside -= 1;
             let info = info.map(|s| {
                 let s = relate::simplify(&s, &mut self.facts);
                 let (inner, sinfo) = (&scope, &self.sinfo);

@@ -3,12 +3,11 @@
 use super::build::Pool;
 use super::check_tensor::dtype_word;
 use super::weights::External;
-use crate::relayout::same;
+use crate::relayout::{same, sample};
 use fnv::FnvHashMap;
 use relax_ir::abi::AbiLayout;
 use relax_ir::flat::{DataBytes, FlatData, Linkage};
 use relax_ir::Constant;
-use std::hash::{Hash, Hasher};
 
 /// Where the data of a constant is.
 #[derive(Clone, Debug)]
@@ -17,26 +16,6 @@ pub enum Stored {
     Symbol(String),
     /// At an offset in the weights file.
     External(u64),
-}
-
-/// A hash of a part of the bytes: enough to tell weights apart, in a time that does not grow with them.
-fn sample(c: &Constant) -> u64 {
-    const WHOLE: usize = 4096;
-    let mut h = fnv::FnvHasher::default();
-    if let Some((of, order)) = c.data.reordered() {
-        (sample(of), order).hash(&mut h);
-        return h.finish();
-    }
-    let bytes = c.bytes();
-    bytes.len().hash(&mut h);
-    if bytes.len() <= 4 * WHOLE {
-        bytes.hash(&mut h);
-        return h.finish();
-    }
-    for part in [&bytes[..WHOLE], &bytes[bytes.len() / 2..][..WHOLE], &bytes[bytes.len() - WHOLE..]] {
-        part.hash(&mut h);
-    }
-    h.finish()
 }
 
 /// Every constant of a program once.

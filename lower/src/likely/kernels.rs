@@ -66,12 +66,11 @@ fn gcd(a: i64, b: i64) -> i64 {
     }
 }
 
+/// Another kernel for a function's call, given what the dims of its parameters are there.
+type Change<'a> = &'a mut dyn FnMut(&Function, &PrimFunc, &HashMap<Var, PrimExpr>) -> Option<PrimFunc>;
+
 /// Replaces the kernels that `change` has another one for, given what the dims of its parameters are in the call.
-fn rewrite(
-    typed: &mut Typed,
-    wanted: &dyn Fn(&Function) -> bool,
-    change: &mut dyn FnMut(&Function, &PrimFunc, &HashMap<Var, PrimExpr>) -> Option<PrimFunc>,
-) {
+fn rewrite(typed: &mut Typed, wanted: &dyn Fn(&Function) -> bool, change: Change) {
     if !typed.module.relax_funcs().any(wanted) {
         return;
     }
