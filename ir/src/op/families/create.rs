@@ -163,6 +163,10 @@ fn infer_arange(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 fn arange(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (start, _, step) = range(cx.scalar(0), cx.scalar(1), cx.scalar(2), cx.has(1))
         .ok_or_else(|| cx.error("the bounds are not known"))?;
+    let open = |e: Option<PrimExpr>| e.is_some_and(|e| !e.dtype().is_int() && e.as_float().is_none());
+    if (0..3).any(|i| open(cx.scalar(i))) {
+        return Err(cx.error("the length is known only when bounds that are no integers are literals"));
+    }
     let (mut k, _) = cx.kernel()?;
     let out = cx.result()?;
     let y = k.compute("arange", out.dims, out.dtype, |i| {
