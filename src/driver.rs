@@ -268,7 +268,7 @@ impl Session {
             pointer_bytes,
             opt_level: o.opt_level,
             wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
-            dot4: wide.is_some_and(|w| w.dot4),
+            dot4: levels != Levels::One || wide.is_some_and(|w| w.dot4),
             versions: levels != Levels::One,
             threads: o.threads as i64,
             unchecked: o.no_checks,

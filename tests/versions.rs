@@ -32,6 +32,9 @@ fn levels() -> Vec<&'static str> {
     }
     if std::is_x86_feature_detected!("avx512bw") && std::is_x86_feature_detected!("avx512vl") {
         out.push("auto=x86-64-v4");
+        if std::is_x86_feature_detected!("avx512vnni") {
+            out.push("auto=x86-64-v4,+avx512vnni");
+        }
     }
     out
 }
@@ -41,6 +44,19 @@ fn every_level_computes_what_was_recorded() {
     let (input, output) = (format!("{CASE}.in.npz"), format!("{CASE}.out.npz"));
     for level in levels() {
         let args = ["run", MODEL, "--params", WEIGHTS, "--inputs", &input, "--expect", &output, "--rtol", "1e-3"];
+        relax_aot(&[&args[..], &["--target-cpu", level]].concat());
+    }
+}
+
+/// Bytes are multiplied by another instruction at each level; the sums are the same.
+#[test]
+fn quantised_networks_agree_at_every_level() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, input) = ("examples/models/kws_int8.onnx", "examples/models/kws_int8.in.npz");
+    let first = dir.path().join("first.npz");
+    relax_aot(&["run", model, "--inputs", input, "--outputs", path(&first), "--target-cpu", "auto=x86-64-v2"]);
+    for level in levels() {
+        let args = ["run", model, "--inputs", input, "--expect", path(&first), "--rtol", "1e-5"];
         relax_aot(&[&args[..], &["--target-cpu", level]].concat());
     }
 }

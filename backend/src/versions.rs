@@ -14,9 +14,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 /// The processors of the levels above the target's own.
-pub const LEVELS: [&str; 2] = ["x86-64-v3", "x86-64-v4"];
+pub const LEVELS: [&str; 3] = ["x86-64-v3", "x86-64-v4", "x86-64-v4,+avx512vnni"];
 /// How the names of their forms end.
-const SUFFIXES: [&str; LEVELS.len()] = ["_v3", "_v4"];
+const SUFFIXES: [&str; LEVELS.len()] = ["_v3", "_v4", "_v4_vnni"];
 
 /// A module with every form of its kernels as a function.
 pub(crate) struct Expanded<'a> {
@@ -185,6 +185,8 @@ const V3_LEAF7: u32 = 1 << 3 | 1 << 5 | 1 << 8;
 const V3_EXTENDED: u32 = 1 << 5;
 /// AVX-512 F, DQ, CD, BW, VL.
 const V4_LEAF7: u32 = 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30 | 1 << 31;
+/// AVX-512 VNNI, in ecx.
+const VNNI_LEAF7: u32 = 1 << 11;
 /// What the operating system saves (`xgetbv`): 256-bit registers; masks and 512-bit registers too.
 const YMM: u32 = 0x6;
 const ZMM: u32 = 0xe6;
@@ -233,6 +235,7 @@ fn ask(a: &mut CodeAssembler, functions: &[CodeLabel]) -> Result<(), IcedError> 
     a.xor(ecx, ecx)?;
     a.cpuid()?;
     a.mov(r10d, ebx)?;
+    a.mov(r11d, ecx)?;
     all(a, ebx, V3_LEAF7, done)?;
     a.mov(eax, 0x8000_0001u32)?;
     a.cpuid()?;
@@ -241,6 +244,8 @@ fn ask(a: &mut CodeAssembler, functions: &[CodeLabel]) -> Result<(), IcedError> 
     all(a, r9d, ZMM, done)?;
     all(a, r10d, V4_LEAF7, done)?;
     a.lea(r8, qword_ptr(functions[2]))?;
+    all(a, r11d, VNNI_LEAF7, done)?;
+    a.lea(r8, qword_ptr(functions[3]))?;
     a.set_label(&mut done)?;
     a.mov(rax, r8)?;
     a.pop(rbx)?;

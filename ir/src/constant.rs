@@ -1,7 +1,7 @@
 //! Tensor constants.
 
 use crate::dtype::DType;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A dense row-major little-endian tensor. `shape` is empty for a scalar.
 #[derive(Clone, Debug)]
@@ -31,6 +31,11 @@ pub trait ConstantData: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// For a matrix of float32 that was stored in fewer bits: how.
+    fn coded(&self) -> Option<&Coded> {
+        None
+    }
+
     /// What makes two constants the same one.
     fn address(&self) -> usize {
         self.bytes().as_ptr() as usize
@@ -45,6 +50,66 @@ pub enum Order {
     /// As many columns as `width`, all `depth` rows of them, row by row; then the next columns. The last panel may be
     /// narrower. `turned` when the matrix is there column by column.
     Panels { depth: usize, columns: usize, width: usize, turned: bool },
+}
+
+/// A matrix as codes: `(code - zero) * scale`, with a scale and a zero point for each column of a block of rows.
+#[derive(Clone, Debug)]
+pub struct Coded {
+    pub rows: usize,
+    pub columns: usize,
+    /// Rows of a block; the last block may have fewer.
+    pub block: usize,
+    /// Bits that a code needs: at most 8.
+    pub bits: u32,
+    /// Row by row, a byte each.
+    pub codes: Vec<u8>,
+    /// Block by block, one for each column.
+    pub scales: Vec<f32>,
+    pub zeros: Vec<f32>,
+}
+
+impl Coded {
+    /// As a constant of float32.
+    pub fn constant(self) -> Constant {
+        let shape = vec![self.rows as i64, self.columns as i64];
+        Constant { dtype: DType::F32, shape, data: Arc::new(Decoded { coded: self, made: OnceLock::new() }) }
+    }
+
+    fn floats(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4 * self.codes.len());
+        for (i, row) in self.codes.chunks_exact(self.columns.max(1)).enumerate() {
+            let first = i / self.block.max(1) * self.columns;
+            for (j, &code) in row.iter().enumerate() {
+                let (scale, zero) = (self.scales[first + j], self.zeros[first + j]);
+                out.extend_from_slice(&((code as f32 - zero) * scale).to_le_bytes());
+            }
+        }
+        out
+    }
+}
+
+#[derive(Debug)]
+struct Decoded {
+    coded: Coded,
+    made: OnceLock<Vec<u8>>,
+}
+
+impl ConstantData for Decoded {
+    fn bytes(&self) -> &[u8] {
+        self.made.get_or_init(|| self.coded.floats())
+    }
+
+    fn size(&self) -> usize {
+        4 * self.coded.codes.len()
+    }
+
+    fn coded(&self) -> Option<&Coded> {
+        Some(&self.coded)
+    }
+
+    fn address(&self) -> usize {
+        self.coded.codes.as_ptr() as usize
+    }
 }
 
 impl ConstantData for Vec<u8> {

@@ -22,7 +22,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::legalize::{call_tir, Names};
-use crate::schedule::{int8, window::Window};
+use crate::schedule::window::Window;
 
 /// What a kernel's body does to its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -206,7 +206,7 @@ impl Fuse<'_> {
         let out = c.sinfo_args[0].clone();
         out.as_tensor()?.known_dims()?;
         let prim = self.prims.get(name)?;
-        if int8::is_special(prim) {
+        if crate::schedule::is_special(prim) {
             return None;
         }
         let pattern = classify(prim);

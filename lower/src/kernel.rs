@@ -39,7 +39,7 @@ pub fn wide_workspace(f: &PrimFunc, vector_bytes: &[u32]) -> PrimExpr {
         return narrow;
     }
     vector_bytes.iter().fold(narrow, |most, &vector_bytes| {
-        let wide = schedule::workspace(f, &SchedOptions { vector_bytes });
+        let wide = schedule::workspace(f, &SchedOptions::vectors(vector_bytes));
         match (most.as_int(), wide.as_int()) {
             (Some(a), Some(b)) => PrimExpr::i64(a.max(b)),
             _ if most == wide => most,

@@ -30,6 +30,7 @@ pub mod relayout;
 pub mod schedule;
 mod share;
 mod stand_in;
+mod streamed;
 mod threads;
 
 pub use bind_params::bind_params;
@@ -39,6 +40,7 @@ pub use kernel::{kernel_dims, kernel_workspace};
 use relax_ir::analysis::{self, Typed};
 use relax_ir::flat::{Assembled, FlatFunc};
 use relax_ir::program::Program;
+use relax_ir::tir::PrimFunc;
 use relax_ir::Diagnostics;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,8 +56,7 @@ pub struct Options {
     pub opt_level: u8,
     /// Bytes of a vector register of kernels that [`Assemble`] takes; 0 without.
     pub wide_bytes: u32,
-    /// Those vectors multiply four pairs of bytes at a time ([`relax_ir::prim::Intrin::Dot4`]): quantised networks are
-    /// computed in integers.
+    /// Those vectors multiply four pairs of bytes at a time ([`relax_ir::prim::Intrin::Dot4`]); of several forms, the last.
     pub dot4: bool,
     /// Kernels in several forms, chosen when the library is loaded: narrow vectors, and those of
     /// [`Options::wide_levels`]. Weights are packed for the widest, and all forms read them.
@@ -94,12 +95,29 @@ impl Options {
         }
     }
 
+    /// The forms of a kernel beyond the narrow one, by the levels at which they are chosen.
+    fn levels(&self, k: &PrimFunc) -> Vec<Level> {
+        let one = |&bytes: &u32| Level { bytes, dot4: self.dot4 && !self.versions };
+        let mut out: Vec<Level> = self.wide_levels().iter().map(one).collect();
+        if self.versions && self.dot4 && schedule::int8::Conv::of(k).is_some() {
+            out.push(Level { bytes: self.wide_bytes, dot4: true });
+        }
+        out
+    }
+
     /// The choices of the layout pass; `None` for narrow vectors.
     pub fn layout(&self) -> Option<layout::Choice> {
         let lanes = self.wide_bytes as i64 / 4;
         let tuned = self.tuned.clone();
         (lanes > 4).then_some(layout::Choice { lanes, growth: self.size_budget, strict: self.strict, tuned })
     }
+}
+
+/// What the vectors of a form have.
+#[derive(Clone, Copy)]
+struct Level {
+    bytes: u32,
+    dot4: bool,
 }
 
 /// Where to stop in [`passes`].
@@ -156,8 +174,9 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
 /// an [`Assemble`].
 pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<Typed, Diagnostics> {
     let wide = assembles && options.opt_level >= 2 && options.wide_bytes > 16;
-    if wide && options.dot4 {
+    if wide {
         quant::quantised(&mut typed, options.wide_bytes);
+        streamed::streamed(&mut typed);
     }
     let layout = options.layout().filter(|_| wide);
     let mut typed = passes(typed, options.opt_level, layout, Until::Fused)?;
@@ -169,7 +188,7 @@ pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<T
     }
     if options.opt_level >= 2 {
         let vector_bytes = if wide { options.wide_bytes } else { options.vector_bytes };
-        pack::pack(&mut typed, &schedule::SchedOptions { vector_bytes });
+        pack::pack(&mut typed, &schedule::SchedOptions::vectors(vector_bytes));
         likely::with_divisors(&mut typed);
     }
     Ok(typed)
@@ -190,20 +209,20 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
             continue;
         }
         let name = host::kernel_symbol(&options.prefix, &k.name);
-        let levels = options.wide_levels();
-        let flat = |vector_bytes: u32| {
-            let mut f = schedule::schedule(k, &schedule::SchedOptions { vector_bytes })?;
+        let levels = options.levels(k);
+        let flat = |vector_bytes: u32, dot4: bool| {
+            let mut f = schedule::schedule(k, &schedule::SchedOptions { vector_bytes, dot4 })?;
             f.name.clone_from(&name);
             math::expand(&mut f);
             Ok(f)
         };
-        let assemble = |f: &Option<FlatFunc>, bytes: &u32| wide.zip(f.as_ref()).and_then(|(w, f)| w(f, *bytes));
+        let assemble = |f: &Option<FlatFunc>, l: &Level| wide.zip(f.as_ref()).and_then(|(w, f)| w(f, l.bytes));
         let mut forms: Vec<Option<FlatFunc>> =
-            levels.iter().map(|&bytes| wide.and_then(|_| flat(bytes).ok())).collect();
-        let mut codes: Vec<Option<Assembled>> = forms.iter().zip(levels).map(|(f, bytes)| assemble(f, bytes)).collect();
+            levels.iter().map(|l| wide.and_then(|_| flat(l.bytes, l.dot4).ok())).collect();
+        let mut codes: Vec<Option<Assembled>> = forms.iter().zip(&levels).map(|(f, l)| assemble(f, l)).collect();
         let mut narrow = None;
         if let Some(s) = together.then(|| threads::consider(k, &room)).flatten() {
-            let plain = flat(options.vector_bytes).ok();
+            let plain = flat(options.vector_bytes, false).ok();
             let split = |joint: bool, cut: i64| -> Option<(Vec<threads::Split>, threads::Split)> {
                 let split = |f: &FlatFunc| threads::split(f, &s, joint, cut);
                 let all: Vec<_> = forms.iter().map(|f| f.as_ref().and_then(split)).collect::<Option<_>>()?;
@@ -222,7 +241,7 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
                     let last = all.pop();
                     let segments = last.as_ref().map_or(vec![], |s| s.segments.clone());
                     let all: Vec<_> = all.into_iter().map(|s| Some(s.func)).collect();
-                    let again: Vec<_> = all.iter().zip(levels).map(|(f, bytes)| assemble(f, bytes)).collect();
+                    let again: Vec<_> = all.iter().zip(&levels).map(|(f, l)| assemble(f, l)).collect();
                     if again.iter().zip(&codes).all(|(new, old)| new.is_some() == old.is_some()) {
                         (forms, codes, narrow) = (all, again, last.map(|s| s.func));
                         shared.insert(name.clone(), s.in_steps(segments));
@@ -235,7 +254,7 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
                     let phases = all.iter().chain([&plain]).map(|s| s.phases).max().unwrap_or(1);
                     let joint = plain.joint;
                     let all: Vec<_> = all.into_iter().map(|s| Some(s.func)).collect();
-                    let again: Vec<_> = all.iter().zip(levels).map(|(f, bytes)| assemble(f, bytes)).collect();
+                    let again: Vec<_> = all.iter().zip(&levels).map(|(f, l)| assemble(f, l)).collect();
                     // Never at the price of the wide form.
                     if again.iter().zip(&codes).all(|(new, old)| new.is_some() == old.is_some()) {
                         (forms, codes, narrow) = (all, again, Some(plain.func));
@@ -252,7 +271,7 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
                 continue;
             }
         }
-        match narrow.map_or_else(|| flat(options.vector_bytes), Ok) {
+        match narrow.map_or_else(|| flat(options.vector_bytes, false), Ok) {
             Ok(f) => {
                 if options.versions {
                     program.module.versions.kernels.insert(name, codes);

@@ -6,7 +6,6 @@
 
 use crate::fuse::{classify, Pattern};
 use crate::legalize::{call_tir, Names};
-use crate::schedule::int8;
 use relax_ir::analysis::Typed;
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::relax::{map_bindings, Binding, BindingValue, ExprKind, RVar};
@@ -88,7 +87,7 @@ pub fn simplified(e: &PrimExpr) -> PrimExpr {
 pub fn literals(typed: &mut Typed) {
     let prims = (typed.module.funcs.iter())
         .filter_map(|f| match f {
-            Func::Prim(p) if p.private && !crate::integer::in_library(p) && !int8::is_special(p) => {
+            Func::Prim(p) if p.private && !crate::integer::in_library(p) && !crate::schedule::is_special(p) => {
                 Some((p.name.clone(), p.clone()))
             }
             _ => None,

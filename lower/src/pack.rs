@@ -157,19 +157,27 @@ impl Pack<'_> {
 /// Elements in panels.
 fn reorder(c: &Constant, p: &Packable) -> Constant {
     let (depth, columns, width) = (p.panels.depth as usize, p.panels.columns as usize, p.panels.width as usize);
-    relayout::panels(c, depth, columns, width, p.column == 0)
+    let mut out = relayout::panels(c, depth, columns, width, p.column == 0);
+    if width == 1 {
+        out.shape = vec![columns as i64, depth as i64];
+    }
+    out
 }
 
 /// The PrimFunc over the packed buffer.
 fn rewritten(f: &PrimFunc, at: usize, p: &Packable) -> PrimFunc {
-    let scope = p.panels.scope();
-    let size = vec![PrimExpr::i64(p.panels.depth * p.panels.columns)];
+    let [depth, columns] = [p.panels.depth, p.panels.columns].map(PrimExpr::i64);
+    let turned = p.panels.width == 1;
+    let scope = if turned { p.buffer.scope.clone() } else { p.panels.scope() };
+    let size = if turned { vec![columns, depth] } else { vec![depth * columns] };
     let new = Buffer::from_parts(&p.buffer.name, size, p.buffer.dtype(), vec![], None, &scope, p.buffer.span);
     let mut f = f.clone();
     f.params[at] = PrimParam::Buffer { buffer: new.clone(), handle: None };
     f.body = f.body.replace_loads(&|b, idx| {
         let index = |axis: usize| idx[axis].clone().cast(DType::I64);
-        (*b == p.buffer).then(|| PrimExpr::load(&new, vec![p.panels.position(index(1 - p.column), index(p.column))]))
+        let (j, k) = (index(p.column), index(1 - p.column));
+        let at = move || if turned { vec![j, k] } else { vec![p.panels.position(k, j)] };
+        (*b == p.buffer).then(|| PrimExpr::load(&new, at()))
     });
     f
 }
@@ -208,7 +216,7 @@ mod tests {
 
     #[test]
     fn packed_products_mean_the_same() {
-        for (depth, columns) in [(8, 64), (9, 16), (13, 150), (20, 100), (8, 23)] {
+        for (depth, columns) in [(8, 64), (9, 16), (13, 150), (20, 100), (8, 23), (40, 10)] {
             for (rows, symbolic, transposed) in
                 [(1, false, true), (7, true, false), (1, true, true), (11, false, false)]
             {
@@ -222,9 +230,10 @@ mod tests {
                 let mut wanted = args(w.clone());
                 run(&f, &mut wanted).unwrap();
                 for (packed_for, bytes) in [(16, 16), (32, 32), (64, 64), (64, 16)] {
-                    let all = packable(&f, &SchedOptions { vector_bytes: packed_for });
+                    let all = packable(&f, &SchedOptions::vectors(packed_for));
                     let [p] = all.as_slice() else {
-                        assert!(columns < packed_for as i64 / 4, "{depth}x{columns} is not packed for {packed_for}");
+                        let few = transposed && columns < packed_for as i64 / 4;
+                        assert!(few, "{depth}x{columns} is not packed for {packed_for}");
                         continue;
                     };
                     let packed = rewritten(&f, 1, p);
@@ -232,7 +241,7 @@ mod tests {
                     let mut reference = args(w.clone());
                     run(&packed, &mut reference).unwrap();
                     let mut got = args(w);
-                    machine::run(&packed, &mut got, &SchedOptions { vector_bytes: bytes }).unwrap();
+                    machine::run(&packed, &mut got, &SchedOptions::vectors(bytes)).unwrap();
                     for got in [&reference, &got] {
                         let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[3], &got[3]) else { panic!() };
                         for (a, b) in a.to_f64().iter().zip(b.to_f64()) {
@@ -269,7 +278,7 @@ mod tests {
                         choose_products(&mut chosen, &|_| Some((way, lanes)));
                         let [again] = &Site::of(&chosen)[..] else { panic!("one product") };
                         assert_eq!((again.config(lanes), again.key()), (way, site.key()));
-                        let options = SchedOptions { vector_bytes: lanes as u32 * 4 };
+                        let options = SchedOptions::vectors(lanes as u32 * 4);
                         let mut got = args(w.clone());
                         if let (Some(p), true) = (packable(&chosen, &options).first(), constant) {
                             assert_eq!(p.panels.width, way.columns * lanes);

@@ -376,6 +376,28 @@ impl Builder {
                     }
                     return Some(());
                 }
+                if let PrimKind::Call(Intrin::DotWords, args) = value.kind() {
+                    let [c, a, b] = &args[..] else { return None };
+                    if c.as_var() != Some(var) || var.dtype().element() != DType::I32 {
+                        return None;
+                    }
+                    let a = self.value(a)?;
+                    let from = match self.operand(b) {
+                        Some((ptr, offset, false)) => Err(self.address(ptr, offset, 4)?),
+                        _ => Ok(self.value(b)?),
+                    };
+                    let mut before = 0;
+                    for (k, (&d, &w)) in regs.iter().zip(&widths).enumerate() {
+                        let (a, t) = (piece(&a, k)?, self.lanes_reg());
+                        self.push(match &from {
+                            Ok(b) => Inst::Two { op: Op2::DotWords, w, d: t, a, b: piece(b, k)? },
+                            Err(m) => Inst::DotWordsMem { w, d: t, a, m: Mem { disp: m.disp + before, ..*m } },
+                        });
+                        self.push(Inst::Two { op: Op2::AddI, w, d, a: d, b: t });
+                        before += w as i32 * 4;
+                    }
+                    return Some(());
+                }
                 if let PrimKind::Call(Intrin::Fma, args) = value.kind() {
                     if let [a, b, c] = &args[..] {
                         if c.as_var() == Some(var) && var.dtype().element() == DType::F32 {
@@ -422,11 +444,21 @@ impl Builder {
             return self.store_limited(ptr, offset, parts, *f == Intrin::WovenBytes);
         }
         let PrimKind::Cast(wide) = value.kind() else { return None };
-        if !self.evex || wide.dtype().element() != DType::I32 {
+        if wide.dtype().element() != DType::I32 {
             return None;
         }
         let Val::Lanes { regs, uniform } = self.value(wide)? else { return None };
         let mut m = self.address(ptr, offset, 1)?;
+        if !self.evex && value.dtype().lanes > 1 {
+            let mask = self.constant(0xff);
+            for (k, w) in self.widths(value.dtype().lanes)?.into_iter().enumerate() {
+                let (a, low) = (if uniform { regs[0] } else { *regs.get(k)? }, self.lanes_reg());
+                self.push(Inst::Two { op: Op2::And, w, d: low, a, b: mask });
+                self.pack_and_store(&[low], w, m, false);
+                m.disp += w as i32;
+            }
+            return Some(());
+        }
         if value.dtype().lanes == 1 {
             self.push(Inst::StoreBytes { w: 1, s: regs[0], m, limit: false });
             return Some(());
@@ -442,31 +474,37 @@ impl Builder {
     /// int32 of up to four registers as uint8: what is narrowed lies in 128-bit parts, which a permutation brings in
     /// order where they are not `woven`.
     fn store_limited(&mut self, ptr: &PrimExpr, offset: &PrimExpr, parts: &[PrimExpr], woven: bool) -> Option<()> {
-        if !self.evex {
-            return None;
-        }
         let mut regs = vec![];
         for p in parts {
             let Val::Lanes { regs: one, uniform: false } = self.value(p)? else { return None };
             regs.extend(one.into_iter().zip(self.widths(p.dtype().lanes)?));
         }
-        let mut m = self.address(ptr, offset, 1)?;
-        if let [(a, w)] = regs[..] {
+        let m = self.address(ptr, offset, 1)?;
+        let evex = self.evex;
+        if let ([(a, w)], true) = (&regs[..], evex) {
+            let (a, w) = (*a, *w);
             let (zero, s) = (self.constant(0), self.lanes_reg());
             self.push(Inst::Two { op: Op2::MaxI, w, d: s, a, b: zero });
             self.push(Inst::StoreBytes { w, s, m, limit: true });
             return Some(());
         }
         let w = regs.first()?.1;
-        let fits = if woven { regs.len() == 4 } else { regs.len() <= 4 && w == 16 };
+        let fits = if woven { regs.len() == 4 } else { regs.len() <= 4 && (w == self.wide || regs.len() == 1) };
         if !fits || regs.iter().any(|(_, other)| *other != w) {
             return None;
         }
-        let part = |i: usize| regs[i.min(regs.len() - 1)].0;
+        let regs: Vec<Reg> = regs.into_iter().map(|(r, _)| r).collect();
+        self.pack_and_store(&regs, w, m, woven);
+        Some(())
+    }
+
+    /// The lanes of up to four registers of `w` lanes as limited bytes.
+    fn pack_and_store(&mut self, regs: &[Reg], w: u16, mut m: Mem, woven: bool) {
+        let part = |i: usize| regs[i.min(regs.len() - 1)];
         let (low, high, all) = (self.lanes_reg(), self.lanes_reg(), self.lanes_reg());
         self.push(Inst::Two { op: Op2::Narrow16, w, d: low, a: part(0), b: part(1) });
         let high = match regs.len() {
-            2 => low,
+            1 | 2 => low,
             _ => {
                 self.push(Inst::Two { op: Op2::Narrow16, w, d: high, a: part(2), b: part(3) });
                 high
@@ -475,22 +513,29 @@ impl Builder {
         self.push(Inst::Two { op: Op2::NarrowBytes, w, d: all, a: low, b: high });
         if woven {
             self.push(Inst::Store { w, s: all, m });
-            return Some(());
+            return;
         }
-        let mut first = 0;
         // Four elements of each part in a lane.
-        for w in [16, 8, 4] {
-            if regs.len() as u16 * 4 - first < w {
+        let (groups, lanes) = (w / 4, regs.len() as u16 * w / 4);
+        let mut first = 0;
+        for piece in [16, 8, 4, 2, 1] {
+            if lanes - first < piece {
                 continue;
             }
-            let order: Vec<u32> = (first..first + 16).map(|i| (i % 4 * 4 + i / 4 % 4) as u32).collect();
-            let (order, s) = (self.vector(&order), self.lanes_reg());
-            self.push(Inst::Two { op: Op2::Permute, w: 16, d: s, a: order, b: all });
-            self.push(Inst::Store { w, s, m });
-            m.disp += w as i32 * 4;
-            first += w;
+            let mut s = all;
+            if groups > 1 {
+                let order: Vec<u32> = (first..first + w).map(|i| (i % groups * 4 + i / groups % 4) as u32).collect();
+                let order = self.vector(&order);
+                s = self.lanes_reg();
+                self.push(Inst::Two { op: Op2::Permute, w, d: s, a: order, b: all });
+            }
+            self.push(match piece {
+                1 => Inst::StoreOne { s, m },
+                w => Inst::Store { w, s, m },
+            });
+            m.disp += piece as i32 * 4;
+            first += piece;
         }
-        Some(())
     }
 
     /// Different lanes from the constants.

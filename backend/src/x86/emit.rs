@@ -281,6 +281,7 @@ impl Emitter<'_> {
                 match w {
                     16 => self.a.vmovups(zmmword_ptr(m), z(n))?,
                     8 => self.a.vmovups(ymmword_ptr(m), y(n))?,
+                    2 => self.a.vmovlps(qword_ptr(m), x(n))?,
                     _ => self.a.vmovups(xmmword_ptr(m), x(n))?,
                 }
             }
@@ -316,6 +317,17 @@ impl Emitter<'_> {
                     _ => self.a.vpdpbusd(x(n), x(a), xmmword_ptr(m))?,
                 }
                 self.keep_lanes(d, 2)?;
+            }
+            Inst::DotWordsMem { w, d, a, m } => {
+                let a = self.lanes(a, 1)?;
+                let n = self.target(d, 0);
+                let m = self.mem(&m)?;
+                match w {
+                    16 => self.a.vpmaddwd(z(n), z(a), zmmword_ptr(m))?,
+                    8 => self.a.vpmaddwd(y(n), y(a), ymmword_ptr(m))?,
+                    _ => self.a.vpmaddwd(x(n), x(a), xmmword_ptr(m))?,
+                }
+                self.keep_lanes(d, 0)?;
             }
             Inst::LoadBytes { w, d, m, signed } => {
                 let (n, m) = (self.target(d, 0), self.mem(&m)?);
@@ -374,6 +386,9 @@ impl Emitter<'_> {
                     Op1::ToFloat => wide!(self.a, w, vcvtdq2ps, n, a)?,
                     Op1::ToInt => wide!(self.a, w, vcvttps2dq, n, a)?,
                     Op1::RoundToInt => wide!(self.a, w, vcvtps2dq, n, a)?,
+                    Op1::WordsUp => wide!(self.a, w, vpsllw, n, a; 8)?,
+                    Op1::WordsDown => wide!(self.a, w, vpsrlw, n, a; 8)?,
+                    Op1::WordsDownSigned => wide!(self.a, w, vpsraw, n, a; 8)?,
                     Op1::Round(how) if self.wide.evex() => wide!(self.a, w, vrndscaleps, n, a; how)?,
                     Op1::Round(how) if w == 8 => self.a.vroundps(y(n), y(a), how)?,
                     Op1::Round(how) => self.a.vroundps(x(n), x(a), how)?,
@@ -581,6 +596,7 @@ impl Emitter<'_> {
             Op2::Parts { odd } => self.a.vperm2f128(y(d), y(a), y(b), if odd { 0x31 } else { 0x20 }),
             Op2::Permute if w == 16 => self.a.vpermd(z(d), z(a), z(b)),
             Op2::Permute => self.a.vpermd(y(d), y(a), y(b)),
+            Op2::DotWords => wide!(self.a, w, vpmaddwd, d, a, b),
         }
     }
 

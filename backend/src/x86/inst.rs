@@ -67,6 +67,8 @@ pub enum Op2 {
     },
     /// The lanes of `b` that the lanes of `a` name.
     Permute,
+    /// Sums of the products of two int16 in each lane.
+    DotWords,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +81,10 @@ pub enum Op1 {
     ToInt,
     /// Rounds half to even.
     RoundToInt,
+    /// Each int16 by 8 bits: to the left, to the right, and to the right with the sign.
+    WordsUp,
+    WordsDown,
+    WordsDownSigned,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +134,7 @@ pub enum Arith {
 
 pub type Label = u32;
 
-/// `w` is the number of lanes: 4, 8 or 16.
+/// `w` is the number of lanes: 4, 8 or 16; 2 in [`Inst::Store`].
 #[derive(Clone, Copy, Debug)]
 pub enum Inst {
     Load {
@@ -174,6 +180,13 @@ pub enum Inst {
     },
     /// [`Inst::Dot`] with `b` in memory.
     DotMem {
+        w: u16,
+        d: Reg,
+        a: Reg,
+        m: Mem,
+    },
+    /// [`Op2::DotWords`] with `b` in memory.
+    DotWordsMem {
         w: u16,
         d: Reg,
         a: Reg,
@@ -358,6 +371,11 @@ impl Inst {
                 mem(m, f);
                 f(*a, Use);
                 f(*d, Use);
+                f(*d, Def);
+            }
+            Inst::DotWordsMem { d, a, m, .. } => {
+                mem(m, f);
+                f(*a, Use);
                 f(*d, Def);
             }
             Inst::One { d, a, .. } | Inst::FromGeneral { d, a, .. } | Inst::ToGeneral { d, a } => {

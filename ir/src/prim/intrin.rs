@@ -45,6 +45,12 @@ intrins! {
     /// Flat form: `dot4(a, x, w)` adds to each int32 lane of `a` the products of the four uint8 in the same lane of `x`
     /// with the four int8 in that of `w`.
     Dot4 = "dot4",
+    /// Flat form: `byte_words(a, odd, signed)` takes bytes 0 and 2 of each int32 lane, or 1 and 3 where `odd` is 1, as two
+    /// int16 in the same lane; the bytes are int8 where `signed` is 1, else uint8.
+    ByteWords = "byte_words",
+    /// Flat form: `dot_words(a, x, w)` adds to each int32 lane of `a` the products of the two int16 in the same lane of `x`
+    /// with those in that of `w`.
+    DotWords = "dot_words",
     /// Flat form: the int32 lanes of all arguments, one after the other, limited to 0..255, as uint8.
     Bytes = "limited_bytes",
     /// Flat form: the same for four arguments, four lanes of each in turn.

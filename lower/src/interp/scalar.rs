@@ -288,6 +288,20 @@ pub fn int_intrin(f: Intrin, d: DType, args: &[i64]) -> Option<i64> {
             let product = |i: u32| (x >> (8 * i)) as u8 as i64 * ((w >> (8 * i)) as u8 as i8) as i64;
             (0..4).fold(a, |a, i| a.wrapping_add(product(i)))
         }
+        Intrin::ByteWords => {
+            let (odd, signed) = (*args.get(1)?, *args.get(2)? != 0);
+            let word = |i: i64| {
+                let byte = (a >> (8 * (2 * i + odd))) as u8;
+                let word = if signed { byte as i8 as i16 as u16 } else { byte as u16 };
+                (word as u32) << (16 * i)
+            };
+            (word(0) | word(1)) as i32 as i64
+        }
+        Intrin::DotWords => {
+            let (x, w) = (*args.get(1)?, *args.get(2)?);
+            let product = |i: i64| (x >> (16 * i)) as i16 as i64 * (w >> (16 * i)) as i16 as i64;
+            a.wrapping_add(product(0)).wrapping_add(product(1))
+        }
         Intrin::Pow => int_pow(a, *args.get(1)?),
         Intrin::Fmod => a.checked_rem(*args.get(1)?)?,
         _ => return None,

@@ -61,7 +61,7 @@ pub(super) const ALONE: i64 = 8;
 /// Below this many multiplications packing does not pay.
 const LEAST_WORK: i64 = 32768;
 
-/// Below this many rows, products of rows of both sides are dot products.
+/// Below this many rows or columns, products of rows of both sides are dot products.
 const DOTS: i64 = 16;
 
 /// `acc + x * y`: the factors.
@@ -111,7 +111,7 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
         }
         _ => false,
     };
-    if along(&a) && along(&b) && rows.is_some_and(|r| r < DOTS) {
+    if along(&a) && along(&b) && (small(rows, DOTS) || small(columns, DOTS)) {
         return None;
     }
     let panel = panel(o, rows, depth, compute_type(d).bytes() as i64);
@@ -229,6 +229,7 @@ pub struct Packable {
     pub buffer: Buffer,
     /// Which of its two axes runs over the columns.
     pub column: usize,
+    /// Panels of one column are the columns one after the other: a matrix like any other.
     pub panels: Panels,
 }
 
@@ -257,8 +258,13 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
     let lanes = o.vector_bytes as i64 / 4;
     let plain = buffer.dtype() == d && buffer.strides.is_empty() && buffer.elem_offset.is_none();
     let exact = buffer.shape[column].is_int(columns) && buffer.shape[1 - column].is_int(depth);
-    if !plain || !exact || columns < lanes || depth < 8 {
+    if !plain || !exact || depth < 8 {
         return None;
+    }
+    if columns < lanes {
+        // Too few for a vector: along the reduction.
+        let panels = Panels { depth, columns, width: 1 };
+        return (column == 1).then(|| Packable { buffer: buffer.clone(), column, panels });
     }
     let single = s.spatial.iter().all(|i| i.var == j.var || i.len() == Some(1));
     let model =

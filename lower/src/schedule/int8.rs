@@ -1,9 +1,11 @@
 //! Kernels of 8-bit networks: convolutions and matrix products of uint8 activations (NHWC, padded) with int8 weights,
 //! accumulated in int32, scaled and rounded to uint8 in the same pass.
 //!
-//! [`Conv::prim_func`] says what is computed, for every target; [`kernel`] is the same for processors that multiply
-//! four pairs of bytes at a time ([`Intrin::Dot4`]). Weights are packed while compiling ([`Conv::pack`]): panels of as
-//! many channels as the register tile has; in each, four consecutive inputs of every channel stand together.
+//! [`Conv::prim_func`] says what is computed, for every target; [`kernel`] is the same for wide vectors: for processors
+//! that multiply four pairs of bytes at a time ([`Intrin::Dot4`]), and for others, where bytes become int16 in registers
+//! ([`Intrin::DotWords`]; sums of two such products are exact in int32). Weights are packed while compiling
+//! ([`Conv::pack`]): panels of as many channels as the widest register tile has; in each, four consecutive inputs of
+//! every channel stand together. Narrower forms of a kernel take a panel in groups.
 
 mod depthwise;
 
@@ -51,8 +53,26 @@ pub struct Conv {
     pub zero: i64,
     /// Scaled sums are small enough for int32.
     pub bounded: bool,
+    /// Bytes of a vector register of the widest form.
+    pub vector_bytes: i64,
+}
+
+/// What the processor of a form has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Form {
     /// Bytes of a vector register.
     pub vector_bytes: i64,
+    /// Four pairs of bytes are multiplied at a time.
+    pub dot4: bool,
+}
+
+/// Vectors of a panel that are computed together.
+struct Group {
+    lanes: i64,
+    /// Where each begins among the channels as the panel has them.
+    at: Vec<i64>,
+    /// Where their results begin.
+    first: i64,
 }
 
 /// Channels that go together: from the first, so many vectors of so many lanes.
@@ -71,7 +91,7 @@ impl Panel {
     }
 }
 
-fn c(v: i64) -> PrimExpr {
+pub(super) fn c(v: i64) -> PrimExpr {
     PrimExpr::i64(v)
 }
 
@@ -324,6 +344,7 @@ impl Conv {
 /// Flat statements of one kernel.
 struct Writer<'a> {
     conv: &'a Conv,
+    form: Form,
     x: Var,
     w: Var,
     sum: Var,
@@ -332,9 +353,9 @@ struct Writer<'a> {
     y: Var,
 }
 
-type Body = Vec<FlatStmt>;
+pub(super) type Body = Vec<FlatStmt>;
 
-fn let_(out: &mut Body, name: &str, value: PrimExpr) -> PrimExpr {
+pub(super) fn let_(out: &mut Body, name: &str, value: PrimExpr) -> PrimExpr {
     if value.as_int().is_some() || value.as_var().is_some() {
         return value;
     }
@@ -344,7 +365,7 @@ fn let_(out: &mut Body, name: &str, value: PrimExpr) -> PrimExpr {
 }
 
 /// A loop over `begin..end`, the steps complete.
-fn loop_(out: &mut Body, begin: i64, end: i64, step: i64, body: &mut dyn FnMut(&mut Body, PrimExpr)) {
+pub(super) fn loop_(out: &mut Body, begin: i64, end: i64, step: i64, body: &mut dyn FnMut(&mut Body, PrimExpr)) {
     if begin >= end {
         return;
     }
@@ -357,15 +378,21 @@ fn loop_(out: &mut Body, begin: i64, end: i64, step: i64, body: &mut dyn FnMut(&
     out.push(FlatStmt::For { var, begin: c(begin), end: c(end), step, body: inner });
 }
 
-fn load(ptr: &PrimExpr, at: PrimExpr, d: DType) -> PrimExpr {
+/// Half of the bytes of each lane, as int16.
+fn words(bytes: &PrimExpr, odd: i64, signed: bool) -> PrimExpr {
+    PrimExpr::call(Intrin::ByteWords, [bytes.clone(), c(odd), c(signed as i64)])
+}
+
+pub(super) fn load(ptr: &PrimExpr, at: PrimExpr, d: DType) -> PrimExpr {
     PrimExpr::load_ptr(ptr.clone(), at, d)
 }
 
-/// The kernel of a [`Conv`] for wide vectors.
-pub fn kernel(f: &PrimFunc, conv: &Conv) -> FlatFunc {
+/// The kernel of a [`Conv`] for wide vectors, at most as wide as those of the weights' order.
+pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
     let param = |name: &str| Var::new(name, DType::HANDLE);
     let w = Writer {
         conv,
+        form,
         x: param("x"),
         w: param("w"),
         sum: param("sum"),
@@ -464,12 +491,13 @@ impl Pixels {
 }
 
 /// The kernel of [`Pixels`] for wide vectors.
-pub fn pixels(f: &PrimFunc, p: &Pixels) -> FlatFunc {
+pub fn pixels(f: &PrimFunc, p: &Pixels, vector_bytes: i64) -> FlatFunc {
     let conv = p.conv();
     let param = |name: &str| Var::new(name, DType::HANDLE);
     let (x, y) = (param("x"), param("y"));
     let w = Writer {
         conv: &conv,
+        form: Form { vector_bytes, dot4: false },
         x: x.clone(),
         w: x.clone(),
         sum: x.clone(),
@@ -485,7 +513,7 @@ pub fn pixels(f: &PrimFunc, p: &Pixels) -> FlatFunc {
             let from = let_(out, "from", x.expr().ptr_add(from));
             let to = n.clone() * (p.out_h * p.out_w * 4) + (row + p.top) * (p.out_w * 4) + p.left * 4;
             let to = let_(out, "to", y.expr().ptr_add(to));
-            let (mut begin, mut lanes) = (0, p.vector_bytes / 4);
+            let (mut begin, mut lanes) = (0, vector_bytes / 4);
             while lanes >= 1 {
                 let end = begin + (p.columns - begin) / lanes * lanes;
                 loop_(out, begin, end, lanes, &mut |out, i| {
@@ -536,7 +564,7 @@ impl Writer<'_> {
     fn fill(&self, out: &mut Body, at: &PrimExpr, bytes: i64) {
         let value = PrimExpr::i32((self.conv.zero as u32).wrapping_mul(0x0101_0101) as i32);
         let (mut from, words) = (0, bytes / 4);
-        let mut lanes = self.conv.vector_bytes / 4;
+        let mut lanes = self.form.vector_bytes / 4;
         while lanes >= 1 {
             let end = from + (words - from) / lanes * lanes;
             loop_(out, from, end, lanes, &mut |out, i| {
@@ -548,30 +576,66 @@ impl Writer<'_> {
         }
     }
 
+    /// The vectors of a panel, as many at a time as there are registers for their tile.
+    fn groups(&self, p: &Panel) -> Vec<Group> {
+        let lanes = p.lanes.min(self.form.vector_bytes / 4);
+        if p.is_woven(self.conv) {
+            let group =
+                |first: i64| Group { lanes, at: (0..4).map(|j| j * p.lanes + first).collect(), first: 4 * first };
+            return (0..p.lanes).step_by(lanes as usize).map(group).collect();
+        }
+        let most = if self.form.vector_bytes < 64 { 2 } else { 4 };
+        let all: Vec<i64> = (0..p.width()).step_by(lanes as usize).collect();
+        all.chunks(most).map(|at| Group { lanes, at: at.to_vec(), first: at[0] }).collect()
+    }
+
+    /// Rows of a tile.
+    fn rows(&self, g: &Group) -> i64 {
+        let (vectors, depthwise) = (g.at.len() as i64, self.conv.depthwise);
+        match (self.form.dot4, self.form.vector_bytes) {
+            (true, _) => match (depthwise, vectors) {
+                (true, 4) => 3,
+                (true, _) => 8,
+                (_, 4) => 7,
+                (_, 3) => 9,
+                (_, 2) => 14,
+                _ => 16,
+            },
+            (_, 64) => match (depthwise, vectors) {
+                (true, 4) => 3,
+                (true, _) => 8,
+                (_, 4) => 4,
+                (_, 3) => 6,
+                (_, 2) => 9,
+                _ => 14,
+            },
+            _ => match (depthwise, vectors) {
+                (true, 4) => 2,
+                (_, 2) => 4,
+                _ => 6,
+            },
+        }
+    }
+
     /// All pixels of some channels.
     fn panel(&self, out: &mut Body, p: &Panel, column: PrimExpr) {
+        for g in self.groups(p) {
+            self.group(out, p, &g, &column);
+        }
+    }
+
+    fn group(&self, out: &mut Body, p: &Panel, g: &Group, column: &PrimExpr) {
         let v = self.conv;
-        let lanes = p.lanes as u16;
+        let lanes = g.lanes as u16;
         let (ints, floats) = (DType::I32.with_lanes(lanes), DType::F32.with_lanes(lanes));
         // In registers while all pixels pass, as far as there are any left.
         let taps = v.k_h * v.k_w;
-        let woven: Option<Vec<PrimExpr>> = v.weaves().then(|| {
-            let all = self.woven_weights(out, p, &column);
-            let kept = all.len() <= 12;
-            all.into_iter().map(|w| if kept { let_(out, "w", w) } else { w }).collect()
-        });
+        let woven: Option<Vec<PrimExpr>> = v.weaves().then(|| self.woven_weights(out, p, g, column));
         let weights: Option<Vec<PrimExpr>> = (v.depthwise && !v.weaves() && taps <= 9).then(|| {
-            let at = |t: i64| column.clone() + t * v.channels;
+            let at = |t: i64| column.clone() + (t * v.channels + g.first);
             (0..taps).map(|t| let_(out, "w", load(&self.w.expr(), at(t), ints))).collect()
         });
-        let most = match (v.depthwise, p.count) {
-            (true, 4) => 3,
-            (true, _) => 8,
-            (_, 4) => 7,
-            (_, 3) => 9,
-            (_, 2) => 14,
-            _ => 16,
-        };
+        let most = self.rows(g);
         // All pixels of an image in one row, where nothing lies between its rows.
         let dense = v.k_h * v.k_w == 1
             && v.stride_h * v.stride_w == 1
@@ -586,7 +650,7 @@ impl Writer<'_> {
             let first = n.clone() * (v.in_h * v.in_w) + (v.off_h * v.in_w + v.off_w);
             let from = let_(out, "from", self.x.expr().ptr_add(first * v.in_c));
             let first = n * (v.out_h * v.out_w) + (v.top * v.out_w + v.left);
-            let to = let_(out, "to", self.y.expr().ptr_add(first * v.channels + column.clone()));
+            let to = let_(out, "to", self.y.expr().ptr_add(first * v.channels + column.clone() + g.first));
             loop_(out, 0, rows, 1, &mut |out, y| {
                 let from = let_(out, "from", from.clone().ptr_add(y.clone() * (v.stride_h * v.in_w * v.in_c)));
                 let to = let_(out, "to", to.clone().ptr_add(y * (v.out_w * v.channels)));
@@ -594,9 +658,8 @@ impl Writer<'_> {
                     loop_(out, begin, end, size.max(1), &mut |out, x| {
                         let from = let_(out, "from", from.clone().ptr_add(x.clone() * (v.stride_w * v.in_c)));
                         let to = let_(out, "to", to.clone().ptr_add(x * v.channels));
-                        let at = |j: i64| column.clone() + j * p.lanes;
-                        let sum = |j: i64| load(&self.sum.expr(), at(j), ints);
-                        let sums: Vec<PrimExpr> = (0..p.count).map(|j| let_(out, "sum", sum(j))).collect();
+                        let sum = |at: &i64| load(&self.sum.expr(), column.clone() + *at, ints);
+                        let sums: Vec<PrimExpr> = g.at.iter().map(|at| let_(out, "sum", sum(at))).collect();
                         let mut accs: Vec<Vec<Var>> = vec![];
                         for _ in 0..size {
                             let local = |out: &mut Body, init: &PrimExpr| {
@@ -609,14 +672,18 @@ impl Writer<'_> {
                         match v.depthwise {
                             true if v.weaves() => {
                                 let weights = woven.as_deref().unwrap_or(&[]);
-                                self.woven_taps(out, p, &from, &column, weights, &accs);
+                                let channel = column.clone() + g.first;
+                                self.woven_taps(out, p, g, &from, &channel, weights, &accs);
                             }
-                            true => self.taps(out, &from, &column, weights.as_deref(), &accs, ints),
-                            false => self.dots(out, p, &from, &column, &accs, ints),
+                            true => {
+                                let channel = column.clone() + g.first;
+                                self.taps(out, &from, &channel, weights.as_deref(), &accs, ints);
+                            }
+                            false => self.dots(out, p, g, &from, column, &accs, ints),
                         }
                         let mut values = vec![vec![]; accs.len()];
-                        for j in 0..p.count as usize {
-                            let at = column.clone() + j as i64 * p.lanes;
+                        for (j, at) in g.at.iter().enumerate() {
+                            let at = column.clone() + *at;
                             let scale = let_(out, "scale", load(&self.scale.expr(), at.clone(), floats));
                             let bias = let_(out, "bias", load(&self.bias.expr(), at, floats));
                             for (values, row) in values.iter_mut().zip(&accs) {
@@ -638,8 +705,19 @@ impl Writer<'_> {
     }
 
     /// Four inputs at a time.
-    fn dots(&self, out: &mut Body, p: &Panel, from: &PrimExpr, column: &PrimExpr, accs: &[Vec<Var>], ints: DType) {
+    #[allow(clippy::too_many_arguments)]
+    fn dots(
+        &self,
+        out: &mut Body,
+        p: &Panel,
+        g: &Group,
+        from: &PrimExpr,
+        column: &PrimExpr,
+        accs: &[Vec<Var>],
+        ints: DType,
+    ) {
         let v = self.conv;
+        let vectors = g.at.len();
         let quads = v.k_w * v.in_c / 4;
         let panel = let_(out, "panel", self.w.expr().ptr_add(column.clone() * v.depth()));
         let unroll = [4, 3, 2].into_iter().find(|u| quads % u == 0).unwrap_or(1);
@@ -650,14 +728,33 @@ impl Writer<'_> {
                 let at = let_(out, "at", k.clone() * p.width());
                 for u in 0..unroll {
                     // Where registers are few, the last weights are read by the multiplications.
-                    let kept = if accs.len() as i64 * p.count > 27 { p.count - 1 } else { p.count };
-                    let weights = |j: i64| load(&ws, at.clone() + (u * p.width() + j * p.lanes), ints);
+                    let all = self.form.dot4 && accs.len() * vectors > 27;
+                    let kept = if all { vectors - 1 } else { vectors };
+                    let weights = |j: usize| load(&ws, at.clone() + (u * p.width() + g.at[j]), ints);
                     let w: Vec<PrimExpr> =
-                        (0..p.count).map(|j| if j < kept { let_(out, "w", weights(j)) } else { weights(j) }).collect();
-                    for (r, row) in accs.iter().enumerate() {
+                        (0..vectors).map(|j| if j < kept { let_(out, "w", weights(j)) } else { weights(j) }).collect();
+                    let pixel = |r: usize| {
                         let ptr = line.clone().ptr_add(r as i64 * v.stride_w * v.in_c);
-                        let a = load(&ptr, k.clone() + u, DType::I32).broadcast(p.lanes as u16);
-                        let a = let_(out, "a", a);
+                        load(&ptr, k.clone() + u, DType::I32).broadcast(ints.lanes)
+                    };
+                    if !self.form.dot4 {
+                        let w: Vec<_> =
+                            w.iter().map(|w| [0, 1].map(|odd| let_(out, "w", words(w, odd, true)))).collect();
+                        for (r, row) in accs.iter().enumerate() {
+                            let a = let_(out, "a", pixel(r));
+                            for odd in [0, 1] {
+                                let a = let_(out, "words", words(&a, odd, false));
+                                for (acc, w) in row.iter().zip(&w) {
+                                    let w = w[odd as usize].clone();
+                                    let value = PrimExpr::call(Intrin::DotWords, [acc.expr(), a.clone(), w]);
+                                    out.push(FlatStmt::Assign { var: acc.clone(), value });
+                                }
+                            }
+                        }
+                        continue;
+                    }
+                    for (r, row) in accs.iter().enumerate() {
+                        let a = let_(out, "a", pixel(r));
                         for (acc, w) in row.iter().zip(&w) {
                             let value = PrimExpr::call(Intrin::Dot4, [acc.expr(), a.clone(), w.clone()]);
                             out.push(FlatStmt::Assign { var: acc.clone(), value });
@@ -748,7 +845,9 @@ mod tests {
         let woven = Conv { depthwise: true, in_c: 124, channels: 124, stride_w: 2, columns: 4, ..base };
         let narrow = Conv { depthwise: true, in_c: 28, k_h: 2, k_w: 4, rows: 7, columns: 6, ..base };
         let large = Conv { k_h: 4, k_w: 5, depthwise: true, in_c: 28, rows: 3, columns: 3, stride_w: 2, ..base };
-        for v in [base, one, packed, strided, depthwise, woven, narrow, large] {
+        let many = Conv { k_h: 2, k_w: 9, in_w: 20, ..woven };
+        let forms = [(64, true), (64, false), (32, false)];
+        for v in [base, one, packed, strided, depthwise, woven, narrow, large, many] {
             let f = v.prim_func("conv");
             let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);
             let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);
@@ -766,11 +865,14 @@ mod tests {
                 Arg::Tensor(Tensor::from_f64(DType::F32, &n, &floats(0.3)[..v.channels as usize])),
                 Arg::Tensor(Tensor::zeros(DType::U8, &[v.batch, v.out_h, v.out_w, v.channels])),
             ];
-            let mut scheduled = args.clone();
+            let before = args.clone();
             run(&f, &mut args).unwrap();
-            machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes: 64 }).unwrap();
-            let (Arg::Tensor(a), Arg::Tensor(b)) = (&args[5], &scheduled[5]) else { panic!() };
-            assert_eq!(a.data, b.data, "{v:?}");
+            for (vector_bytes, dot4) in forms {
+                let mut scheduled = before.clone();
+                machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes, dot4 }).unwrap();
+                let (Arg::Tensor(a), Arg::Tensor(b)) = (&args[5], &scheduled[5]) else { panic!() };
+                assert_eq!(a.data, b.data, "{vector_bytes} {dot4} {v:?}");
+            }
         }
     }
 }

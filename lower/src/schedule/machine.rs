@@ -370,7 +370,14 @@ impl Machine {
             Int(x) => x[l] as f64,
         };
         if !from.is_float() {
-            let ints = |l: usize| -> Vec<i64> { vals.iter().map(|v| if let Int(x) = v { x[l] } else { 0 }).collect() };
+            let ints = |l: usize| -> Vec<i64> {
+                let one = |v: &Value| match v {
+                    // Literals have one lane.
+                    Int(x) => x.get(l).or(x.first()).copied().unwrap_or(0),
+                    Float(_) => 0,
+                };
+                vals.iter().map(one).collect()
+            };
             let r = (0..lanes).map(|l| scalar::int_intrin(f, from, &ints(l)).ok_or(format!("{f:?} of integers")));
             return Ok(Int(r.collect::<Result<_, _>>()?));
         }

@@ -16,6 +16,7 @@ mod ranges;
 mod reduce;
 mod stage;
 mod stmt;
+pub mod streamed;
 mod transpose;
 pub mod window;
 
@@ -41,9 +42,16 @@ use stmt::{nested_allocs, StmtEmit};
 pub struct SchedOptions {
     /// Bytes of a vector register; 0 for scalar code.
     pub vector_bytes: u32,
+    /// Wide vectors multiply four pairs of bytes at a time ([`relax_ir::prim::Intrin::Dot4`]).
+    pub dot4: bool,
 }
 
 impl SchedOptions {
+    /// Vectors of so many bytes.
+    pub fn vectors(vector_bytes: u32) -> SchedOptions {
+        SchedOptions { vector_bytes, dot4: false }
+    }
+
     /// Wider vectors than Cranelift has.
     pub fn is_wide(&self) -> bool {
         self.vector_bytes > 16
@@ -52,7 +60,7 @@ impl SchedOptions {
 
 impl Default for SchedOptions {
     fn default() -> SchedOptions {
-        SchedOptions { vector_bytes: 16 }
+        SchedOptions::vectors(16)
     }
 }
 
@@ -93,8 +101,11 @@ pub const DIVISORS: &str = "relax_aot.divisors";
 /// Schedules `f`. Errors: a construct that has no scalar form (packed int4, explicit vectors, strings).
 pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
     if options.is_wide() {
-        let special = int8::Conv::of(f).map(|conv| int8::kernel(f, &conv));
-        if let Some(f) = special.or_else(|| int8::Pixels::of(f).map(|p| int8::pixels(f, &p))) {
+        let form = int8::Form { vector_bytes: options.vector_bytes as i64, dot4: options.dot4 };
+        let special = int8::Conv::of(f).map(|conv| int8::kernel(f, &conv, form));
+        let special = special.or_else(|| int8::Pixels::of(f).map(|p| int8::pixels(f, &p, form.vector_bytes)));
+        let streamed = || streamed::Streamed::of(f).map(|v| streamed::kernel(f, v, form.vector_bytes));
+        if let Some(f) = special.or_else(streamed) {
             return Ok(f);
         }
     }
@@ -187,9 +198,14 @@ pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
     stages.filter_map(|s| contract::packable(&s, o)).filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()
 }
 
+/// Whether a PrimFunc has a kernel of its own here, and so must stay as it is.
+pub fn is_special(f: &PrimFunc) -> bool {
+    int8::is_special(f) || f.attrs.get(streamed::ATTR).is_some()
+}
+
 /// Whether the kernel is made of stages alone, each point of which is computed once.
 pub fn is_staged(f: &PrimFunc) -> bool {
-    !int8::is_special(f) && plan(f, &SchedOptions::default()).items.iter().all(|i| matches!(i, Item::Stage(_)))
+    !is_special(f) && plan(f, &SchedOptions::default()).items.iter().all(|i| matches!(i, Item::Stage(_)))
 }
 
 /// Points of all stages, each times the steps of its reduction.

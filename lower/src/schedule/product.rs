@@ -76,7 +76,7 @@ impl Product {
     }
 
     fn options(lanes: i64) -> SchedOptions {
-        SchedOptions { vector_bytes: (lanes * 4) as u32 }
+        SchedOptions::vectors((lanes * 4) as u32)
     }
 
     /// How it is computed with vectors of so many lanes.

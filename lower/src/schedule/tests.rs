@@ -54,7 +54,7 @@ pub fn compare(f: &PrimFunc, dims: &dyn Fn(&Var) -> i64, seed: u64) -> Result<()
     run(f, &mut args).map_err(|d| format!("reference: {}", d.message))?;
     let mut plain = args_before.clone();
     machine::run(f, &mut scheduled, &SchedOptions::default())?;
-    machine::run(f, &mut plain, &SchedOptions { vector_bytes: 0 })?;
+    machine::run(f, &mut plain, &SchedOptions::vectors(0))?;
     let flat = schedule(f, &SchedOptions::default()).map_err(|d| d.message)?;
     for got in [scheduled, plain] {
         for ((p, a), b) in f.params.iter().zip(&args).zip(&got) {
@@ -360,7 +360,7 @@ fn loops(f: &PrimFunc, vector_bytes: u32) -> usize {
         };
         body.iter().map(one).sum()
     }
-    count(&schedule(f, &SchedOptions { vector_bytes }).expect("the kernel is scheduled").body)
+    count(&schedule(f, &SchedOptions::vectors(vector_bytes)).expect("the kernel is scheduled").body)
 }
 
 #[test]

@@ -235,7 +235,7 @@ mod tests {
             run(&f, &mut wanted).unwrap();
             for vector_bytes in [16, 32, 64] {
                 let mut got = args.clone();
-                machine::run(&f, &mut got, &SchedOptions { vector_bytes }).unwrap();
+                machine::run(&f, &mut got, &SchedOptions::vectors(vector_bytes)).unwrap();
                 let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[2], &got[2]) else { panic!() };
                 assert!(a.data == b.data, "{batch}x{rows}x{columns} by {vector_bytes}");
             }

@@ -254,6 +254,7 @@ impl Builder {
         let literal = |i: usize| args.get(i).and_then(|a| a.as_int());
         let operands = match f {
             Intrin::Interleave | Intrin::Parts => 2,
+            Intrin::ByteWords => 1,
             _ => args.len(),
         };
         for a in args.iter().take(operands) {
@@ -292,6 +293,18 @@ impl Builder {
             Intrin::Parts if n == 8 || n == self.wide => {
                 self.two(Op2::Parts { odd: literal(2)? != 0 }, n, &a, v.get(1)?)?
             }
+            Intrin::ByteWords => match (literal(1)?, literal(2)?) {
+                (0, 0) => {
+                    let mask = self.literal(0x00ff_00ff);
+                    self.two(Op2::And, n, &a, &mask)?
+                }
+                (_, 0) => self.one(Op1::WordsDown, n, &a)?,
+                (0, _) => {
+                    let up = self.one(Op1::WordsUp, n, &a)?;
+                    self.one(Op1::WordsDownSigned, n, &up)?
+                }
+                _ => self.one(Op1::WordsDownSigned, n, &a)?,
+            },
             Intrin::BitNot => self.flip(n, &a)?,
             Intrin::Fma if float => {
                 let (b, c) = (v.get(1)?, v.get(2)?);

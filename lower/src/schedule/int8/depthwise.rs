@@ -4,7 +4,7 @@
 //! Weaving whole registers deals four channels at a time to each of four parts; sums, scales and weights are stored in
 //! that order ([`Conv::place`]), and narrowing the parts to bytes again restores the order of the channels.
 
-use super::{c, let_, load, Body, Conv, Panel, Writer};
+use super::{c, let_, load, words, Body, Conv, Group, Panel, Writer};
 use relax_ir::flat::FlatStmt;
 use relax_ir::prim::{Intrin, Var};
 use relax_ir::{DType, PrimExpr};
@@ -74,23 +74,43 @@ impl Conv {
 }
 
 impl Writer<'_> {
-    /// The weights of some channels, all kernel columns of each part.
-    pub(super) fn woven_weights(&self, out: &mut Body, p: &Panel, column: &PrimExpr) -> Vec<PrimExpr> {
-        let ints = DType::I32.with_lanes(p.lanes as u16);
+    /// The weights of some channels, all kernel columns of each part: in registers as far as there are enough. Where
+    /// int16 are multiplied, the even bytes and then the odd ones of each, on the stack.
+    pub(super) fn woven_weights(&self, out: &mut Body, p: &Panel, g: &Group, column: &PrimExpr) -> Vec<PrimExpr> {
+        let ints = DType::I32.with_lanes(g.lanes as u16);
         let first = let_(out, "first", self.w.expr().ptr_add(column.clone() * (self.conv.k_w * 4)));
-        (0..self.conv.k_w * p.count).map(|i| load(&first, c(i * p.lanes), ints)).collect()
+        let at = (0..self.conv.k_w).flat_map(|x| g.at.iter().map(move |at| x * p.width() + at));
+        let all: Vec<PrimExpr> = at.map(|at| load(&first, c(at), ints)).collect();
+        if self.form.dot4 {
+            let kept = all.len() <= 12;
+            return all.into_iter().map(|w| if kept { let_(out, "w", w) } else { w }).collect();
+        }
+        let halves = all.iter().flat_map(|w| [0, 1].map(|odd| words(w, odd, true)));
+        if all.len() > 16 {
+            return halves.collect();
+        }
+        let stack = Var::new("weights", DType::HANDLE);
+        let bytes = 2 * all.len() as u32 * ints.lanes as u32 * 4;
+        out.push(FlatStmt::Stack { var: stack.clone(), bytes, align: 64 });
+        let mut kept = vec![];
+        for (i, value) in halves.enumerate() {
+            let offset = c(i as i64 * g.lanes);
+            out.push(FlatStmt::Store { ptr: stack.expr(), offset: offset.clone(), value });
+            kept.push(load(&stack.expr(), offset, ints));
+        }
+        kept
     }
 
-    /// A column of pixels, as many rows as the kernel has, a vector for each part.
-    fn weave(&self, out: &mut Body, p: &Panel, from: &PrimExpr, column: &PrimExpr) -> Vec<PrimExpr> {
+    /// A column of pixels, as many rows as the kernel has: what each part is made of.
+    fn weave(&self, out: &mut Body, p: &Panel, g: &Group, from: &PrimExpr, column: &PrimExpr) -> Vec<PrimExpr> {
         let v = self.conv;
-        let lanes = p.lanes as u16;
+        let lanes = g.lanes as u16;
         let ints = DType::I32.with_lanes(lanes);
         let row = |y: i64| from.clone().ptr_add(column.clone()).ptr_add(y * v.in_w * v.in_c);
         if !p.is_woven(v) {
             let bytes = |y: i64| load(&row(y), c(0), DType::U8.with_lanes(lanes)).cast(ints);
             let shifted = (1..v.k_h).map(|y| bytes(y) * PrimExpr::i32(1 << (8 * y)).broadcast(lanes));
-            return vec![let_(out, "x", shifted.fold(bytes(0), |a, b| a + b))];
+            return vec![shifted.fold(bytes(0), |a, b| a + b)];
         }
         let mut pair = |y: i64| {
             let mut part = |y: i64| match y < v.k_h {
@@ -103,16 +123,18 @@ impl Writer<'_> {
         let (upper, lower) = (pair(0), pair(2));
         let mut parts = vec![];
         for (a, b) in upper.iter().zip(&lower) {
-            parts.extend([0, 1].map(|high| let_(out, "x", interleave(a, b, 2, high))));
+            parts.extend([0, 1].map(|high| interleave(a, b, 2, high)));
         }
         parts
     }
 
     /// All products of a row of outputs; columns that several windows share are woven once.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn woven_taps(
         &self,
         out: &mut Body,
         p: &Panel,
+        g: &Group,
         from: &PrimExpr,
         column: &PrimExpr,
         weights: &[PrimExpr],
@@ -125,13 +147,29 @@ impl Writer<'_> {
             if !accs.iter().enumerate().any(|u| users(&u)) {
                 continue;
             }
-            let parts = self.weave(out, p, &from.clone().ptr_add(x * v.in_c), column);
-            for (r, row) in accs.iter().enumerate().filter(users) {
-                let tap = (x - r as i64 * v.stride_w) * p.count;
-                for (j, (acc, x)) in row.iter().zip(&parts).enumerate() {
-                    let w = weights[tap as usize + j].clone();
-                    let value = PrimExpr::call(Intrin::Dot4, [acc.expr(), x.clone(), w]);
-                    out.push(FlatStmt::Assign { var: acc.clone(), value });
+            let parts = self.weave(out, p, g, &from.clone().ptr_add(x * v.in_c), column);
+            let tap = |r: usize| ((x - r as i64 * v.stride_w) as usize) * parts.len();
+            if self.form.dot4 {
+                let parts: Vec<PrimExpr> = parts.iter().map(|x| let_(out, "x", x.clone())).collect();
+                for (r, row) in accs.iter().enumerate().filter(users) {
+                    for (j, (acc, x)) in row.iter().zip(&parts).enumerate() {
+                        let w = weights[tap(r) + j].clone();
+                        let value = PrimExpr::call(Intrin::Dot4, [acc.expr(), x.clone(), w]);
+                        out.push(FlatStmt::Assign { var: acc.clone(), value });
+                    }
+                }
+                continue;
+            }
+            for (j, part) in parts.iter().enumerate() {
+                let part = let_(out, "x", part.clone());
+                // Kernels of two rows leave the last two bytes at zero, those of three the last.
+                for odd in [0, 1] {
+                    let part = let_(out, "words", words(&part, odd, false));
+                    for (r, row) in accs.iter().enumerate().filter(users) {
+                        let w = weights[2 * (tap(r) + j) + odd as usize].clone();
+                        let value = PrimExpr::call(Intrin::DotWords, [row[j].expr(), part.clone(), w]);
+                        out.push(FlatStmt::Assign { var: row[j].clone(), value });
+                    }
                 }
             }
         }

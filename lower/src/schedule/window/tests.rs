@@ -31,7 +31,7 @@ fn check(mut w: Window) {
         }
         let (mut wanted, mut got) = (args.clone(), args);
         interp::run(&f, &mut wanted).expect("interpreted");
-        machine::run(&f, &mut got, &SchedOptions { vector_bytes: bytes as u32 }).expect("scheduled");
+        machine::run(&f, &mut got, &SchedOptions::vectors(bytes as u32)).expect("scheduled");
         let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.pop(), got.pop()) else { panic!("tensors") };
         let float = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("four bytes"));
         let largest = a.data.chunks(4).map(|b| float(b).abs()).fold(0.0, f32::max);
@@ -155,7 +155,7 @@ fn check_ways(w: &Window) {
             }
             let (mut wanted, mut got) = (args.clone(), args);
             interp::run(&f, &mut wanted).expect("interpreted");
-            machine::run(&f, &mut got, &SchedOptions { vector_bytes: lanes as u32 * 4 }).expect("scheduled");
+            machine::run(&f, &mut got, &SchedOptions::vectors(lanes as u32 * 4)).expect("scheduled");
             let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.pop(), got.pop()) else { panic!("tensors") };
             let (a, b) = (a.to_f64(), b.to_f64());
             let largest = a.iter().fold(0.0, |m: f64, x| m.max(x.abs()));

@@ -6,6 +6,7 @@ use crate::onnx::ops::quant::{centred, dynamic_range, quantize};
 use crate::onnx::ops::OnnxOp;
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
+use relax_ir::constant::Coded;
 use relax_ir::{Constant, DType};
 
 pub const OPS: &[OnnxOp] = &[
@@ -120,7 +121,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// The weights as float32 of `(k, n)`.
+    /// The weights as float32 of `(k, n)`, which remember their codes.
     fn dense(&self, weights: &Constant, scales: &Constant, zeros: Option<&Constant>) -> Option<Constant> {
         let (k, n, block) = (self.k as usize, self.n as usize, self.block as usize);
         let blocks = k.div_ceil(block);
@@ -148,18 +149,26 @@ impl Blocks {
                 Some(_) => None,
             }
         };
-        let mut out = vec![0f32; k * n];
+        let mut out = Coded {
+            rows: k,
+            columns: n,
+            block,
+            bits: self.bits as u32,
+            codes: vec![0; k * n],
+            scales: vec![0.0; blocks * n],
+            zeros: vec![0.0; blocks * n],
+        };
         for i in 0..n {
             for j in 0..blocks {
                 let at = (i * blocks + j) * packed(block);
                 let bytes = &weights.bytes()[at..at + packed(block)];
-                let (scale, zero) = (scales.get_f64(i * blocks + j), zero(i, j)?);
+                out.scales[j * n + i] = scales.get_f64(i * blocks + j) as f32;
+                out.zeros[j * n + i] = zero(i, j)? as f32;
                 for l in 0..block.min(k - j * block) {
-                    out[(j * block + l) * n + i] = ((code(bytes, l) as f64 - zero) * scale) as f32;
+                    out.codes[(j * block + l) * n + i] = code(bytes, l);
                 }
             }
         }
-        let bytes = out.into_iter().flat_map(f32::to_le_bytes).collect();
-        Some(Constant::new(DType::F32, vec![self.k, self.n], bytes))
+        Some(out.constant())
     }
 }
