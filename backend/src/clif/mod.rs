@@ -13,6 +13,7 @@ mod memory;
 mod object;
 mod symbols;
 mod value;
+mod words;
 
 use crate::target::{isa_has, Cpu, OptLevel, Target};
 use crate::versions::{self, Expanded};

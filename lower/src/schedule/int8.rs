@@ -846,7 +846,7 @@ mod tests {
         let narrow = Conv { depthwise: true, in_c: 28, k_h: 2, k_w: 4, rows: 7, columns: 6, ..base };
         let large = Conv { k_h: 4, k_w: 5, depthwise: true, in_c: 28, rows: 3, columns: 3, stride_w: 2, ..base };
         let many = Conv { k_h: 2, k_w: 9, in_w: 20, ..woven };
-        let forms = [(64, true), (64, false), (32, false)];
+        let forms = [(64, true), (64, false), (32, false), (16, false)];
         for v in [base, one, packed, strided, depthwise, woven, narrow, large, many] {
             let f = v.prim_func("conv");
             let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);

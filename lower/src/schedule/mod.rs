@@ -100,7 +100,7 @@ pub const DIVISORS: &str = "relax_aot.divisors";
 
 /// Schedules `f`. Errors: a construct that has no scalar form (packed int4, explicit vectors, strings).
 pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
-    if options.is_wide() {
+    if options.vector_bytes >= 16 {
         let form = int8::Form { vector_bytes: options.vector_bytes as i64, dot4: options.dot4 };
         let special = int8::Conv::of(f).map(|conv| int8::kernel(f, &conv, form));
         let special = special.or_else(|| int8::Pixels::of(f).map(|p| int8::pixels(f, &p, form.vector_bytes)));

@@ -278,12 +278,13 @@ impl Writer {
         }
     }
 
-    /// The weights of rows `k..k + together`, as far as there are `rows`: `f(out, row among them, vectors)`.
+    /// The weights of rows `k..k + together`, as far as there are `rows`: `f(out, row among them, vectors)`. Without
+    /// `factors` their codes.
     fn weights(
         &self,
         out: &mut Body,
         g: &Group,
-        factors: &[(PrimExpr, PrimExpr)],
+        factors: Option<&[(PrimExpr, PrimExpr)]>,
         k: &PrimExpr,
         rows: i64,
         f: &mut dyn FnMut(&mut Body, i64, Vec<PrimExpr>),
@@ -299,15 +300,19 @@ impl Writer {
         let all: Vec<PrimExpr> = (0..g.count).map(|j| byte(out, j)).collect();
         for half in 0..rows {
             let mut made = vec![];
-            for (byte, (scale, offset)) in all.iter().zip(factors) {
+            for (j, byte) in all.iter().enumerate() {
                 let literal = |v: i32| PrimExpr::i32(v).broadcast(self.lanes as u16);
                 let code = match (self.v.bits, half) {
                     (4, 0) => PrimExpr::raw_binary(BinOp::BitAnd, byte.clone(), literal(15)),
                     (4, _) => PrimExpr::raw_binary(BinOp::Shr, byte.clone(), literal(4)),
                     _ => byte.clone(),
                 };
-                let value = [code.cast(self.floats()), scale.clone(), offset.clone()];
-                made.push(let_(out, "weight", PrimExpr::call(Intrin::Fma, value)));
+                let code = code.cast(self.floats());
+                let value = match factors.and_then(|f| f.get(j)) {
+                    Some((scale, offset)) => PrimExpr::call(Intrin::Fma, [code, scale.clone(), offset.clone()]),
+                    None => code,
+                };
+                made.push(let_(out, "weight", value));
             }
             f(out, half, made);
         }
@@ -353,6 +358,10 @@ impl Writer {
         self.rows(out, most, &mut |out, first, rows| {
             let zero = PrimExpr::f32(0.0).broadcast(self.lanes as u16);
             let accs = self.sums(out, rows, g.count, &|_, _| zero.clone());
+            if rows == 1 {
+                self.one(out, g, &first, &accs);
+                return self.store(out, g, &first, &accs);
+            }
             let lines = self.lines(out, &first, rows, &self.x, self.v.k);
             self.blocks(out, &mut |out, start, block, length| {
                 let factors = self.factors(out, g, &block);
@@ -360,7 +369,7 @@ impl Writer {
                 let whole = length / step * step;
                 let some = |out: &mut Body, k: PrimExpr, n: i64| {
                     let k = let_(out, "k", start.clone() + k);
-                    self.weights(out, g, &factors, &k, n, &mut |out, half, w| {
+                    self.weights(out, g, Some(&factors), &k, n, &mut |out, half, w| {
                         self.add(out, &lines, &(k.clone() + half), &w, &accs);
                     });
                 };
@@ -370,6 +379,42 @@ impl Writer {
                 }
             });
             self.store(out, g, &first, &accs);
+        });
+    }
+
+    /// One row: codes are multiplied as they are, the factors of a block once, its offsets with the sum of `x`.
+    fn one(&self, out: &mut Body, g: &Group, row: &PrimExpr, accs: &[Vec<Var>]) {
+        let zero = PrimExpr::f32(0.0).broadcast(self.lanes as u16);
+        let lines = self.lines(out, row, 1, &self.x, self.v.k);
+        self.blocks(out, &mut |out, start, block, length| {
+            let parts = self.sums(out, 1, g.count, &|_, _| zero.clone());
+            let total = Var::new("total", self.floats());
+            out.push(FlatStmt::Local { var: total.clone(), init: zero.clone() });
+            let step = self.together();
+            let whole = length / step * step;
+            let some = |out: &mut Body, k: PrimExpr, n: i64| {
+                let k = let_(out, "k", start.clone() + k);
+                self.weights(out, g, None, &k, n, &mut |out, half, codes| {
+                    let x = load(&lines[0], k.clone() + half, DType::F32).broadcast(self.lanes as u16);
+                    let x = let_(out, "x", x);
+                    out.push(FlatStmt::Assign { var: total.clone(), value: total.expr() + x.clone() });
+                    for (part, code) in parts[0].iter().zip(codes) {
+                        let value = PrimExpr::call(Intrin::Fma, [x.clone(), code, part.expr()]);
+                        out.push(FlatStmt::Assign { var: part.clone(), value });
+                    }
+                });
+            };
+            loop_(out, 0, whole, step, &mut |out, k| some(out, k, step));
+            if length > whole {
+                some(out, c(whole), length - whole);
+            }
+            let factors = self.factors(out, g, &block);
+            for ((acc, part), (scale, offset)) in accs[0].iter().zip(&parts[0]).zip(factors) {
+                for (by, factor) in [(part, scale), (&total, offset)] {
+                    let value = PrimExpr::call(Intrin::Fma, [by.expr(), factor, acc.expr()]);
+                    out.push(FlatStmt::Assign { var: acc.clone(), value });
+                }
+            }
         });
     }
 
@@ -413,7 +458,7 @@ impl Writer {
         let whole = n / step * step;
         let some = |out: &mut Body, i: PrimExpr, rows: i64| {
             let at = let_(out, "k", k.clone() + i.clone());
-            self.weights(out, g, factors, &at, rows, &mut |out, half, w| {
+            self.weights(out, g, Some(factors), &at, rows, &mut |out, half, w| {
                 for (j, w) in (0..).zip(w) {
                     let offset = (i.clone() + half) * width + j * self.lanes;
                     out.push(FlatStmt::Store { ptr: self.stack.clone(), offset, value: w });
