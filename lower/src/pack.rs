@@ -174,10 +174,13 @@ fn rewritten(f: &PrimFunc, at: usize, p: &Packable) -> PrimFunc {
     let mut f = f.clone();
     f.params[at] = PrimParam::Buffer { buffer: new.clone(), handle: None };
     f.body = f.body.replace_loads(&|b, idx| {
+        if *b != p.buffer {
+            return None;
+        }
         let index = |axis: usize| idx[axis].clone().cast(DType::I64);
         let (j, k) = (index(p.column), index(1 - p.column));
-        let at = move || if turned { vec![j, k] } else { vec![p.panels.position(k, j)] };
-        (*b == p.buffer).then(|| PrimExpr::load(&new, at()))
+        let at = if turned { vec![j, k] } else { vec![p.panels.position(k, j)] };
+        Some(PrimExpr::load(&new, at))
     });
     f
 }

@@ -584,7 +584,11 @@ impl Writer<'_> {
                 |first: i64| Group { lanes, at: (0..4).map(|j| j * p.lanes + first).collect(), first: 4 * first };
             return (0..p.lanes).step_by(lanes as usize).map(group).collect();
         }
-        let most = if self.form.vector_bytes < 64 { 2 } else { 4 };
+        let most = match (self.conv.depthwise, self.form.vector_bytes) {
+            (true, _) => 1,
+            (_, 64) => 4,
+            _ => 2,
+        };
         let all: Vec<i64> = (0..p.width()).step_by(lanes as usize).collect();
         all.chunks(most).map(|at| Group { lanes, at: at.to_vec(), first: at[0] }).collect()
     }
@@ -846,8 +850,9 @@ mod tests {
         let narrow = Conv { depthwise: true, in_c: 28, k_h: 2, k_w: 4, rows: 7, columns: 6, ..base };
         let large = Conv { k_h: 4, k_w: 5, depthwise: true, in_c: 28, rows: 3, columns: 3, stride_w: 2, ..base };
         let many = Conv { k_h: 2, k_w: 9, in_w: 20, ..woven };
+        let tall = Conv { k_h: 5, rows: 5, ..depthwise };
         let forms = [(64, true), (64, false), (32, false), (16, false)];
-        for v in [base, one, packed, strided, depthwise, woven, narrow, large, many] {
+        for v in [base, one, packed, strided, depthwise, woven, narrow, large, many, tall] {
             let f = v.prim_func("conv");
             let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);
             let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);
