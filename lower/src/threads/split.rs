@@ -1,6 +1,7 @@
 //! What the loops of a kernel allow.
 
-use super::{rounds, Shared, WHOLE};
+use super::rounds::Cut;
+use super::{Shared, WHOLE};
 use relax_ir::flat::{FlatFunc, FlatStmt};
 use relax_ir::prim::{PrimKind, Var};
 use relax_ir::{DType, PrimExpr};
@@ -72,38 +73,14 @@ pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Spli
     for (t, phase) in tops.iter().zip(&phases) {
         match (t.kind, t.s) {
             (Kind::Once, s) => once.push(s.clone()),
-            (Kind::Loop, FlatStmt::For { var, begin, end, step, body }) if *phase >= 0 => {
+            (Kind::Loop, FlatStmt::For { .. }) if *phase >= 0 => {
                 flush(&mut once, &mut names, &mut f.body);
-                let count = match (begin.as_int(), end.as_int()) {
-                    (Some(b), Some(e)) => PrimExpr::i64(((e - b).max(0) + *step - 1) / *step),
-                    _ => (end.clone() - begin.clone() + (*step - 1)).floor_div(*step).max(0i64),
-                };
                 let share = |share: &Var| match last {
                     0 => share.expr(),
                     _ => (share.expr() - phase * WHOLE).max(0i64).min(WHOLE),
                 };
-                let [low, high] = ["low", "high"].map(|name| Var::new(name, DType::I64));
-                let uneven = rounds::uneven(&count, threads).then(|| rounds::cut(body, &facts, !joint, &low, &high));
-                if let (Some(body), Some(first)) = (uneven.flatten(), begin.as_int()) {
-                    let (a, b) = (Var::new("a", DType::I64), Var::new("b", DType::I64));
-                    let bind = |var: &Var, value: PrimExpr| FlatStmt::Let { var: var.clone(), value };
-                    f.body.push(bind(&a, count.clone() * share(&from)));
-                    f.body.push(bind(&b, count.clone() * share(&to)));
-                    let at = (var.expr() - first).floor_div(*step) * WHOLE;
-                    let piece = |bound: &Var| (bound.expr() - at.clone()).max(0i64).min(WHOLE);
-                    let mut round = vec![bind(&low, piece(&a)), bind(&high, piece(&b))];
-                    round.extend(body);
-                    let begin = a.expr().floor_div(WHOLE) * *step + first;
-                    let end = (b.expr() + (WHOLE - 1)).floor_div(WHOLE) * *step + first;
-                    f.body.push(FlatStmt::For { var: var.clone(), begin, end, step: *step, body: round });
-                    continue;
-                }
-                let bound = |of: &Var| {
-                    let rounds = (count.clone() * share(of)).floor_div(WHOLE);
-                    (begin.clone() + rounds * *step).min(end.clone())
-                };
-                let (begin, end) = (bound(&from), bound(&to));
-                f.body.push(FlatStmt::For { var: var.clone(), begin, end, step: *step, body: body.clone() });
+                let cut = Cut { threads, own: !joint };
+                f.body.extend(cut.piece(t.s, &facts, share(&from), share(&to)));
             }
             (Kind::Loop, s) => {
                 flush(&mut once, &mut names, &mut f.body);
