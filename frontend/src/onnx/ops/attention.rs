@@ -109,8 +109,11 @@ fn attention(cx: &mut NodeCx) -> Res<Vec<Value>> {
         let columns = positions(cx, &keys, 2, 1)?;
         let rows = cx.op("add", &[&rows, &offset])?;
         let distance = cx.op("subtract", &[&rows, &columns])?;
-        let bounds =
-            [(causal, "greater_equal", 0), (left >= 0, "less_equal", left), (right >= 0, "greater_equal", -right)];
+        let bounds = [
+            (causal, "greater_equal", 0),
+            (left >= 0, "less_equal", left),
+            (right >= 0, "greater_equal", right.saturating_neg()),
+        ];
         for (_, relax, limit) in bounds.into_iter().filter(|b| b.0) {
             let limit = Tensor::scalar_int(DType::I64, limit);
             let allowed = cx.op(relax, &[&distance, &limit])?;

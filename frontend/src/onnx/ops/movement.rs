@@ -115,7 +115,8 @@ fn slice_known(x: &Tensor, axes: &[usize], begin: &[PrimExpr], end: &[PrimExpr],
     let mut steps = vec![1i64; from.len()];
     for (i, a) in axes.iter().enumerate() {
         let n = from[*a] as i64;
-        let (b, e, s) = (begin[i].as_int()?, end[i].as_int()?, step[i]);
+        // A step beyond any dim is as good as a far larger one.
+        let (b, e, s) = (begin[i].as_int()?, end[i].as_int()?, step[i].clamp(-(1 << 40), 1 << 40));
         let wrap = |v: i64| if v < 0 { v.saturating_add(n) } else { v };
         let (low, high) = if s > 0 { (0, n) } else { (-1, n - 1) };
         let (b, e) = (wrap(b).clamp(low, high), wrap(e).clamp(low, high));
@@ -472,8 +473,9 @@ pub fn pad_by(
     let mut y = x;
     if b.iter().chain(&a).any(|p| *p < 0) {
         let cut: Vec<usize> = (0..n).filter(|i| b[*i] < 0 || a[*i] < 0).collect();
-        let begin: Vec<PrimExpr> = cut.iter().map(|i| PrimExpr::i64((-b[*i]).max(0))).collect();
-        let end: Vec<PrimExpr> = cut.iter().map(|i| y.dims[*i].clone() - PrimExpr::i64((-a[*i]).max(0))).collect();
+        let begin: Vec<PrimExpr> = cut.iter().map(|i| PrimExpr::i64(b[*i].saturating_neg().max(0))).collect();
+        let end: Vec<PrimExpr> =
+            cut.iter().map(|i| y.dims[*i].clone() - PrimExpr::i64(a[*i].saturating_neg().max(0))).collect();
         let steps = vec![1; cut.len()];
         y = slice_axes(cx, &y, &cut, &begin, &end, &steps)?;
     }

@@ -100,10 +100,18 @@ pub fn padded(
 /// Literal spatial dims of a kernel.
 pub fn kernel_dims(cx: &NodeCx, w: &Tensor) -> Res<Vec<i64>> {
     if let Some(k) = cx.ints("kernel_shape") {
-        return Ok(k);
+        return within(cx, "kernel_shape", k);
     }
     let dims: Option<Vec<i64>> = w.dims.get(2..).unwrap_or_default().iter().map(PrimExpr::as_int).collect();
     dims.ok_or_else(|| cx.unsupported("a kernel whose dims vary"))
+}
+
+/// Numbers of which products of two are numbers.
+pub fn within(cx: &NodeCx, name: &str, v: Vec<i64>) -> Res<Vec<i64>> {
+    match v.iter().find(|v| v.unsigned_abs() > 1 << 31) {
+        Some(far) => Err(cx.error(format!("{name} of {far}"))),
+        None => Ok(v),
+    }
 }
 
 /// A list attribute with one entry per spatial dim.
@@ -112,7 +120,7 @@ pub fn per_dim(cx: &NodeCx, name: &str, n: usize) -> Res<Vec<i64>> {
     if v.len() != n {
         return Err(cx.error(format!("{} {name} for {n} spatial dims", v.len())));
     }
-    Ok(v)
+    within(cx, name, v)
 }
 
 fn conv(cx: &mut NodeCx) -> Res<Vec<Value>> {

@@ -1,6 +1,6 @@
 //! Pooling.
 
-use super::nn::{layouts, padded, padding, per_dim};
+use super::nn::{layouts, padded, padding, per_dim, within};
 use super::reduce::reduce_axes;
 use super::windows::general_pool;
 use super::{one, op, OnnxOp};
@@ -30,6 +30,7 @@ fn pool(cx: &mut NodeCx, kind: &str) -> Res<Vec<Value>> {
 fn window(cx: &mut NodeCx, x: &Tensor) -> Res<Vec<i64>> {
     let kernel = cx.ints("kernel_shape");
     let kernel = cx.required("kernel_shape", kernel)?;
+    let kernel = within(cx, "kernel_shape", kernel)?;
     let n = kernel.len();
     if !(1..=3).contains(&n) || x.rank() != n + 2 {
         return Err(cx.unsupported(format!("pooling of {} dims with a window of {n}", x.rank())));

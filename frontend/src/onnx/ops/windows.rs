@@ -1,6 +1,6 @@
 //! Convolutions and pooling beyond the common ones.
 
-use super::nn::{add_bias, kernel_dims, layouts, padding, per_dim};
+use super::nn::{add_bias, kernel_dims, layouts, padding, per_dim, within};
 use super::select::positions;
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
@@ -143,6 +143,7 @@ fn deform_conv(cx: &mut NodeCx) -> Res<Vec<Value>> {
 pub fn general_pool(cx: &mut NodeCx, x: &Tensor, kind: &str, indices: bool) -> Res<Vec<Tensor>> {
     let kernel = cx.ints("kernel_shape");
     let kernel = cx.required("kernel_shape", kernel)?;
+    let kernel = within(cx, "kernel_shape", kernel)?;
     let n = kernel.len();
     if x.rank() != n + 2 {
         return Err(cx.error(format!("a window of {n} dims for a tensor of {}", x.rank())));
@@ -193,6 +194,7 @@ fn max_unpool(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, index) = (cx.input(0)?, cx.input(1)?);
     let kernel = cx.ints("kernel_shape");
     let kernel = cx.required("kernel_shape", kernel)?;
+    let kernel = within(cx, "kernel_shape", kernel)?;
     let n = kernel.len();
     let strides = per_dim(cx, "strides", n)?;
     let pads = cx.ints("pads").unwrap_or_else(|| vec![0; 2 * n]);
