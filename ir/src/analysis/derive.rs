@@ -289,7 +289,7 @@ impl Deriver<'_> {
 
     /// Criteria 4, 5, 13, 14: shape variables are bound before they are used.
     fn check_scope(&mut self, s: &StructInfo, span: Span, what: &str, criterion: u8) {
-        let own: HashSet<Var> = func_vars(s);
+        let own: HashSet<Var> = vars::func_vars(s);
         let mut missing: Vec<(Var, Span)> = vec![];
         vars::each_dim(s, &mut |d, _| {
             for v in d.vars() {
@@ -787,20 +787,5 @@ impl Deriver<'_> {
 
     fn forced(&self) -> bool {
         self.module.relax(&self.context.name).is_some_and(signature::forced_pure)
-    }
-}
-
-/// Variables that function types inside `s` bind themselves.
-fn func_vars(s: &StructInfo) -> HashSet<Var> {
-    match s {
-        StructInfo::Func(f) => {
-            let mut own: HashSet<Var> =
-                vars::lone_vars(f.params.iter().flatten()).into_iter().map(|(v, _)| v).collect();
-            f.params.iter().flatten().for_each(|p| own.extend(func_vars(p)));
-            own.extend(func_vars(&f.ret));
-            own
-        }
-        StructInfo::Tuple(f) => f.iter().flat_map(func_vars).collect(),
-        _ => HashSet::new(),
     }
 }

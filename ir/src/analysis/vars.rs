@@ -181,3 +181,17 @@ pub fn erase(s: &StructInfo, dims: &dyn Fn(&Var) -> bool, vars: &dyn Fn(&RVar) -
         _ => s.clone(),
     }
 }
+
+/// Variables that function types inside `s` bind themselves.
+pub(super) fn func_vars(s: &StructInfo) -> HashSet<Var> {
+    match s {
+        StructInfo::Func(f) => {
+            let mut own: HashSet<Var> = lone_vars(f.params.iter().flatten()).into_iter().map(|(v, _)| v).collect();
+            f.params.iter().flatten().for_each(|p| own.extend(func_vars(p)));
+            own.extend(func_vars(&f.ret));
+            own
+        }
+        StructInfo::Tuple(f) => f.iter().flat_map(func_vars).collect(),
+        _ => HashSet::new(),
+    }
+}

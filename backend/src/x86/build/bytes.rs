@@ -1,0 +1,145 @@
+//! Vectors of bytes in memory: read as int32, written with what is too large cut off or limited.
+
+use super::*;
+
+impl Builder {
+    /// The low bytes of int32, cut off by a cast.
+    pub(super) fn store_bytes(&mut self, ptr: &PrimExpr, offset: &PrimExpr, value: &PrimExpr) -> Option<()> {
+        if let PrimKind::Call(f @ (Intrin::Bytes | Intrin::WovenBytes), parts) = value.kind() {
+            return self.store_limited(ptr, offset, parts, *f == Intrin::WovenBytes);
+        }
+        let PrimKind::Cast(wide) = value.kind() else { return None };
+        if wide.dtype().element() != DType::I32 {
+            return None;
+        }
+        let Val::Lanes { regs, uniform } = self.value(wide)? else { return None };
+        let mut m = self.address(ptr, offset, 1)?;
+        if !self.evex && value.dtype().lanes > 1 {
+            let mask = self.constant(0xff);
+            for (k, w) in self.widths(value.dtype().lanes)?.into_iter().enumerate() {
+                let (a, low) = (if uniform { regs[0] } else { *regs.get(k)? }, self.lanes_reg());
+                self.push(Inst::Two { op: Op2::And, w, d: low, a, b: mask });
+                self.pack_and_store(&[low], w, m, false);
+                m.disp += w as i32;
+            }
+            return Some(());
+        }
+        if value.dtype().lanes == 1 {
+            self.push(Inst::StoreBytes { w: 1, s: regs[0], m, limit: false });
+            return Some(());
+        }
+        for (k, w) in self.widths(value.dtype().lanes)?.into_iter().enumerate() {
+            let s = if uniform { regs[0] } else { *regs.get(k)? };
+            self.push(Inst::StoreBytes { w, s, m, limit: false });
+            m.disp += w as i32;
+        }
+        Some(())
+    }
+
+    /// int32 of up to four registers as uint8: what is narrowed lies in 128-bit parts, which a permutation brings in
+    /// order where they are not `woven`.
+    pub(super) fn store_limited(
+        &mut self,
+        ptr: &PrimExpr,
+        offset: &PrimExpr,
+        parts: &[PrimExpr],
+        woven: bool,
+    ) -> Option<()> {
+        let mut regs = vec![];
+        for p in parts {
+            let Val::Lanes { regs: one, uniform: false } = self.value(p)? else { return None };
+            regs.extend(one.into_iter().zip(self.widths(p.dtype().lanes)?));
+        }
+        let m = self.address(ptr, offset, 1)?;
+        let evex = self.evex;
+        if let ([(a, w)], true) = (&regs[..], evex) {
+            let (a, w) = (*a, *w);
+            let (zero, s) = (self.constant(0), self.lanes_reg());
+            self.push(Inst::Two { op: Op2::MaxI, w, d: s, a, b: zero });
+            self.push(Inst::StoreBytes { w, s, m, limit: true });
+            return Some(());
+        }
+        let w = regs.first()?.1;
+        let fits = if woven { regs.len() == 4 } else { regs.len() <= 4 && (w == self.wide || regs.len() == 1) };
+        if !fits || regs.iter().any(|(_, other)| *other != w) {
+            return None;
+        }
+        let regs: Vec<Reg> = regs.into_iter().map(|(r, _)| r).collect();
+        self.pack_and_store(&regs, w, m, woven);
+        Some(())
+    }
+
+    /// The lanes of up to four registers of `w` lanes as limited bytes.
+    pub(super) fn pack_and_store(&mut self, regs: &[Reg], w: u16, mut m: Mem, woven: bool) {
+        let part = |i: usize| regs[i.min(regs.len() - 1)];
+        let (low, high, all) = (self.lanes_reg(), self.lanes_reg(), self.lanes_reg());
+        self.push(Inst::Two { op: Op2::Narrow16, w, d: low, a: part(0), b: part(1) });
+        let high = match regs.len() {
+            1 | 2 => low,
+            _ => {
+                self.push(Inst::Two { op: Op2::Narrow16, w, d: high, a: part(2), b: part(3) });
+                high
+            }
+        };
+        self.push(Inst::Two { op: Op2::NarrowBytes, w, d: all, a: low, b: high });
+        if woven {
+            self.push(Inst::Store { w, s: all, m });
+            return;
+        }
+        // Four elements of each part in a lane.
+        let (groups, lanes) = (w / 4, regs.len() as u16 * w / 4);
+        let mut first = 0;
+        for piece in [16, 8, 4, 2, 1] {
+            if lanes - first < piece {
+                continue;
+            }
+            let mut s = all;
+            if groups > 1 {
+                let order: Vec<u32> = (first..first + w).map(|i| (i % groups * 4 + i / groups % 4) as u32).collect();
+                let order = self.vector(&order);
+                s = self.lanes_reg();
+                self.push(Inst::Two { op: Op2::Permute, w, d: s, a: order, b: all });
+            }
+            self.push(match piece {
+                1 => Inst::StoreOne { s, m },
+                w => Inst::Store { w, s, m },
+            });
+            m.disp += piece as i32 * 4;
+            first += piece;
+        }
+    }
+
+    /// Different lanes from the constants.
+    pub(super) fn vector(&mut self, lanes: &[u32]) -> Reg {
+        let at = match self.p.pool.windows(lanes.len()).position(|w| w == lanes) {
+            Some(at) => at,
+            None => {
+                self.p.pool.extend(lanes);
+                self.p.pool.len() - lanes.len()
+            }
+        };
+        let d = self.lanes_reg();
+        let m = Mem { base: Base::Pool(at as u32 * 4), index: None, disp: 0 };
+        self.push(Inst::Load { w: lanes.len() as u16, d, m });
+        d
+    }
+
+    /// Bytes from memory, as int32.
+    pub(super) fn load_bytes(&mut self, ptr: &PrimExpr, offset: &PrimExpr, d: DType) -> Option<Val> {
+        let signed = d.is_signed();
+        let mut m = self.address(ptr, offset, 1)?;
+        if d.lanes == 1 {
+            let r = self.lanes_reg();
+            self.push(Inst::SpreadByte { d: r, m, signed });
+            return Some(Val::Lanes { regs: vec![r], uniform: true });
+        }
+        let mut regs = vec![];
+        for w in self.widths(d.lanes)? {
+            let r = self.lanes_reg();
+            self.push(Inst::LoadBytes { w, d: r, m, signed });
+            m.disp += w as i32;
+            regs.push(r);
+        }
+        Some(Val::Lanes { regs, uniform: false })
+    }
+}
