@@ -90,6 +90,11 @@ impl<'a> Cx<'a> {
                 _ => return self.error("argument", e.span, "float takes one argument"),
             },
             "R.const" => AttrValue::Const(self.constant(call, e.span)?),
+            // What describes a target; code is made for that of the command line.
+            "T.target" => match call.args.as_slice() {
+                [one] => return self.attr_value(one),
+                _ => return self.error("argument", e.span, "T.target takes one argument"),
+            },
             "T.index_map" => AttrValue::IndexMap(self.index_map(call.args.first(), e.span)?),
             "I.vdevice" => AttrValue::VDevice(self.vdevice(e)?),
             n if n.starts_with("T.") => AttrValue::Prim(self.prim(e)?),

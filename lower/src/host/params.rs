@@ -28,9 +28,11 @@ pub enum LeafKind {
         dims: Vec<PrimExpr>,
         ptr: Var,
     },
-    /// Rank unknown, dtype perhaps too: both arrive in variables.
+    /// Rank or dtype unknown: both arrive in variables.
     Unranked {
         dtype: Option<DType>,
+        /// What the signature states of the dims of a tensor of any dtype.
+        dims: Option<Vec<PrimExpr>>,
         ptr: Var,
         ndim: Var,
         dtype_word: Var,
@@ -239,18 +241,10 @@ impl Signature {
             .find(|l| matches!(l.kind, LeafKind::Unranked { .. }) && !matches!(l.info, StructInfo::Tensor(_)))
     }
 
-    /// A tensor of any dtype whose dims say something: numbers, or variables that are not its own alone.
+    /// A tensor of any dtype whose dims say something.
     pub fn untyped_dims(&self) -> Option<&str> {
-        let says = |l: &&Leaf| match (&l.kind, l.info.as_tensor().and_then(TensorInfo::known_dims)) {
-            (LeafKind::Unranked { .. }, Some(dims)) => {
-                let own = |(i, d): (usize, &PrimExpr)| {
-                    d.as_var().is_some_and(|v| v.name() == format!("{}_d{i}", l.name.replace('.', "_")))
-                };
-                !dims.iter().enumerate().all(own)
-            }
-            _ => false,
-        };
-        self.leaves.iter().find(says).map(|l| l.name.as_str())
+        let stated = |l: &&Leaf| matches!(l.kind, LeafKind::Unranked { dims: Some(_), .. });
+        self.leaves.iter().find(stated).map(|l| l.name.as_str())
     }
 
     fn unranked(&mut self, name: &str, t: &TensorInfo, info: &StructInfo) -> HostValue {
@@ -267,7 +261,13 @@ impl Signature {
             dtype: t.dtype,
             dtype_word: dtype_word.expr(),
         };
-        let kind = LeafKind::Unranked { dtype: t.dtype, ptr, ndim, dtype_word };
+        // Numbers, or variables that are not its own alone.
+        let own = |(i, d): (usize, &PrimExpr)| {
+            d.as_var().is_some_and(|v| v.name() == format!("{}_d{i}", name.replace('.', "_")))
+        };
+        let dims = t.known_dims().filter(|dims| !dims.iter().enumerate().all(own)).map(<[PrimExpr]>::to_vec);
+        self.new_vars(dims.as_deref().unwrap_or_default());
+        let kind = LeafKind::Unranked { dtype: t.dtype, dims, ptr, ndim, dtype_word };
         self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
         HostValue::Unranked(value)
     }
@@ -287,7 +287,7 @@ impl Signature {
             let values: &[PrimExpr] = match &leaf.kind {
                 LeafKind::Tensor { dims, .. } => dims,
                 LeafKind::Shape { values } => values,
-                LeafKind::Unranked { .. } => continue,
+                LeafKind::Unranked { dims, .. } => dims.as_deref().unwrap_or_default(),
                 LeafKind::Scalar { var, .. } => {
                     seen.push(var.clone());
                     continue;
@@ -332,8 +332,8 @@ impl Signature {
                         bind_values(b, i, dims, &shape, &mut bound, &mut actual);
                     }
                 }
-                LeafKind::Unranked { dtype, ptr, ndim, dtype_word } => {
-                    check_tensor::check(b, prefix, &tensor, &what, *dtype, None);
+                LeafKind::Unranked { dtype, dims, ptr, ndim, dtype_word } => {
+                    check_tensor::check(b, prefix, &tensor, &what, *dtype, dims.as_ref().map(Vec::len));
                     let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
                     let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
                     b.let_var(ptr, data.ptr_add(offset));
@@ -342,6 +342,7 @@ impl Signature {
                     let word = b.load_dtype(&tensor);
                     b.let_var(dtype_word, word.cast(DType::I64));
                     let shape = b.load("shape", &tensor, abi.tensor_shape, DType::HANDLE);
+                    bind_values(b, i, dims.as_deref().unwrap_or_default(), &shape, &mut bound, &mut actual);
                     for l in self.late.iter().filter(|l| l.leaf == i) {
                         let is = ndim.expr().eq(PrimExpr::i64(l.rank as i64));
                         let dim = PrimExpr::load_ptr(shape.clone(), PrimExpr::i64(l.axis as i64), DType::I64);
