@@ -10,30 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "m.h"
+#include "inputs.h"
 
-enum { INPUTS = 6, RESULTS = 5 };
 static __typeof__(m_run) *run;
 static DLTensor inputs[INPUTS];
 static const DLTensor *args[INPUTS];
 static DLManagedTensor *wanted[RESULTS];
-
-static DLTensor tensor(int64_t *shape, int32_t rank, unsigned seed) {
-  int64_t n = 1;
-  for (int32_t i = 0; i < rank; ++i) n *= shape[i];
-  float *data = aligned_alloc(64, ((size_t)n * sizeof(float) + 63) / 64 * 64);
-  for (int64_t i = 0; i < n; ++i) data[i] = (float)((i * 37 + seed) % 1009) / 504.0f - 1.0f;
-  DLTensor t;
-  memset(&t, 0, sizeof t);
-  t.data = data;
-  t.device.device_type = kDLCPU;
-  t.ndim = rank;
-  t.dtype.code = kDLFloat;
-  t.dtype.bits = 32;
-  t.dtype.lanes = 1;
-  t.shape = shape;
-  return t;
-}
 
 /* Whether a call gives what the first one gave. */
 static int same(void) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "m.h"
+#include "inputs.h"
 
 typedef struct {
   int32_t (*body)(void *context, int64_t begin, int64_t end);
@@ -40,25 +40,6 @@ static int32_t refuse(void *self, int64_t n, int32_t (*body)(void *, int64_t, in
   return 77;
 }
 
-#define RANK 4
-enum { INPUTS = 6, RESULTS = 5 };
-
-static DLTensor tensor(int64_t *shape, int32_t rank, unsigned seed) {
-  int64_t n = 1;
-  for (int32_t i = 0; i < rank; ++i) n *= shape[i];
-  float *data = aligned_alloc(64, ((size_t)n * sizeof(float) + 63) / 64 * 64);
-  for (int64_t i = 0; i < n; ++i) data[i] = (float)((i * 37 + seed) % 1009) / 504.0f - 1.0f;
-  DLTensor t;
-  memset(&t, 0, sizeof t);
-  t.data = data;
-  t.device.device_type = kDLCPU;
-  t.ndim = rank;
-  t.dtype.code = kDLFloat;
-  t.dtype.bits = 32;
-  t.dtype.lanes = 1;
-  t.shape = shape;
-  return t;
-}
 
 int main(void) {
   int64_t x[] = {70, 512}, w[] = {512, 1024}, h[] = {8, 192, 64}, p[] = {1, 64, 56, 56}, e[] = {60003},

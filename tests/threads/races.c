@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "m.h"
+#include "inputs.h"
 
 typedef int32_t (*loop_body)(void *context, int64_t begin, int64_t end);
 
 /* Everything that a call may write: its results and its workspace. */
-enum { BLOCKS = 64, INPUTS = 6, RESULTS = 5 };
+enum { BLOCKS = 64 };
 static struct {
   unsigned char *at;
   size_t bytes;
@@ -132,23 +132,6 @@ static int32_t threads(void *self, int64_t n, loop_body body, void *context) {
   for (int64_t i = 0; i < n; ++i) pthread_join(all[i], NULL);
   free(all), free(jobs);
   return 0;
-}
-
-static DLTensor tensor(int64_t *shape, int32_t rank, unsigned seed) {
-  int64_t n = 1;
-  for (int32_t i = 0; i < rank; ++i) n *= shape[i];
-  float *data = aligned_alloc(64, ((size_t)n * sizeof(float) + 63) / 64 * 64);
-  for (int64_t i = 0; i < n; ++i) data[i] = (float)((i * 37 + seed) % 1009) / 504.0f - 1.0f;
-  DLTensor t;
-  memset(&t, 0, sizeof t);
-  t.data = data;
-  t.device.device_type = kDLCPU;
-  t.ndim = rank;
-  t.dtype.code = kDLFloat;
-  t.dtype.bits = 32;
-  t.dtype.lanes = 1;
-  t.shape = shape;
-  return t;
 }
 
 int main(int argc, char **argv) {
