@@ -1,23 +1,11 @@
 //! Every text of the corpus is read without an error.
 
+mod common;
+
+use common::{line, texts};
 use relax_frontend::rlx;
 use relax_ir::FileId;
 use std::path::PathBuf;
-
-fn texts() -> Vec<PathBuf> {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&dir)
-        .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
-        .map(|f| f.expect("a directory entry").path())
-        .filter(|p| p.extension().is_some_and(|e| e == "rlx"))
-        .collect();
-    files.sort();
-    files
-}
-
-fn line(text: &str, at: u32) -> usize {
-    text[..(at as usize).min(text.len())].matches('\n').count() + 1
-}
 
 #[test]
 fn every_text_is_read() {

@@ -9,27 +9,15 @@
 //! python3 tests/python/tvm_parses.py /tmp/printed
 //! ```
 
+mod common;
+
+use common::{line, texts};
 use relax_frontend::rlx;
 use relax_ir::analysis::analyze;
 use relax_ir::printer::{print_module, print_typed};
 use relax_ir::structural::compare;
 use relax_ir::{FileId, IRModule};
 use std::path::{Path, PathBuf};
-
-fn texts() -> Vec<PathBuf> {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&dir)
-        .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
-        .map(|f| f.expect("a directory entry").path())
-        .filter(|p| p.extension().is_some_and(|e| e == "rlx"))
-        .collect();
-    files.sort();
-    files
-}
-
-fn line(text: &str, at: u32) -> usize {
-    text[..(at as usize).min(text.len())].matches('\n').count() + 1
-}
 
 /// Lowered texts are refused, and one that calls TVM's argsort from a PrimFunc.
 fn refused(name: &str) -> bool {

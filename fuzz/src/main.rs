@@ -249,22 +249,9 @@ fn try_text(text: &str, lower: bool) -> Stage {
     // Every other text with wide vectors, decided by the text itself, so that it can be tried again.
     let wide = text.len().is_multiple_of(2).then_some(Wide { lanes: 16, registers: 32, dot4: true });
     let options = relax_lower::Options {
-        prefix: "m".to_string(),
-        pointer_bytes: 8,
-        opt_level: 2,
-        unchecked: false,
-        regions: vec![],
-        external_weights: false,
-        library: false,
-        silent: false,
-        vector_bytes: 16,
-        size_budget: 1.6,
-        strict: false,
-        tuned: None,
         wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
         dot4: wide.is_some_and(|w| w.dot4),
-        versions: false,
-        threads: 1,
+        ..Default::default()
     };
     let assemble = |f: &relax_ir::flat::FlatFunc, _: u32| wide.and_then(|w| x86::assemble(f, w));
     match relax_lower::lower(typed, &options, Some(&assemble)) {

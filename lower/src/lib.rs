@@ -84,6 +84,30 @@ pub struct Options {
     pub tuned: Option<Arc<choice::Tuned>>,
 }
 
+impl Default for Options {
+    /// A library named `m` for a machine with pointers of 8 bytes and vectors of 16, optimised, everything checked.
+    fn default() -> Self {
+        Options {
+            prefix: "m".to_string(),
+            pointer_bytes: 8,
+            opt_level: 2,
+            wide_bytes: 0,
+            dot4: false,
+            versions: false,
+            threads: 1,
+            unchecked: false,
+            regions: vec![],
+            library: false,
+            silent: false,
+            external_weights: false,
+            vector_bytes: 16,
+            size_budget: 1.6,
+            strict: false,
+            tuned: None,
+        }
+    }
+}
+
 impl Options {
     /// Bytes of the vectors that kernels may have, the narrow ones of every kernel aside.
     pub fn wide_levels(&self) -> &'static [u32] {

@@ -1,8 +1,8 @@
 //! Calling the typed entries of a library as firmware does: caller's buffers and workspace, no allocator.
 
-use super::{guard::Pages, CallError, Library, Memory};
+use super::{dense, guard::Pages, CallError, Library, Memory};
 use relax_ir::{Constant, DType};
-use relax_rt::{Call, DLDataType, DLDevice, DLTensor};
+use relax_rt::{Call, DLTensor};
 use std::ffi::c_void;
 
 /// An argument of a typed entry, a result left out.
@@ -48,17 +48,8 @@ struct Tensor {
 }
 
 fn tensor(dtype: DType, mut shape: Vec<i64>, data: Option<Pages>) -> Tensor {
-    let (code, bits) = dtype.dlpack();
-    let pointer = data.as_ref().map_or(std::ptr::null_mut(), |p| p.pointer().cast());
-    let tensor = Box::new(DLTensor {
-        data: pointer,
-        device: DLDevice { device_type: 1, device_id: 0 },
-        ndim: shape.len() as i32,
-        dtype: DLDataType { code, bits, lanes: 1 },
-        shape: shape.as_mut_ptr(),
-        strides: std::ptr::null_mut(),
-        byte_offset: 0,
-    });
+    let pointer = data.as_ref().map_or(std::ptr::null_mut(), |p| p.pointer());
+    let tensor = Box::new(dense(dtype, &mut shape, pointer));
     Tensor { tensor, shape, data }
 }
 
@@ -130,9 +121,7 @@ impl Library {
             let code = self.words(symbol, &words)? as u32 as i32;
             // SAFETY: the call has returned: nothing else refers to the record, which has the address in `words`.
             let record = unsafe { &*(words[words.len() - 1] as *const Call) };
-            let message = String::from_utf8_lossy(&record.message).trim_end_matches('\0').to_string();
-            let (constraint, wanted, got) = (record.constraint, record.wanted, record.got);
-            Some(if code == 0 { Ok(()) } else { Err(CallError { code, constraint, wanted, got, message }) })
+            Some(if code == 0 { Ok(()) } else { Err(CallError::left_in(record, code)) })
         };
         if let Err(e) = go(&format!("{entry}_infer"))? {
             return Some(Err(e));

@@ -54,6 +54,15 @@ pub struct CallError {
     pub message: String,
 }
 
+impl CallError {
+    /// What a call that returned `code` left in its record.
+    fn left_in(call: &Call, code: i32) -> CallError {
+        let end = call.message.iter().position(|&b| b == 0).unwrap_or(call.message.len());
+        let message = String::from_utf8_lossy(&call.message[..end]).into_owned();
+        CallError { code, constraint: call.constraint, wanted: call.wanted, got: call.got, message }
+    }
+}
+
 impl Library {
     /// Loads `path`, whose exported names start with `prefix`.
     pub fn open(path: &Path, prefix: &str) -> Result<Library, Diagnostic> {
@@ -115,18 +124,7 @@ impl Library {
         let tensors: Vec<DLTensor> = args
             .iter()
             .zip(aligned.iter_mut().zip(&mut shapes))
-            .map(|(a, (bytes, shape))| {
-                let (code, bits) = a.dtype.dlpack();
-                DLTensor {
-                    data: bytes.pointer().cast(),
-                    device: DLDevice { device_type: 1, device_id: 0 },
-                    ndim: shape.len() as i32,
-                    dtype: DLDataType { code, bits, lanes: 1 },
-                    shape: shape.as_mut_ptr(),
-                    strides: std::ptr::null_mut(),
-                    byte_offset: 0,
-                }
-            })
+            .map(|(a, (bytes, shape))| dense(a.dtype, shape, bytes.pointer()))
             .collect();
         let pointers: Vec<*const DLTensor> = tensors.iter().map(|t| t as *const DLTensor).collect();
         let mut results: Vec<*mut DLManagedTensor> = vec![std::ptr::null_mut(); n_results];
@@ -165,11 +163,23 @@ impl Library {
             )
         };
         if code != 0 {
-            let end = call.message.iter().position(|&b| b == 0).unwrap_or(call.message.len());
-            let message = String::from_utf8_lossy(&call.message[..end]).into_owned();
-            return Err(CallError { code, constraint: call.constraint, wanted: call.wanted, got: call.got, message });
+            return Err(CallError::left_in(&call, code));
         }
         Ok(results.into_iter().map(take).collect())
+    }
+}
+
+/// A dense tensor on the CPU; it refers to `shape` and `data`, which must outlive it.
+fn dense(dtype: DType, shape: &mut [i64], data: *mut u8) -> DLTensor {
+    let (code, bits) = dtype.dlpack();
+    DLTensor {
+        data: data.cast(),
+        device: DLDevice { device_type: 1, device_id: 0 },
+        ndim: shape.len() as i32,
+        dtype: DLDataType { code, bits, lanes: 1 },
+        shape: shape.as_mut_ptr(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Timing typed entries over memory that stays where it is.
 
-use super::{Bytes, CallError, Library, Memory};
+use super::{dense, Bytes, CallError, Library, Memory};
 use relax_ir::DType;
-use relax_rt::{Call, DLDataType, DLDevice, DLTensor};
+use relax_rt::{Call, DLTensor};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -54,17 +54,8 @@ impl Library {
             if !shared.holds(i, bytes) {
                 return None;
             }
-            let (code, bits) = dtype.dlpack();
             let mut shape = shape.clone();
-            let tensor = Box::new(DLTensor {
-                data: shared.blocks[i].as_pointer().cast_mut().cast(),
-                device: DLDevice { device_type: 1, device_id: 0 },
-                ndim: shape.len() as i32,
-                dtype: DLDataType { code, bits, lanes: 1 },
-                shape: shape.as_mut_ptr(),
-                strides: std::ptr::null_mut(),
-                byte_offset: 0,
-            });
+            let tensor = Box::new(dense(*dtype, &mut shape, shared.blocks[i].as_pointer().cast_mut()));
             keep.push((tensor, shape));
         }
         let bytes = self.workspace_size(symbol, &[])?;
@@ -89,9 +80,7 @@ impl Prepared<'_> {
         for _ in 0..calls {
             let code = self.library.words(&self.symbol, &self.words).ok_or_else(unknown)? as u32 as i32;
             if code != 0 {
-                let c = &self.call;
-                let message = String::from_utf8_lossy(&c.message).trim_end_matches('\0').to_string();
-                return Err(CallError { code, constraint: c.constraint, wanted: c.wanted, got: c.got, message });
+                return Err(CallError::left_in(&self.call, code));
             }
         }
         Ok(start.elapsed())

@@ -132,21 +132,13 @@ impl Session {
         let lanes = wide.vector_bytes() as i64 / 4;
         let options = |tuned: Option<Tuned>| Options {
             prefix: "tune".into(),
-            pointer_bytes: 8,
             opt_level: o.opt_level,
             wide_bytes: wide.vector_bytes(),
             dot4: wide.dot4 && target.levels == Levels::One,
-            versions: false,
-            threads: 1,
-            unchecked: false,
-            regions: vec![],
-            library: false,
-            silent: false,
-            external_weights: false,
-            vector_bytes: 16,
             size_budget: o.size_budget,
             strict: o.fp == crate::cli::Fp::Strict,
             tuned: tuned.map(Arc::new),
+            ..Default::default()
         };
         let plain = self.all_ok(relax_lower::kernels(typed.clone(), &options(None), true))?;
         let heavy = heaviest(&plain, lanes);

@@ -2,8 +2,9 @@
 
 use crate::kernel::kernel_dims;
 use crate::threads::Room;
+use relax_ir::relax::{Call, ExprKind};
 use relax_ir::tir::{PrimFunc, PrimParam};
-use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
+use relax_ir::{DType, Diagnostic, IRModule, PrimExpr, Span, Var};
 use std::collections::HashMap;
 
 /// An argument as the caller knows it.
@@ -30,6 +31,27 @@ pub struct Matched {
     pub scratch: PrimExpr,
     /// Dims and scalars that must agree: (actual, wanted, what).
     pub later: Vec<(PrimExpr, PrimExpr, String)>,
+}
+
+/// The PrimFunc that `call_tir` names.
+pub fn called<'m>(module: &'m IRModule, c: &Call, span: Span) -> Result<&'m PrimFunc, Diagnostic> {
+    let Some(ExprKind::GlobalVar(name)) = c.args.first().map(|a| a.kind()) else {
+        return Err(Diagnostic::unsupported("call", span, "a PrimFunc that is not named directly"));
+    };
+    let unknown = || Diagnostic::error("unknown-function", span, format!("the module has no PrimFunc named {name}"));
+    module.prim(name).ok_or_else(unknown)
+}
+
+/// The scalar that `prim` returns, in terms of those among its arguments (`None`: another value). `None` when it takes more
+/// than those.
+pub fn returned(prim: &PrimFunc, args: impl Iterator<Item = Option<PrimExpr>>) -> Option<PrimExpr> {
+    let scalar = |(param, arg): (&PrimParam, Option<PrimExpr>)| match param {
+        PrimParam::Scalar(v) => Some((v.clone(), arg?)),
+        PrimParam::Buffer { .. } => None,
+    };
+    let known: HashMap<Var, PrimExpr> = prim.params.iter().zip(args).filter_map(scalar).collect();
+    let value = prim.returns.as_ref()?;
+    value.vars().iter().all(|v| known.contains_key(v)).then(|| value.substitute(&known))
 }
 
 /// Matches `inputs`, then `outputs`, with the parameters of `prim`; its last buffers are the outputs. Kernels use vectors of

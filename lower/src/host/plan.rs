@@ -4,7 +4,7 @@
 mod casts;
 mod tests_of_accesses;
 
-use super::kernel_args::{match_args, From, KernelArg};
+use super::kernel_args::{called, match_args, returned, From, KernelArg};
 use super::value::*;
 use crate::accesses::TESTED;
 use crate::threads::Room;
@@ -15,7 +15,7 @@ use relax_ir::prim::BinOp;
 use relax_ir::program::{code, CheckInfo};
 use relax_ir::relax::{BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, TensorInfo};
 use relax_ir::sym::Facts;
-use relax_ir::tir::{PrimFunc, PrimParam, StmtKind};
+use relax_ir::tir::{PrimFunc, StmtKind};
 use relax_ir::{DType, Diagnostic, Func, PrimExpr, Span, Var};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -283,18 +283,12 @@ impl<'a> Planner<'a> {
                             Some(Func::Relax(f)) => self.expand(f, Scope::default(), args, span),
                             Some(Func::Prim(prim)) if prim.returns.is_some() => {
                                 let d = unsupported_call(span, &format!("{name}, which returns a scalar,"));
-                                let Some(value) = &prim.returns else { return Err(d) };
-                                let mut known = HashMap::new();
-                                for (param, arg) in prim.params.iter().zip(&args) {
-                                    if let (PrimParam::Scalar(v), HostValue::Prim(p)) = (param, arg) {
-                                        known.insert(v.clone(), p.clone());
-                                    }
-                                }
                                 let empty = matches!(prim.body.kind(), StmtKind::Seq(s) if s.is_empty());
-                                if !empty || value.vars().iter().any(|v| !known.contains_key(v)) {
-                                    return Err(d);
-                                }
-                                Ok(HostValue::Prim(value.substitute(&known)))
+                                let scalars = args.iter().map(|a| match a {
+                                    HostValue::Prim(p) => Some(p.clone()),
+                                    _ => None,
+                                });
+                                returned(prim, scalars).filter(|_| empty).map(HostValue::Prim).ok_or(d)
                             }
                             Some(Func::Prim(prim)) => {
                                 let written = written_buffers(prim);
@@ -407,14 +401,8 @@ impl<'a> Planner<'a> {
     }
 
     fn call_tir(&mut self, c: &Call, span: Span, scope: &mut Scope) -> Res<HostValue> {
-        let name = match c.args.first().map(Expr::kind) {
-            Some(ExprKind::GlobalVar(g)) => g.clone(),
-            _ => return Err(unsupported_call(span, "a PrimFunc that is not named directly")),
-        };
         let typed = self.typed;
-        let prim = typed.module.prim(&name).ok_or_else(|| {
-            Diagnostic::error("unknown-function", span, format!("the module has no PrimFunc named {name}"))
-        })?;
+        let prim = called(&typed.module, c, span)?;
         let mut inputs = vec![];
         for a in &c.args[1..] {
             match self.expr(a, None, scope)? {

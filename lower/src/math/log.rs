@@ -6,7 +6,7 @@ use relax_ir::prim::{BinOp, PrimExpr};
 
 /// `(log((1 + s) / (1 - s)) - 2 s) / s^3` over `s^2`, for arguments between sqrt(1/2) and sqrt(2).
 const LOG_F32: &[f64] = &[0.6666666269302368, 0.40000849962234497, 0.28510141372680664, 0.24029208719730377];
-const LOG_F64: &[f64] = &[
+pub(super) const LOG_F64: &[f64] = &[
     0.6666666666666734,
     0.39999999999416624,
     0.2857142874204094,

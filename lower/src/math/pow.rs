@@ -1,6 +1,7 @@
 //! Powers.
 
 use super::build::Build;
+use super::log::LOG_F64;
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::DType;
 
@@ -23,16 +24,6 @@ const EXP2: &[f64] = &[
     0.0001540382553751338,
     1.5309158434438917e-05,
     1.3178919564782775e-06,
-];
-/// `(log((1 + s) / (1 - s)) - 2 s) / s^3` over `s^2`.
-const LOG_F64: &[f64] = &[
-    0.6666666666666734,
-    0.39999999999416624,
-    0.2857142874204094,
-    0.2222219860271699,
-    0.18183563025765306,
-    0.15314079076508424,
-    0.14795703383523703,
 ];
 /// 1 / ln(2) in two parts.
 const INV_LN2: (f64, f64) = (std::f64::consts::LOG2_E, 2.0355273740931033e-17);

@@ -4,15 +4,14 @@ use super::expr::{Dyn, Gen, Res, Scope, TensorAt};
 use super::{value_callee, Kind};
 use crate::host::body::copy_callee;
 use crate::host::build::{local_callee, null, runtime_callee};
-use crate::host::kernel_args::{match_args, From, KernelArg};
+use crate::host::kernel_args::{called, match_args, returned, From, KernelArg};
 use crate::host::{byte_size, written_buffers};
 use relax_ir::flat::FlatStmt;
 use relax_ir::prim::BinOp;
 use relax_ir::program::code;
 use relax_ir::relax::{Call, Callee, Expr, ExprKind, StructInfo};
-use relax_ir::tir::{PrimFunc, PrimParam, StmtKind};
+use relax_ir::tir::{PrimFunc, StmtKind};
 use relax_ir::{DType, Diagnostic, Func, PrimExpr, Span};
-use std::collections::HashMap;
 
 /// Dims and dtype of a tensor to be made.
 type Output = (Vec<PrimExpr>, DType);
@@ -79,24 +78,19 @@ impl Gen<'_, '_> {
             return Err(d.help("give it a tensor of R.builtin.alloc_tensor"));
         }
         let args = c.args.iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
-        let Some(value) = &prim.returns else {
+        if prim.returns.is_none() {
             self.kernel(prim, &args, &[], span)?;
             return Ok(Dyn::Tuple(vec![]));
-        };
+        }
         if !matches!(prim.body.kind(), StmtKind::Seq(s) if s.is_empty()) {
             self.kernel(prim, &args, &[], span)?;
         }
-        let mut known = HashMap::new();
-        for (param, arg) in prim.params.iter().zip(&args) {
-            if let (PrimParam::Scalar(v), Dyn::Prim(p)) = (param, arg) {
-                known.insert(v.clone(), p.clone());
-            }
-        }
-        if value.vars().iter().any(|v| !known.contains_key(v)) {
-            let what = format!("what {} returns of values whose type is not known", prim.name);
-            return Err(Diagnostic::unsupported("call", span, what));
-        }
-        Ok(Dyn::Prim(value.substitute(&known)))
+        let scalars = args.iter().map(|a| match a {
+            Dyn::Prim(p) => Some(p.clone()),
+            _ => None,
+        });
+        let what = || format!("what {} returns of values whose type is not known", prim.name);
+        returned(prim, scalars).map(Dyn::Prim).ok_or_else(|| Diagnostic::unsupported("call", span, what()))
     }
 
     /// The elements of `old` in a tensor of its own.
@@ -250,14 +244,8 @@ impl Gen<'_, '_> {
     }
 
     fn call_tir(&mut self, c: &Call, span: Span, scope: &mut Scope) -> Res<Dyn> {
-        let name = match c.args.first().map(Expr::kind) {
-            Some(ExprKind::GlobalVar(g)) => g.clone(),
-            _ => return Err(Diagnostic::unsupported("call", span, "a PrimFunc that is not named directly")),
-        };
         let typed = self.typed;
-        let prim = typed.module.prim(&name).ok_or_else(|| {
-            Diagnostic::error("unknown-function", span, format!("the module has no PrimFunc named {name}"))
-        })?;
+        let prim = called(&typed.module, c, span)?;
         let mut inputs = vec![];
         for a in &c.args[1..] {
             match self.expr(a, None, scope)? {

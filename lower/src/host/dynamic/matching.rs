@@ -148,27 +148,9 @@ impl Gen<'_, '_> {
                 match_dims(&got, values.as_deref(), &mut scope.dims, what, later);
                 Ok(Dyn::Shape(got))
             }
-            (StructInfo::Prim { dtype, value }, Dyn::Value(at)) => {
-                let (kind, word) = if dtype.is_bool() {
-                    (tag::BOOL, DType::I64)
-                } else if dtype.is_float() {
-                    (tag::FLOAT, DType::F64)
-                } else {
-                    (tag::INT, DType::I64)
-                };
-                self.tag(&at, kind, what);
-                let x = self.b.load("scalar", &at, 8, word);
-                let x = if dtype.is_bool() { x.ne(PrimExpr::i64(0)) } else { x.cast(*dtype) };
-                let x = self.b.bind("scalar", x);
-                self.may_be_negative(&x);
-                match_dims(
-                    std::slice::from_ref(&x),
-                    value.as_ref().map(std::slice::from_ref),
-                    &mut scope.dims,
-                    what,
-                    later,
-                );
-                Ok(Dyn::Prim(x))
+            (StructInfo::Prim { dtype, .. }, Dyn::Value(at)) => {
+                let x = self.scalar(&at, *dtype, what);
+                self.refine_new(Dyn::Prim(x), info, scope, what, span, later)
             }
             (StructInfo::Prim { value, .. }, Dyn::Prim(x)) => {
                 match_dims(
@@ -217,6 +199,23 @@ impl Gen<'_, '_> {
             )
             .help("this cast can never succeed")),
         }
+    }
+
+    /// The scalar that a value must be.
+    fn scalar(&mut self, at: &PrimExpr, dtype: DType, what: &str) -> PrimExpr {
+        let (kind, word) = if dtype.is_bool() {
+            (tag::BOOL, DType::I64)
+        } else if dtype.is_float() {
+            (tag::FLOAT, DType::F64)
+        } else {
+            (tag::INT, DType::I64)
+        };
+        self.tag(at, kind, what);
+        let x = self.b.load("scalar", at, 8, word);
+        let x = if dtype.is_bool() { x.ne(PrimExpr::i64(0)) } else { x.cast(dtype) };
+        let x = self.b.bind("scalar", x);
+        self.may_be_negative(&x);
+        x
     }
 
     /// Checks kind, dtype and rank as far as `t` states them; a tensor with dims when both are known.
