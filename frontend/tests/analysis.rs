@@ -11,13 +11,13 @@ fn corpus() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus")
 }
 
-/// Every text but the VM-lowered ones, by name.
+/// Every text, by name.
 fn texts() -> Vec<(String, String)> {
     let mut out = vec![];
     for entry in std::fs::read_dir(corpus()).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if name.ends_with(".rlx") && !name.contains(".lowered.") {
+        if name.ends_with(".rlx") {
             out.push((name, std::fs::read_to_string(&path).unwrap()));
         }
     }
@@ -135,7 +135,8 @@ fn every_text_of_the_corpus_is_typed() {
 #[test]
 fn typed_texts_are_typed_alike() {
     let mut failures = vec![];
-    for (name, text) in texts() {
+    // Two variables of a lowered text may share a name: the printer gives one of them another, which messages show.
+    for (name, text) in texts().into_iter().filter(|(name, _)| !name.contains(".lowered.")) {
         let Some(Ok((a, _))) = typed(&text) else { continue };
         let printed = relax_ir::printer::print_typed(&a.module, &a.sinfo);
         match typed(&printed) {
