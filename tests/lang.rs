@@ -97,6 +97,16 @@ fn check(path: &Path) {
                 }
                 _ => Err(1),
             }),
+            // In destination-passing style: the last argument is twice the first, plus the scalar between them.
+            PackedFunction::new("test.scaled", |args| match args {
+                [x, by, out] if by.shape.is_empty() => {
+                    let by = by.bytes().first().map_or(0.0, |b| *b as f32);
+                    let floats = x.bytes().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+                    let data = floats.flat_map(|v| (2.0 * v + by).to_le_bytes()).collect();
+                    Ok(Reply::Last(Constant::new(out.dtype, out.shape.clone(), data)))
+                }
+                _ => Err(1),
+            }),
             PackedFunction::new("relax.run.print", move |args| {
                 let format = args.first().map(|f| String::from_utf8_lossy(f.bytes()).into_owned());
                 lines.lock().map_err(|_| 1)?.extend(format);

@@ -15,7 +15,7 @@ use crate::attrs::{AttrValue, Attrs};
 use crate::module::{Func, IRModule};
 use crate::prim::{PrimExpr, PrimKind, Var};
 use crate::relax::*;
-use crate::tir::{Block, Buffer, BufferRegion, ForKind, PrimFunc, PrimParam, Stmt, StmtKind};
+use crate::tir::{Block, Buffer, BufferRegion, ForKind, PackedArg, PrimFunc, PrimParam, Stmt, StmtKind};
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
@@ -413,6 +413,13 @@ impl Compare {
             c.list(&a.params, &b.params, |c, x, y| match (x, y) {
                 (PrimParam::Scalar(x), PrimParam::Scalar(y)) => c.var(x, y),
                 (PrimParam::Buffer { buffer: x, .. }, PrimParam::Buffer { buffer: y, .. }) => c.buffer(x, y),
+                (PrimParam::Handle { handle: x, fields: f }, PrimParam::Handle { handle: y, fields: g }) => {
+                    c.var(x, y)?;
+                    c.list(f, g, |c, (f, v), (g, w)| {
+                        c.value("field", f, g)?;
+                        c.var(v, w)
+                    })
+                }
                 _ => c.differ(x, y),
             })
         })?;
@@ -468,6 +475,16 @@ impl Compare {
                 self.value("message", m, n)
             }
             (Evaluate(x), Evaluate(y)) => self.at("evaluate", |c| c.prim(x, y)),
+            (CallPacked { function: f, args: a }, CallPacked { function: g, args: b }) => {
+                self.value("function", f, g)?;
+                self.list(a, b, |c, x, y| match (x, y) {
+                    (PackedArg::Scalar(x), PackedArg::Scalar(y)) => c.prim(x, y),
+                    (PackedArg::Text(x), PackedArg::Text(y)) => c.value("text", x, y),
+                    (PackedArg::Tensor(x), PackedArg::Tensor(y)) => c.buffer(x, y),
+                    (PackedArg::Handle(x), PackedArg::Handle(y)) => c.var(x, y),
+                    _ => c.differ(x, y),
+                })
+            }
             (Attr { node: n, key: k, value: v, body: s }, Attr { node: o, key: l, value: w, body: t }) => {
                 self.value("attr.key", k, l)?;
                 self.at("attr.node", |c| c.attr(n, o))?;

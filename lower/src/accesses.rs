@@ -227,6 +227,7 @@ impl Walk<'_> {
                 self.assume(cond);
             }
             StmtKind::Evaluate(e) => self.expr(e),
+            StmtKind::CallPacked { .. } => s.exprs().into_iter().for_each(|e| self.expr(e)),
             StmtKind::Attr { value, body, .. } => {
                 self.expr(value);
                 self.stmt(body);

@@ -290,6 +290,7 @@ impl Fuse<'_> {
             // Shape variables of the callee become those of the caller.
             for p in &prim.params {
                 match p {
+                    PrimParam::Handle { .. } => return None,
                     PrimParam::Scalar(v) => {
                         let a = it.next()?;
                         let ExprKind::Prim(value) = a.kind() else { return None };
@@ -536,7 +537,9 @@ pub(crate) fn rebuild(s: &Stmt, dims: &HashMap<Var, PrimExpr>, buffers: &HashMap
 
 /// Classes a PrimFunc by its body: one perfect nest around one block is understood, everything else is opaque.
 pub fn classify(f: &PrimFunc) -> Pattern {
-    if f.attrs.get(TESTED).is_some() {
+    // Strides that a kernel states are checked where it is called.
+    let strided = |b: &Buffer| b.strides.iter().any(|s| s.as_var().is_none());
+    if f.attrs.get(TESTED).is_some() || f.buffers().any(strided) {
         return Pattern::Opaque;
     }
     let mut blocks = vec![];

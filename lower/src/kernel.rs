@@ -18,6 +18,7 @@ pub fn kernel_dims(f: &PrimFunc) -> Vec<Var> {
         match p {
             PrimParam::Scalar(v) => add(v),
             PrimParam::Buffer { buffer, .. } => buffer.shape.iter().flat_map(|d| d.vars()).for_each(|v| add(&v)),
+            PrimParam::Handle { fields, .. } => fields.iter().for_each(|(_, v)| add(v)),
         }
     }
     out

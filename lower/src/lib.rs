@@ -24,6 +24,7 @@ pub mod legalize;
 pub mod likely;
 mod literals;
 pub mod math;
+mod outside;
 mod pack;
 pub mod quant;
 pub mod relayout;
@@ -160,6 +161,7 @@ pub fn passes(
     until: Until,
 ) -> Result<Typed, Diagnostics> {
     analysis::materialise(&mut typed)?;
+    outside::resolve(&mut typed)?;
     stand_in::stand_in(&mut typed)?;
     if let Some(choice) = wide.filter(|w| opt_level >= 2 && w.lanes > 4) {
         layout::channels_last(&mut typed, choice);

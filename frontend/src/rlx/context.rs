@@ -6,7 +6,7 @@ use super::syntax::*;
 use fnv::FnvHashMap;
 use relax_ir::prim::PrimExpr;
 use relax_ir::relax::RVar;
-use relax_ir::tir::Buffer;
+use relax_ir::tir::{Buffer, TensorField};
 use relax_ir::{DType, Diagnostic, Diagnostics, FileId, Span, Var};
 use std::collections::HashMap;
 
@@ -17,8 +17,8 @@ pub enum Value {
     /// A scalar: loop variable, block axis, let-bound value, parameter of a lambda.
     Prim(Var),
     Buffer(Buffer),
-    /// A `T.handle` parameter that no `T.match_buffer` has taken yet, by its position.
-    Handle(usize),
+    /// A `T.handle` parameter, by its position.
+    Handle(usize, Var),
     /// `cls = Module`
     Module,
     /// Bound by something that was not understood.
@@ -47,6 +47,8 @@ pub struct Names<'a> {
     pub fields: HashMap<RVar, usize>,
     /// Scalar parameters, and the shape variables of those that dims and scalars name.
     pub scalars: HashMap<RVar, (DType, Option<Var>)>,
+    /// What a PrimFunc reads of the structs of its handles, these by position.
+    pub read: Vec<(usize, TensorField, Var)>,
 }
 
 impl<'a> Names<'a> {
@@ -60,6 +62,7 @@ impl<'a> Names<'a> {
             loops: FnvHashMap::default(),
             fields: HashMap::new(),
             scalars: HashMap::new(),
+            read: vec![],
         }
     }
     pub fn push(&mut self) {

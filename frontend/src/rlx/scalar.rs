@@ -244,7 +244,7 @@ impl<'a> Cx<'a> {
                 }
                 return self.error("type", span, format!("`{name}` is a buffer, an element of it is needed here"));
             }
-            Some(Value::Handle(_)) => {
+            Some(Value::Handle(..)) => {
                 return self.error("type", span, format!("`{name}` is a handle, a scalar is needed here"));
             }
             _ => {}
@@ -467,7 +467,7 @@ impl<'a> Cx<'a> {
         match self.names.get(name) {
             Some(Value::Buffer(b)) => Some(b.clone()),
             Some(Value::Poison) => None,
-            Some(Value::Handle(_)) => {
+            Some(Value::Handle(..)) => {
                 let d = relax_ir::Diagnostic::error("tir", e.span, format!("`{name}` is a handle, not a buffer"));
                 self.report(d.help(format!("make it one: `T.match_buffer({name}, shape, dtype)`")))
             }

@@ -212,10 +212,14 @@ impl<'a> Cx<'a> {
                 })
             }
             "power" => self.intrinsic(Intrin::Pow, call, span),
+            "tvm_struct_get" => self.struct_field(call, span),
+            "call_extern" | "call_pure_extern" => self.extern_value(call, span),
+            "tvm_struct_set" => {
+                let d = Diagnostic::unsupported("tir-struct", span, "the struct of a tensor cannot be written");
+                self.report(d.help("its data is written through a buffer: T.match_buffer"))
+            }
             "call_packed"
             | "call_cpacked"
-            | "call_extern"
-            | "call_pure_extern"
             | "call_llvm_intrin"
             | "call_llvm_pure_intrin"
             | "call_intrin"
@@ -223,8 +227,10 @@ impl<'a> Cx<'a> {
             | "tvm_call_cpacked" => {
                 let what = call.args.iter().find_map(Expr::as_str).unwrap_or("?").to_string();
                 let d = Diagnostic::unsupported("tir-extern", span, format!("this PrimFunc calls `{what}` outside"))
-                    .here("such calls are not supported inside of PrimFuncs");
-                self.report(d.help("keep the operator in its high-level form: it is compiled without outside calls"))
+                    .here("such calls are not supported inside of an expression");
+                self.report(
+                    d.help("as a statement of its own, `T.call_packed(name, ..)` calls what the host registers"),
+                )
             }
             _ => match Intrin::from_name(name) {
                 Some(f)

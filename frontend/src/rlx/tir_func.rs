@@ -3,12 +3,13 @@
 use super::context::{Births, Cx, Names, Value};
 use super::syntax::*;
 use relax_ir::prim::{PrimExpr, PrimKind};
-use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt as TStmt};
+use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt as TStmt, StmtKind as TKind, TensorField};
 use relax_ir::{Attrs, DType, Diagnostic, Span, Var};
+use std::collections::HashMap;
 
 /// A PrimFunc under construction.
 pub struct PrimCx {
-    /// `None`: a handle that no `T.match_buffer` has taken yet.
+    /// `None`: a handle that no `T.match_buffer` has taken (yet).
     pub params: Vec<Option<PrimParam>>,
     pub attrs: Attrs,
     pub alloc_buffers: Vec<Buffer>,
@@ -88,8 +89,10 @@ impl<'a> Cx<'a> {
         if let Some(value) = last {
             f.returns = self.prim(value);
             f.ok &= f.returns.is_some();
+            f.returns = f.returns.map(|e| stmts.iter().fold(e, |e, s| without_names(s, e)));
+            let loads = |e: &PrimExpr| matches!(e.kind(), PrimKind::Load { .. } | PrimKind::BufferLoad(..));
             let mut reads = false;
-            f.returns.iter().for_each(|e| e.walk(&mut |e| reads |= matches!(e.kind(), PrimKind::Load { .. })));
+            f.returns.iter().for_each(|e| e.walk(&mut |e| reads |= loads(e)));
             if reads {
                 f.ok = false;
                 let _: Option<()> =
@@ -97,21 +100,39 @@ impl<'a> Cx<'a> {
             }
         }
         let mut params = vec![];
-        for (p, d) in f.params.into_iter().zip(&def.params) {
+        let mut known = HashMap::new();
+        for (i, (p, d)) in f.params.into_iter().zip(&def.params).enumerate() {
+            let read = std::mem::take(&mut self.names.read);
+            let (own, rest) = read.into_iter().partition(|(at, ..)| *at == i);
+            self.names.read = rest;
+            let fields: Vec<(TensorField, Var)> =
+                (own as Vec<(usize, TensorField, Var)>).into_iter().map(|(_, field, v)| (field, v)).collect();
             match p {
-                Some(p) => params.push(p),
+                Some(p) => {
+                    let buffer = p.buffer().map(|b| (b.dtype(), b.ndim()));
+                    known.extend(fields.into_iter().filter_map(|(field, v)| {
+                        let (dtype, ndim) = buffer?;
+                        let value = PrimExpr::int(v.dtype(), field.of(Some(dtype), Some(ndim))?);
+                        Some((v, value))
+                    }));
+                    params.push(p);
+                }
                 None => {
-                    if f.ok {
-                        let d = Diagnostic::unsupported(
-                            "tir",
-                            d.name.span,
-                            format!("the handle `{}` is never made a buffer", d.name.name),
-                        );
-                        self.diags.push(d.help("take it with T.match_buffer, or write `x: T.Buffer(shape, dtype)`"));
+                    if let Some(Value::Handle(_, handle)) = self.names.get(d.name.name) {
+                        params.push(PrimParam::Handle { handle: handle.clone(), fields });
                     }
-                    f.ok = false;
                 }
             }
+        }
+        let mut body = TStmt::seq(stmts);
+        let mut acts = false;
+        body.walk(&mut |s| acts |= matches!(s.kind(), TKind::Store { .. } | TKind::CallPacked { .. }));
+        if f.returns.is_some() && !acts {
+            body = TStmt::nop();
+        }
+        if !known.is_empty() {
+            body = body.rewrite(&mut |e| e.substitute(&known), &mut |s| s);
+            f.returns = f.returns.map(|e| e.substitute(&known));
         }
         f.ok.then(|| PrimFunc {
             name: def.name.name.to_string(),
@@ -121,7 +142,7 @@ impl<'a> Cx<'a> {
             attrs: f.attrs,
             private,
             alloc_buffers: f.alloc_buffers,
-            body: TStmt::seq(stmts),
+            body,
             span,
         })
     }
@@ -136,7 +157,8 @@ impl<'a> Cx<'a> {
         let called = annotation.called().or_else(|| annotation.dotted());
         match called.as_deref() {
             Some("T.handle") => {
-                self.names.bind(name, Value::Handle(i));
+                let handle = Var::with_span(name, DType::HANDLE, p.name.span);
+                self.names.bind(name, Value::Handle(i, handle));
                 Some(None)
             }
             Some("T.Buffer") => {
@@ -191,6 +213,8 @@ impl<'a> Cx<'a> {
         };
         let elem_offset = match call.keyword("elem_offset") {
             Some(o) if o.as_name().is_some() || o.as_str().is_some() || matches!(o.kind, ExprKind::None) => Some(None),
+            // `T.int64()`: a variable without a name.
+            Some(o) if scalar_type(o).is_some() => Some(None),
             Some(o) => self.prim(o).map(Some),
             None => Some(None),
         };
@@ -204,6 +228,18 @@ impl<'a> Cx<'a> {
         }
         let elem_offset: Option<PrimExpr> = elem_offset?.filter(|o| !o.is_int(0));
         Some(Buffer::from_parts(name, shape, dtype?, strides, elem_offset, &scope?, span))
+    }
+}
+
+/// What a function returns, without the names that its statements give to values.
+fn without_names(s: &TStmt, e: PrimExpr) -> PrimExpr {
+    match s.kind() {
+        TKind::Seq(list) => list.iter().fold(e, |e, s| without_names(s, e)),
+        TKind::Attr { body, .. } | TKind::Alloc { body, .. } => without_names(body, e),
+        TKind::Let { var, value, body } => {
+            without_names(body, e).substitute(&HashMap::from([(var.clone(), value.clone())]))
+        }
+        _ => e,
     }
 }
 

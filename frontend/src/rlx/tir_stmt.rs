@@ -1,6 +1,7 @@
 //! Statements of PrimFuncs: loops, blocks, stores, lets.
 
 mod loops;
+mod outside;
 
 use super::context::{Cx, Value};
 use super::relax_func::first_line;
@@ -210,6 +211,13 @@ impl<'a> Cx<'a> {
         };
         if let Some(sort) = self.tir_sort(call, span) {
             return Some(vec![Item::Stmt(sort?)]);
+        }
+        let inner = match (name.as_str(), call.args.as_slice()) {
+            ("T.evaluate", [inner]) => inner.as_call(),
+            _ => Some(call),
+        };
+        if let Some(outside) = inner.and_then(|c| self.outside_call(c, span, f)) {
+            return Some(vec![Item::Stmt(outside?)]);
         }
         match name.as_str() {
             "T.func_attr" => {
@@ -484,9 +492,13 @@ impl<'a> Cx<'a> {
         let Some(source) = call.arg(0, "param") else {
             return self.error("argument", span, "T.match_buffer takes a handle or a region, then a shape");
         };
-        if let Some(Value::Handle(i)) = source.as_name().and_then(|n| self.names.get(n)) {
+        if let Some(Value::Handle(i, _)) = source.as_name().and_then(|n| self.names.get(n)) {
             let i = *i;
-            let buffer = self.buffer_type(name, call, 1, "global", span)?;
+            // Strides and offset may be new variables.
+            let births = std::mem::replace(&mut self.names.births, super::context::Births::Signature);
+            let buffer = self.buffer_type(name, call, 1, "global", span);
+            self.names.births = births;
+            let buffer = buffer?;
             self.names.bind(name, Value::Buffer(buffer.clone()));
             let handle = source.as_name().map(str::to_string);
             match f.params.get_mut(i) {

@@ -3,7 +3,7 @@
 use super::vars;
 use crate::dtype::DType;
 use crate::module::Func;
-use crate::relax::{FuncInfo, Function, StructInfo};
+use crate::relax::{FuncInfo, Function, StructInfo, TensorInfo};
 use crate::tir::{PrimFunc, PrimParam};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,6 +36,9 @@ pub fn of_prim_func(f: &PrimFunc) -> FuncInfo {
             StructInfo::tensor(dims, buffer.dtype())
         }
         PrimParam::Scalar(v) => StructInfo::Prim { dtype: v.dtype(), value: Some(v.expr()) },
+        PrimParam::Handle { .. } => {
+            StructInfo::Tensor(TensorInfo { shape: None, dtype: None, ndim: None, vdevice: None })
+        }
     };
     let ret = match f.ret {
         Some(dtype) => StructInfo::Prim { dtype, value: f.returns.clone().filter(|e| e.dtype() == dtype) },

@@ -7,12 +7,14 @@ use super::{Printer, SignatureNames};
 use crate::attrs::{AttrValue, Attrs};
 use crate::dtype::DType;
 use crate::prim::{BinOp, PrimExpr, PrimKind, Var};
-use crate::tir::{Block, BlockAxis, Buffer, BufferRegion, ForKind, IterKind, PrimFunc, PrimParam, Stmt, StmtKind};
+use crate::tir::{
+    Block, BlockAxis, Buffer, BufferRegion, ForKind, IterKind, PackedArg, PrimFunc, PrimParam, Stmt, StmtKind,
+};
 
 fn scalars(f: &PrimFunc) -> impl Iterator<Item = &Var> {
     f.params.iter().filter_map(|p| match p {
         PrimParam::Scalar(v) => Some(v),
-        PrimParam::Buffer { .. } => None,
+        PrimParam::Buffer { .. } | PrimParam::Handle { .. } => None,
     })
 }
 
@@ -20,7 +22,7 @@ fn scalars(f: &PrimFunc) -> impl Iterator<Item = &Var> {
 pub fn declare_params(f: &PrimFunc, names: &mut Names) {
     for p in &f.params {
         match p {
-            PrimParam::Scalar(v) => names.declare(v.id(), v.name()),
+            PrimParam::Scalar(v) | PrimParam::Handle { handle: v, .. } => names.declare(v.id(), v.name()),
             PrimParam::Buffer { buffer, .. } => names.declare(buffer.id(), &buffer.name),
         };
     }
@@ -60,6 +62,15 @@ impl Printer<'_> {
                     let name = self.names.get(buffer.id(), &buffer.name);
                     let args = self.buffer_args(buffer, Place::Signature, true);
                     format!("{name}: T.Buffer({args})")
+                }
+                PrimParam::Handle { handle, fields } => {
+                    let name = self.names.get(handle.id(), handle.name());
+                    for (field, v) in fields {
+                        let (number, dtype) = (field.number(), v.dtype());
+                        let read = format!("T.tvm_struct_get({name}, 0, {number}, dtype=\"{dtype}\")");
+                        self.names.fix(v.id(), &read);
+                    }
+                    format!("{name}: T.handle")
                 }
             });
         }
@@ -199,6 +210,18 @@ impl Printer<'_> {
             StmtKind::Evaluate(e) => {
                 let e = self.prim(e);
                 self.line(&format!("T.evaluate({e})"));
+            }
+            StmtKind::CallPacked { function, args } => {
+                let mut all = vec![quote(function)];
+                for a in args {
+                    all.push(match a {
+                        PackedArg::Scalar(e) => self.prim(e),
+                        PackedArg::Text(s) => quote(s),
+                        PackedArg::Tensor(b) => self.names.get(b.id(), &b.name),
+                        PackedArg::Handle(v) => self.names.get(v.id(), v.name()),
+                    });
+                }
+                self.line(&format!("T.call_packed({})", all.join(", ")));
             }
             StmtKind::Attr { node, key, value, body } => {
                 let value = self.prim(value);

@@ -187,6 +187,7 @@ impl KernelBuilder {
                 PrimParam::Buffer { buffer, .. } => {
                     bound.extend(buffer.shape.iter().filter_map(|d| d.as_var().cloned()))
                 }
+                PrimParam::Handle { fields, .. } => bound.extend(fields.iter().map(|(_, v)| v.clone())),
             }
         }
         for b in outputs {

@@ -1,9 +1,11 @@
 //! TIR in block form: PrimFuncs as users write them and as operators are declared.
 
 mod builder;
+mod outside;
 mod visit;
 
 pub use builder::{KernelBuilder, Reducer};
+pub use outside::{PackedArg, TensorField};
 
 use crate::attrs::AttrValue;
 use crate::attrs::Attrs;
@@ -187,6 +189,11 @@ pub enum StmtKind {
         message: String,
     },
     Evaluate(PrimExpr),
+    /// `T.call_packed("name", ..)`: a function that the host registers.
+    CallPacked {
+        function: String,
+        args: Vec<PackedArg>,
+    },
     /// `with T.attr(node, key, value):`, kept for printing, no meaning.
     Attr {
         node: AttrValue,
@@ -270,13 +277,15 @@ pub enum PrimParam {
     Buffer { buffer: Buffer, handle: Option<String> },
     /// `m: T.int64`
     Scalar(Var),
+    /// `x: T.handle` that no `T.match_buffer` takes: any tensor. What the body reads of its struct has a variable each.
+    Handle { handle: Var, fields: Vec<(TensorField, Var)> },
 }
 
 impl PrimParam {
     pub fn buffer(&self) -> Option<&Buffer> {
         match self {
             PrimParam::Buffer { buffer, .. } => Some(buffer),
-            PrimParam::Scalar(_) => None,
+            PrimParam::Scalar(_) | PrimParam::Handle { .. } => None,
         }
     }
 }

@@ -15,7 +15,9 @@ impl Stmt {
             | StmtKind::Alloc { body, .. } => vec![body],
             StmtKind::If { then, otherwise, .. } => std::iter::once(then).chain(otherwise).collect(),
             StmtKind::Block(b) => b.init.iter().chain([&b.body]).collect(),
-            StmtKind::Store { .. } | StmtKind::Assert { .. } | StmtKind::Evaluate(_) => vec![],
+            StmtKind::Store { .. } | StmtKind::Assert { .. } | StmtKind::Evaluate(_) | StmtKind::CallPacked { .. } => {
+                vec![]
+            }
         }
     }
 
@@ -38,6 +40,7 @@ impl Stmt {
             }
             StmtKind::Store { indices, value, .. } => indices.iter().chain([value]).collect(),
             StmtKind::Let { value, .. } | StmtKind::Evaluate(value) | StmtKind::Attr { value, .. } => vec![value],
+            StmtKind::CallPacked { args, .. } => args.iter().filter_map(PackedArg::scalar).collect(),
             StmtKind::Seq(_) | StmtKind::Alloc { .. } => vec![],
         }
     }
@@ -108,6 +111,16 @@ impl Stmt {
             }
             StmtKind::Assert { cond, message } => StmtKind::Assert { cond: fe(cond), message: message.clone() },
             StmtKind::Evaluate(e) => StmtKind::Evaluate(fe(e)),
+            StmtKind::CallPacked { function, args } => StmtKind::CallPacked {
+                function: function.clone(),
+                args: args
+                    .iter()
+                    .map(|a| match a {
+                        PackedArg::Scalar(e) => PackedArg::Scalar(fe(e)),
+                        other => other.clone(),
+                    })
+                    .collect(),
+            },
             StmtKind::Attr { node, key, value, body } => {
                 StmtKind::Attr { node: node.clone(), key: key.clone(), value: fe(value), body: body.rewrite(fe, fs) }
             }

@@ -186,6 +186,7 @@ impl Tests<'_> {
                 let new = StmtKind::Assert { cond: self.value(cond), message: message.clone() };
                 self.behind([cond], vec![], at(new))
             }
+            StmtKind::CallPacked { .. } => s.clone(),
             StmtKind::Evaluate(e) => self.behind([e], vec![], at(StmtKind::Evaluate(self.value(e)))),
             StmtKind::Attr { node, key, value, body } => at(StmtKind::Attr {
                 node: node.clone(),

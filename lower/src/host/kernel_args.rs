@@ -72,6 +72,11 @@ pub fn match_args(
     let n_buffers = prim.buffers().count();
     for p in &prim.params {
         match p {
+            // Calls of kernels have tensors for them by now.
+            PrimParam::Handle { handle, .. } => {
+                let what = format!("{}: the handle `{}` in this position", prim.name, handle.name());
+                return Err(Diagnostic::unsupported("tir", span, what));
+            }
             PrimParam::Scalar(v) => {
                 let arg = inputs.get(ins).ok_or_else(missing)?;
                 ins += 1;
@@ -111,6 +116,19 @@ pub fn match_args(
                             later.push((a.clone(), d.clone(), what));
                         }
                     }
+                }
+                let mut dense = PrimExpr::i64(1);
+                for (i, s) in buffer.strides.iter().enumerate().rev() {
+                    match s.as_var() {
+                        Some(v) if !map.contains_key(v) => drop(map.insert(v.clone(), dense.clone().cast(v.dtype()))),
+                        _ if buffer.shape[i].is_int(1) => {}
+                        _ => {
+                            let what =
+                                format!("{}: parameter {}, stride {i} of a dense tensor", prim.name, buffer.name);
+                            later.push((dense.clone(), s.clone(), what));
+                        }
+                    }
+                    dense = dense * dims[i].clone().cast(DType::I64);
                 }
                 buffers.push(from);
             }

@@ -47,6 +47,10 @@ pub fn call(
         },
         "tensor_to_shape" => tensor_to_shape(p, c, op, span, info, scope),
         "null_value" => Ok(HostValue::unit()),
+        name if name.starts_with("inspect.") && !matches!(operand(p, c, 0, span, scope)?, HostValue::Tensor(_)) => {
+            let what = format!("R.{name} of a tensor whose rank or dtype is not known");
+            Err(Diagnostic::unsupported("dynamic-structure", span, what))
+        }
         "inspect.tensor_shape_i" => match (operand(p, c, 0, span, scope)?, operand(p, c, 1, span, scope)?) {
             (HostValue::Tensor(t), HostValue::Prim(i)) => match i.as_int().and_then(|i| t.dims.get(i as usize)) {
                 Some(d) => Ok(HostValue::Prim(d.clone())),

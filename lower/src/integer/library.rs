@@ -29,7 +29,7 @@ pub fn call(f: &PrimFunc) -> Option<FlatFunc> {
         .iter()
         .map(|p| match p {
             PrimParam::Buffer { buffer, .. } => Some(Var::new(&buffer.name, DType::HANDLE)),
-            PrimParam::Scalar(_) => None,
+            PrimParam::Scalar(_) | PrimParam::Handle { .. } => None,
         })
         .collect::<Option<_>>()?;
     let mut args: Vec<PrimExpr> = params.iter().map(Var::expr).collect();

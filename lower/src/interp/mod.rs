@@ -42,7 +42,7 @@ pub use tensor::{Arg, Tensor};
 use env::{row_major, Env, StmtFn, View};
 use expr::{Compiler, Slot};
 use relax_ir::prim::PrimExpr;
-use relax_ir::tir::{Buffer, PrimFunc, PrimParam};
+use relax_ir::tir::{Buffer, PrimFunc, PrimParam, TensorField};
 use relax_ir::{Diagnostic, Span};
 
 /// Runs `f`; output tensors among `args` hold the results afterwards.
@@ -69,6 +69,8 @@ pub struct Kernel {
 
 struct Param {
     buffer: Option<(Buffer, usize)>,
+    /// Of a handle: what is read of the struct of its tensor.
+    fields: Option<Vec<(TensorField, usize)>>,
     /// Of a scalar parameter.
     scalar: Option<Slot>,
     /// Per dim: the variable it binds.
@@ -86,11 +88,22 @@ impl Kernel {
         let mut c = Compiler::default();
         let mut params = vec![];
         for p in &f.params {
-            let mut param =
-                Param { buffer: None, scalar: None, binds: vec![], dims: vec![], strides: vec![], offset: None };
+            let mut param = Param {
+                buffer: None,
+                fields: None,
+                scalar: None,
+                binds: vec![],
+                dims: vec![],
+                strides: vec![],
+                offset: None,
+            };
             match p {
                 PrimParam::Scalar(v) => param.scalar = Some(c.define(v)),
                 PrimParam::Buffer { buffer, .. } => param.buffer = Some((buffer.clone(), c.define_buffer(buffer))),
+                PrimParam::Handle { fields, .. } => {
+                    let slots = fields.iter().map(|(f, v)| Ok((*f, c.define_int(v)?)));
+                    param.fields = Some(slots.collect::<Result<_, Diagnostic>>()?);
+                }
             }
             params.push(param);
         }
@@ -164,7 +177,11 @@ impl Kernel {
                 (Some(Slot::Int(s)), Arg::Scalar(v)) => env.ints[s] = *v,
                 (Some(Slot::Float(s)), Arg::Float(v)) => env.floats[s] = *v,
                 (Some(Slot::Float(s)), Arg::Scalar(v)) => env.floats[s] = *v as f64,
-                (None, Arg::Tensor(_)) => {}
+                (None, Arg::Tensor(t)) => {
+                    for (field, slot) in p.fields.iter().flatten() {
+                        env.ints[*slot] = field.of(Some(t.dtype), Some(t.shape.len())).unwrap_or(0);
+                    }
+                }
                 _ => return Err(self.error(format!("argument {} is of the wrong kind", i + 1))),
             }
         }

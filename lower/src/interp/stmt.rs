@@ -63,6 +63,10 @@ impl Compiler {
             }
             // Pure: nothing happens.
             StmtKind::Evaluate(_) => Box::new(|_| Ok(())),
+            StmtKind::CallPacked { function, .. } => {
+                let what = format!("the reference interpreter does not call `{function}`");
+                return Err(Diagnostic::unsupported("interpreter", s.span(), what));
+            }
             StmtKind::Attr { body, .. } => self.stmt(body)?,
             StmtKind::Alloc { buffer, body } => {
                 let alloc = self.alloc(buffer, s.span())?;

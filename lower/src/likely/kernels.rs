@@ -182,7 +182,7 @@ fn numbered(f: &PrimFunc, known: &HashMap<Var, PrimExpr>) -> Option<PrimFunc> {
     let mut params = vec![];
     for p in &f.params {
         params.push(match p {
-            PrimParam::Scalar(v) => PrimParam::Scalar(v.clone()),
+            PrimParam::Scalar(_) | PrimParam::Handle { .. } => p.clone(),
             PrimParam::Buffer { buffer, handle } => PrimParam::Buffer { buffer: copy(buffer)?, handle: handle.clone() },
         });
     }

@@ -368,7 +368,11 @@ fn place(e: &mut Emit, b: &Buffer, ptr: Var, dims: &[Var]) -> Result<(), Diagnos
     let mut strides = dense.clone();
     for (i, s) in b.strides.iter().enumerate().take(dense.len()) {
         match free(s) {
-            Some(v) => e.ranges.set_value(&v, dense[i].clone()),
+            Some(v) => {
+                let value = e.index(&dense[i])?;
+                e.set_value(&v, value.cast(v.dtype()));
+                e.ranges.set_value(&v, dense[i].clone());
+            }
             None => strides[i] = Poly::of(s, &e.ranges),
         }
     }

@@ -114,6 +114,9 @@ impl StmtEmit<'_> {
             }
             StmtKind::Attr { body, .. } | StmtKind::Alloc { body, .. } => self.part(body, part),
             StmtKind::Assert { .. } | StmtKind::Evaluate(_) => Ok(()),
+            StmtKind::CallPacked { function, .. } => {
+                Err(self.e.unsupported(&format!("a kernel cannot call `{function}` itself")))
+            }
         }
     }
 

@@ -22,6 +22,7 @@ mod calls;
 mod direct;
 mod entry;
 mod expr;
+mod inspect;
 mod matching;
 mod operators;
 mod values;

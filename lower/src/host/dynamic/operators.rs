@@ -93,6 +93,7 @@ impl Gen<'_, '_> {
                 }
             }
             "null_value" => Ok(Dyn::Tuple(vec![])),
+            name if name.starts_with("inspect.") => self.inspect(c, op, span, scope),
             "print" => self.print(c, span, scope),
             "assert_op" => {
                 let Some(first) = c.args.first() else { return wrong("a condition") };
