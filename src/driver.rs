@@ -109,12 +109,7 @@ impl Session {
                 return s.import_onnx(model, o);
             }
             if extension != "rlx" && extension != "py" {
-                return s.ok(Err(Diagnostic::unsupported(
-                    "model-format",
-                    Span::NONE,
-                    format!("{}: models are read from .rlx files (TVMScript) and .onnx files", model.display()),
-                )
-                .help("print a Relax module with mod.script() into a file that ends in .rlx")));
+                return s.ok(Err(no_model(model, extension)));
             }
             let read = s.sources.read(model);
             let file = s.ok(read)?;
@@ -143,15 +138,7 @@ impl Session {
 
     /// Reads a weight file: .safetensors or .npz.
     pub fn weights(&mut self, path: &Path) -> Res<Vec<(String, Constant)>> {
-        let read = match path.extension().and_then(|e| e.to_str()) {
-            Some("safetensors") => relax_frontend::weights::open_safetensors(path),
-            Some("npz") => relax_frontend::weights::open_npz(path),
-            _ => Err(Diagnostic::error(
-                "weight-format",
-                Span::NONE,
-                format!("{}: weights are read from .safetensors and .npz files", path.display()),
-            )),
-        };
+        let read = relax_frontend::weights::open(path);
         self.ok(read)
     }
 
@@ -545,6 +532,17 @@ fn widest(target: &Target, o: &CodegenArgs) -> Option<x86::Wide> {
         Levels::One => x86::Wide::of(target),
         _ => (o.opt_level >= 2).then_some(x86::Wide::V4),
     }
+}
+
+/// The error for a file that is no model, by its extension.
+fn no_model(path: &Path, extension: &str) -> Diagnostic {
+    let (what, help) = match extension {
+        _ if path.is_dir() => ("this is a folder", "name the model in it: a .rlx or .onnx file"),
+        "safetensors" | "npz" => ("these are weights", "name the model, and the weights with --params"),
+        _ => ("the kind of file is not known", "print a Relax module with mod.script() into a file that ends in .rlx"),
+    };
+    let text = format!("{}: {what}; models are .rlx files (TVMScript) and .onnx files", path.display());
+    Diagnostic::unsupported("model-format", Span::NONE, text).help(help)
 }
 
 /// What analysis has to say about the functions that were read without an error, so that one run tells everything.

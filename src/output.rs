@@ -27,7 +27,11 @@ fn cannot_write(path: &Path, e: &std::io::Error) -> Diagnostic {
     // An error of `tempfile` names the temporary file: of no use to the reader.
     let text = e.to_string();
     let reason = text.split(" at path ").next().unwrap_or(&text);
-    Diagnostic::error("cannot-write", Span::NONE, format!("cannot write {}: {reason}", path.display()))
+    let d = Diagnostic::error("cannot-write", Span::NONE, format!("cannot write {}: {reason}", path.display()));
+    match folder(path) {
+        f if !f.exists() => d.help(format!("make the folder {} first", f.display())),
+        _ => d,
+    }
 }
 
 fn folder(path: &Path) -> &Path {

@@ -114,16 +114,15 @@ fn tensors(s: &mut Session, p: &Path) -> Result<Vec<(String, Constant)>, Failed>
 fn arguments(params: &[EntryValue], inputs: Vec<(String, Constant)>) -> Result<Vec<Constant>, Diagnostic> {
     if params.len() != inputs.len() {
         let names: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
-        return Err(Diagnostic::error(
-            "inputs",
-            Span::NONE,
-            format!(
-                "the model takes {} arguments ({}), the file has {} arrays",
-                params.len(),
-                names.join(", "),
-                inputs.len()
-            ),
-        ));
+        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let takes = format!("the model takes {} ({})", plural(params.len(), "argument"), names.join(", "));
+        let text = format!(
+            "{takes}, there {} {}",
+            if inputs.len() == 1 { "is" } else { "are" },
+            plural(inputs.len(), "array")
+        );
+        let d = Diagnostic::error("inputs", Span::NONE, text);
+        return Err(d.help("--inputs IN.npz brings one array for each argument, in their order"));
     }
     Ok(params
         .iter()

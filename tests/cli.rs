@@ -194,6 +194,7 @@ fn outputs_that_cannot_be_written() {
     for out in ["/nonexistent/libx.so", path(&folder), "/proc/libx.so"] {
         let (code, _, err) = run(&[MODEL, "--params", WEIGHTS, "-o", out]);
         assert!(code == 1 && err.contains("cannot-write") && err.contains(out), "{out}: {code}\n{err}");
+        assert_eq!(err.contains("make the folder /nonexistent first"), out.starts_with("/nonexistent"), "{err}");
     }
     // A header that cannot be written takes the library with it.
     std::fs::create_dir(dir.path().join("y.h")).expect("a folder");
@@ -206,6 +207,25 @@ fn outputs_that_cannot_be_written() {
     let (code, _, err) = run(&[path(&model), "-o", path(&model)]);
     assert!(code == 1 && err.contains("output-is-input"), "{code}\n{err}");
     assert_eq!(std::fs::read_to_string(&model).expect("it is there"), model_text());
+}
+
+#[test]
+fn inputs_that_are_no_models() {
+    let dir = scratch();
+    let out = dir.path().join("libx.so");
+    for (code, input, message, help) in [
+        (1, "nothing.rlx", "cannot read nothing.rlx: No such file", ""),
+        (1, "nothing.onnx", "cannot read nothing.onnx: No such file", ""),
+        (3, "tests", "tests: this is a folder", "name the model in it"),
+        (3, WEIGHTS, "these are weights", "with --params"),
+        (3, "Cargo.toml", "Cargo.toml: the kind of file is not known", "mod.script()"),
+    ] {
+        let (got, _, err) = run(&[input, "-o", path(&out)]);
+        assert!(got == code && err.contains(message) && err.contains(help), "{input}: {got}\n{err}");
+    }
+    let (code, _, err) = run(&["run", MODEL, "--params", WEIGHTS]);
+    assert!(code == 1 && err.contains("the model takes 1 argument (x), there are 0 arrays"), "{code}\n{err}");
+    assert!(!out.exists());
 }
 
 #[test]

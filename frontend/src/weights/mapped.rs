@@ -1,9 +1,8 @@
 //! Files mapped into memory, and tensors that borrow from them.
 
-use super::failed;
 use memmap2::Mmap;
 use relax_ir::constant::ConstantData;
-use relax_ir::Diagnostic;
+use relax_ir::{Diagnostic, Span};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -11,17 +10,20 @@ use std::sync::Arc;
 
 /// Maps a whole file for reading.
 pub fn map(path: &Path) -> Result<Arc<Mmap>, Diagnostic> {
-    let file = File::open(path).map_err(|e| failed(path, e))?;
-    let length = file.metadata().map_err(|e| failed(path, e))?;
+    let unreadable = |why: &dyn std::fmt::Display| {
+        Diagnostic::error("cannot-read", Span::NONE, format!("cannot read {}: {why}", path.display()))
+    };
+    let file = File::open(path).map_err(|e| unreadable(&e))?;
+    let length = file.metadata().map_err(|e| unreadable(&e))?;
     if !length.is_file() {
-        return Err(failed(path, "this is no file"));
+        return Err(unreadable(&"it is no file"));
     }
     // Safety: the map is private and read-only, and no reference into it outlives it (`MappedBytes` holds the `Arc`).
     // What remains is another process that changes or truncates the file while it is mapped: the values read are
     // then undefined or the process gets SIGBUS, as with every mapped weight file. We state it to the user instead of
     // copying gigabytes.
     #[allow(unsafe_code)]
-    let map = unsafe { Mmap::map(&file) }.map_err(|e| failed(path, e))?;
+    let map = unsafe { Mmap::map(&file) }.map_err(|e| unreadable(&e))?;
     Ok(Arc::new(map))
 }
 
