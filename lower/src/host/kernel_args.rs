@@ -47,7 +47,7 @@ pub fn called<'m>(module: &'m IRModule, c: &Call, span: Span) -> Result<&'m Prim
 pub fn returned(prim: &PrimFunc, args: impl Iterator<Item = Option<PrimExpr>>) -> Option<PrimExpr> {
     let scalar = |(param, arg): (&PrimParam, Option<PrimExpr>)| match param {
         PrimParam::Scalar(v) => Some((v.clone(), arg?)),
-        PrimParam::Buffer { .. } => None,
+        PrimParam::Buffer { .. } | PrimParam::Handle { .. } => None,
     };
     let known: HashMap<Var, PrimExpr> = prim.params.iter().zip(args).filter_map(scalar).collect();
     let value = prim.returns.as_ref()?;
