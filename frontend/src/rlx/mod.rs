@@ -24,6 +24,7 @@ mod scalar_call;
 mod struct_info;
 mod suggest;
 mod syntax;
+mod tir_block;
 mod tir_func;
 mod tir_sort;
 mod tir_stmt;

@@ -642,6 +642,7 @@ impl<'a> Cx<'a> {
                     init: p.init,
                     body: TStmt::seq(list),
                 };
+                self.outer_loops(&block)?;
                 one(TKind::Block(Box::new(block)))
             }
             "T.init" => {

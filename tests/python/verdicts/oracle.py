@@ -21,7 +21,9 @@ SCALARS = types.SimpleNamespace(int64=int, max=max, min=min)
 def reason(error):
     lines = [line.strip() for line in str(error).splitlines()]
     lines = [line for line in lines if line.strip(" |^") and not line.startswith("note: run with")]
-    return (type(error).__name__ + ": " + " | ".join(lines[-4:]))[:600]
+    # What TVM's diagnostics say stands before the source that they quote.
+    said = [line for line in lines[:-4] if line.startswith("error:")]
+    return (type(error).__name__ + ": " + " | ".join(said + lines[-4:]))[:600]
 
 
 class NoInputs(Exception):

@@ -4,6 +4,7 @@
 
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
+use crate::op::rule::dim_text;
 use crate::op::*;
 use crate::prim::{BinOp, Intrin, PrimExpr};
 use crate::relax::StructInfo;
@@ -147,7 +148,18 @@ fn arith3(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
             return Err(cx.error(format!("the operands have {x}, {y} and {z} dims; they must have as many")));
         }
     }
-    Ok(StructInfo::Tensor(cx.broadcast(&[a, b, c])?.with_dtype(dtype)))
+    let known: Vec<(&str, &[PrimExpr])> =
+        [("x1", &a), ("x2", &b), ("x3", &c)].into_iter().filter_map(|(n, t)| Some((n, t.known_dims()?))).collect();
+    for (axis, pair) in known.windows(2).flat_map(|p| (0..p[0].1.len()).map(move |axis| (axis, p))) {
+        let ((n, x), (m, y)) = ((pair[0].0, &pair[0].1[axis]), (pair[1].0, &pair[1].1[axis]));
+        cx.require_eq(x, y, || {
+            let (x, y) = (dim_text(x), dim_text(y));
+            format!("the operands must have one shape: dim {axis} of {n} is {x}, that of {m} is {y}")
+        })?;
+    }
+    let ndim = a.ndim.or(b.ndim).or(c.ndim);
+    let dims = known.first().map(|(_, dims)| dims.to_vec());
+    Ok(StructInfo::Tensor(a.with_dims(dims, ndim).with_dtype(dtype)))
 }
 
 /// A bool beside a number becomes a number of its dtype.
