@@ -3,7 +3,7 @@
 use relax_backend::elf::Image;
 use relax_ir::program::WeightsFile;
 use relax_ir::{Diagnostic, Span};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use tempfile::NamedTempFile;
 
@@ -23,7 +23,7 @@ pub enum Contents<'a> {
     Library(&'a Image<'a>),
 }
 
-fn cannot_write(path: &Path, e: &std::io::Error) -> Diagnostic {
+fn cannot_write(path: &Path, e: &io::Error) -> Diagnostic {
     // An error of `tempfile` names the temporary file: of no use to the reader.
     let text = e.to_string();
     let reason = text.split(" at path ").next().unwrap_or(&text);
@@ -55,22 +55,61 @@ pub fn writable(path: &Path) -> Result<(), Diagnostic> {
     temporary(path).map(drop)
 }
 
+/// Bytes that the system is given at once. A file that arrives in such blocks, each at a multiple of its size, is kept in
+/// large pages by file systems that have them: a library's weights are then mapped 2 MB at a time when they are first
+/// touched (70 MB in 0.1 ms, which take 1 to 2.5 ms otherwise).
+const BLOCK: usize = 2 << 20;
+
+/// Collects what is written piece by piece from the beginning of a file to blocks.
+struct Blocks<'f> {
+    file: &'f mut NamedTempFile,
+    /// Less than a block.
+    held: Vec<u8>,
+}
+
+impl Blocks<'_> {
+    fn new(file: &mut NamedTempFile) -> Blocks<'_> {
+        Blocks { file, held: vec![] }
+    }
+
+    fn put(&mut self, mut piece: &[u8]) -> io::Result<()> {
+        if !self.held.is_empty() {
+            let (now, later) = piece.split_at(piece.len().min(BLOCK - self.held.len()));
+            self.held.extend_from_slice(now);
+            piece = later;
+            if self.held.len() < BLOCK {
+                return Ok(());
+            }
+            self.file.write_all(&self.held)?;
+            self.held.clear();
+        }
+        let (now, later) = piece.split_at(piece.len() - piece.len() % BLOCK);
+        self.file.write_all(now)?;
+        self.held.extend_from_slice(later);
+        Ok(())
+    }
+
+    fn end(self) -> io::Result<()> {
+        self.file.write_all(&self.held)
+    }
+}
+
 /// Writes all files or none: contents first, then the names.
 pub fn write_all(files: &[Output]) -> Result<(), Diagnostic> {
     let mut staged = vec![];
     for f in files {
-        let fail = |e: std::io::Error| cannot_write(f.path, &e);
+        let fail = |e: io::Error| cannot_write(f.path, &e);
         let mut file = temporary(f.path)?;
-        match f.contents {
-            Contents::Bytes(b) => file.write_all(b),
-            Contents::Weights(w) => w.write(&mut |piece| file.write_all(piece)),
-            Contents::Library(image) => image.write(&mut |piece| file.write_all(piece)).and_then(|id| {
-                let Some((at, id)) = id else { return Ok(()) };
-                file.seek(SeekFrom::Start(at))?;
-                file.write_all(&id)
-            }),
+        let mut blocks = Blocks::new(&mut file);
+        let patch = match f.contents {
+            Contents::Bytes(b) => blocks.put(b).map(|()| None),
+            Contents::Weights(w) => w.write(&mut |piece| blocks.put(piece)).map(|()| None),
+            Contents::Library(image) => image.write(&mut |piece| blocks.put(piece)),
+        };
+        let patch = patch.and_then(|patch| blocks.end().map(|()| patch)).map_err(fail)?;
+        if let Some((at, id)) = patch {
+            file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(&id)).map_err(fail)?;
         }
-        .map_err(fail)?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

@@ -26,8 +26,7 @@ static int same(void) {
     size_t n = 4;
     for (int32_t d = 0; d < got[i]->dl_tensor.ndim; ++d) n *= (size_t)got[i]->dl_tensor.shape[d];
     equal &= !memcmp(got[i]->dl_tensor.data, wanted[i]->dl_tensor.data, n);
-    free(got[i]->dl_tensor.data);
-    free(got[i]);
+    got[i]->deleter(got[i]);
   }
   return equal;
 }

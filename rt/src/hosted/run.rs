@@ -214,6 +214,7 @@ unsafe fn infer_and_call(
         let lent = (*call).workspace;
         let usable = !lent.is_null() && (*call).workspace_size >= need && (lent as usize).is_multiple_of(ALIGN);
         let own = need > 0 && !usable;
+        let need = if given { need } else { libc::in_large_pages(need) };
         if !given {
             let mut total = if own { need as u64 } else { 0 };
             let mut i = 0;
@@ -387,7 +388,7 @@ unsafe fn drop_result(t: *mut DLManagedTensor) {
     if !t.is_null() {
         // SAFETY: data (or null) and block both came from the C library's allocator.
         unsafe {
-            libc::free((*t).dl_tensor.data);
+            libc::release(null_mut(), (*t).dl_tensor.data, 0);
             libc::free(t as *mut c_void);
         }
     }
