@@ -132,6 +132,58 @@ fn the_same_bits_for_any_number_of_threads() {
     }
 }
 
+/// A product whose weights stay bytes: 17 panels of columns, the last of which is narrow, and any number of rows.
+const STREAMED: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 256), dtype="float32"), w: R.Tensor((256, 1040), dtype="int8"),
+             s: R.Tensor((1040,), dtype="float32")):
+        f = R.dequantize(w, s, R.const(3, "int8"), axis=1, out_dtype="float32")
+        y = R.matmul(x, f)
+        return y
+"#;
+
+/// A safetensors file of tensors by name, with their dtypes and shapes as JSON has them.
+fn weights(at: &Path, tensors: &[(&str, &str, &str, Vec<u8>)]) {
+    let (mut all, mut head) = (vec![], vec![]);
+    for (name, dtype, shape, bytes) in tensors {
+        let (from, to) = (all.len(), all.len() + bytes.len());
+        head.push(format!(r#""{name}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{from},{to}]}}"#));
+        all.extend(bytes);
+    }
+    let head = format!("{{{}}}", head.join(","));
+    let bytes = [(head.len() as u64).to_le_bytes().as_slice(), head.as_bytes(), all.as_slice()].concat();
+    std::fs::write(at, bytes).expect("the weights are written");
+}
+
+#[test]
+fn weights_of_few_bits_are_shared() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, file) = (dir.path().join("model.rlx"), dir.path().join("w.safetensors"));
+    std::fs::write(&model, STREAMED).expect("the model is written");
+    let w = (0..256 * 1040).map(|i: i64| (i * 73 % 251) as u8).collect();
+    let s = (0..1040).flat_map(|i| (0.002 + i as f32 * 1e-6).to_le_bytes()).collect();
+    weights(&file, &[("w", "I8", "[256,1040]", w), ("s", "F32", "[1040]", s)]);
+    let library = |threads: &str| {
+        let so = dir.path().join(format!("lib{threads}.so"));
+        let args = [path(&model), "--params", path(&file), "--prefix", "m", "-o", path(&so), "--threads", threads];
+        let out = relax_aot(&[&args[..], &["--target-cpu", "auto"]].concat());
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert_eq!(symbols(&so).contains("streamed_tasks"), threads != "1", "{}", symbols(&so));
+        Library::open(&so, "m").expect("the library")
+    };
+    let alone = library("1");
+    for threads in ["2", "3"] {
+        let shared = library(threads);
+        for rows in [1, 5, 30] {
+            let x = [tensor(&[rows, 256])];
+            let [a, b] = [&alone, &shared].map(|l| l.run("main", &x, 1).unwrap_or_else(|e| panic!("{}", e.message)));
+            assert!(a[0].bytes() == b[0].bytes(), "{threads} threads, {rows} rows");
+        }
+    }
+}
+
 #[test]
 fn callers_at_the_same_time() {
     let dir = tempfile::tempdir().expect("a folder");

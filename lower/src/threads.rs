@@ -15,6 +15,7 @@ pub use split::{alone, split, Split};
 pub use steps::{split_steps, Stepped};
 
 use crate::kernel::{kernel_dims, wide_workspace};
+use crate::schedule::streamed::Streamed;
 use crate::schedule::{self, int8};
 use relax_ir::abi::AbiLayout;
 use relax_ir::flat::{Callee, FlatFunc, FlatStmt, Linkage};
@@ -80,6 +81,8 @@ pub struct Shared {
     phases: i64,
     /// Of a recurrence.
     steps: Option<Steps>,
+    /// A round of its outermost loop may read what it wrote itself, never what another round writes.
+    apart: bool,
 }
 
 /// What a recurrence does.
@@ -130,7 +133,8 @@ pub fn consider(f: &PrimFunc, room: &Room) -> Option<Shared> {
     let work = work(f);
     let recurrence = schedule::recurrence_of(f).filter(|(_, step)| step.as_int().is_some_and(|n| n >= LEAST));
     let steps = recurrence.map(|(count, _)| Steps { count, segments: vec![] });
-    let parts = steps.is_some() || int8::Conv::of(f).is_some() || schedule::is_staged(f);
+    let apart = Streamed::of(f).is_some();
+    let parts = steps.is_some() || apart || int8::Conv::of(f).is_some() || schedule::is_staged(f);
     if work.as_int().is_some_and(|n| n < LEAST) || !parts {
         return None;
     }
@@ -140,7 +144,7 @@ pub fn consider(f: &PrimFunc, room: &Room) -> Option<Shared> {
     }
     let room = room.one(f);
     let workspace = !room.is_int(0);
-    Some(Shared { work, dims, buffers: f.buffers().count(), room, workspace, phases: 1, steps })
+    Some(Shared { work, dims, buffers: f.buffers().count(), room, workspace, phases: 1, steps, apart })
 }
 
 /// Rewrites the calls of kernels in shares, by symbol, and lets entries gather a team.

@@ -9,7 +9,7 @@ use relax_ir::Diagnostic;
 use std::collections::BTreeMap;
 
 /// The C library's functions that a library may leave undefined.
-const LIBC: [&str; 27] = [
+const LIBC: [&str; 30] = [
     "_setjmp",
     "abort",
     "aligned_alloc",
@@ -32,8 +32,11 @@ const LIBC: [&str; 27] = [
     "pthread_cond_wait",
     "pthread_create",
     "pthread_join",
+    "pthread_setaffinity_np",
     "pthread_sigmask",
     "putchar",
+    "sched_getaffinity",
+    "sched_getcpu",
     "sched_yield",
     "strlen",
     "syscall",

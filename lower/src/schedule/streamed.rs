@@ -173,17 +173,8 @@ pub fn kernel(f: &PrimFunc, v: Streamed, vector_bytes: i64) -> FlatFunc {
     if many {
         body.push(FlatStmt::Stack { var: stack.clone(), bytes: STACK as u32, align: 64 });
     }
-    let w = Writer { v, lanes: vector_bytes / 4, x, codes, scale, offset, y, rows: rows.clone(), stack: stack.expr() };
-    let few = rows.as_int().is_none_or(|n| n < MANY);
-    match (few, many) {
-        (true, true) => {
-            let (mut then, mut otherwise) = (vec![], vec![]);
-            w.product(&mut then, false);
-            w.product(&mut otherwise, true);
-            body.push(FlatStmt::If { cond: rows.lt(c(MANY)), then, otherwise });
-        }
-        _ => w.product(&mut body, many),
-    }
+    let w = Writer { v, lanes: vector_bytes / 4, x, codes, scale, offset, y, rows, stack: stack.expr() };
+    w.product(&mut body);
     FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body, span: f.span }
 }
 
@@ -201,12 +192,23 @@ impl Writer {
         }
     }
 
-    fn product(&self, out: &mut Body, many: bool) {
+    /// Panels are the outermost loop, whatever the number of rows: threads share them.
+    fn product(&self, out: &mut Body) {
         let (whole, left) = self.v.rest();
-        loop_(out, 0, whole, PANEL, &mut |out, first| self.panel(out, &first, PANEL, many));
+        loop_(out, 0, whole, PANEL, &mut |out, first| self.either(out, &first, PANEL));
         if left > 0 {
-            self.panel(out, &c(whole), left, many);
+            self.either(out, &c(whole), left);
         }
+    }
+
+    fn either(&self, out: &mut Body, first: &PrimExpr, width: i64) {
+        if let Some(n) = self.rows.as_int() {
+            return self.panel(out, first, width, n >= MANY);
+        }
+        let (mut then, mut otherwise) = (vec![], vec![]);
+        self.panel(&mut then, first, width, false);
+        self.panel(&mut otherwise, first, width, true);
+        out.push(FlatStmt::If { cond: self.rows.clone().lt(c(MANY)), then, otherwise });
     }
 
     fn panel(&self, out: &mut Body, first: &PrimExpr, width: i64, many: bool) {

@@ -49,7 +49,7 @@ pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Spli
     }
     let private: HashSet<Var> = f.params.iter().skip(s.buffers + s.dims.len()).cloned().collect();
     let body = std::mem::take(&mut f.body);
-    let (tops, facts) = classify(&f, &body, private)?;
+    let (tops, facts) = classify(&f, &body, private, s.apart)?;
     let private = &facts.private;
     if !tops.iter().any(|t| t.kind == Kind::Loop) {
         return None;
@@ -168,7 +168,12 @@ fn phases(tops: &[Top], private: &HashSet<Var>) -> Option<Vec<i64>> {
 
 /// The statements of the body with what they load and store, and the memory that belongs to the workspace; `None` for
 /// what must not run twice or in another order.
-fn classify<'a>(f: &FlatFunc, body: &'a [FlatStmt], workspace: HashSet<Var>) -> Option<(Vec<Top<'a>>, Facts)> {
+fn classify<'a>(
+    f: &FlatFunc,
+    body: &'a [FlatStmt],
+    workspace: HashSet<Var>,
+    apart: bool,
+) -> Option<(Vec<Top<'a>>, Facts)> {
     let mut facts = Facts { private: workspace, ..Default::default() };
     facts.roots.extend(f.params.iter().map(|p| (p.clone(), vec![p.clone()])));
     let mut tops = vec![];
@@ -212,10 +217,10 @@ fn classify<'a>(f: &FlatFunc, body: &'a [FlatStmt], workspace: HashSet<Var>) -> 
         let (stored, loaded) = (std::mem::take(&mut facts.stored), std::mem::take(&mut facts.loaded));
         tops.push(Top { s, kind, stored, loaded });
     }
-    // A tensor that the kernel reads and writes: shares would see each other's work.
+    // A tensor that the kernel reads and writes: shares would see each other's work, unless they are known not to.
     let again =
         |t: &Top| t.stored.iter().any(|v| !facts.private.contains(v) && tops.iter().any(|o| o.loaded.contains(v)));
-    if tops.iter().any(again) {
+    if !apart && tops.iter().any(again) {
         return None;
     }
     // Each share has a stack of its own, which holds nothing from one loop to the next.

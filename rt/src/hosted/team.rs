@@ -7,6 +7,9 @@
 //! left there; who is done takes what others have not begun. A call never waits for a worker that has not begun, so
 //! where processors are busy with other work the caller does it alone. Between loops workers spin a while, then yield,
 //! then sleep.
+//!
+//! Workers wake on another processor than the caller's: a system whose processors are all busy wakes a thread where it
+//! slept last, and one that slept beside the caller gets its turn when the caller's is over, call after call.
 
 use crate::abi::*;
 use crate::fail::{code, relax_rt_fail};
@@ -33,6 +36,9 @@ extern "C" {
     fn pthread_create(thread: *mut usize, attributes: *const c_void, start: Start, argument: *mut c_void) -> c_int;
     fn pthread_join(thread: usize, result: *mut *mut c_void) -> c_int;
     fn pthread_sigmask(how: c_int, new: *const SignalSet, old: *mut SignalSet) -> c_int;
+    fn pthread_setaffinity_np(thread: usize, bytes: usize, processors: *const Processors) -> c_int;
+    fn sched_getaffinity(thread: c_int, bytes: usize, processors: *mut Processors) -> c_int;
+    fn sched_getcpu() -> c_int;
     fn sched_yield() -> c_int;
     fn mmap(at: *mut c_void, bytes: usize, access: c_int, flags: c_int, file: c_int, offset: c_long) -> *mut c_void;
     fn munmap(at: *mut c_void, bytes: usize) -> c_int;
@@ -42,6 +48,8 @@ extern "C" {
 
 /// `sigset_t`, as large as any C library has it.
 type SignalSet = [u64; 16];
+/// `cpu_set_t`, for so many processors; where there are more the system places workers.
+type Processors = [u64; 64];
 const SIG_SETMASK: c_int = 2;
 const READ_WRITE: c_int = 3;
 const PRIVATE_ANONYMOUS: c_int = 0x22;
@@ -66,6 +74,9 @@ struct Team {
     /// Workers that run.
     workers: u32,
     tried: u32,
+    /// Whether it is known where the threads may run: 1, or -1 where that cannot be; 0: not asked yet.
+    known: i32,
+    allowed: Processors,
     members: [Member; MOST],
 }
 
@@ -242,7 +253,7 @@ unsafe extern "C" fn run(seat: *mut c_void, n: i64, body: ParallelBody, context:
             } else {
                 (*member).claims.swap(claims, Ordering::SeqCst);
                 if (*member).asleep.load(Ordering::SeqCst) != 0 {
-                    wake(member);
+                    wake_elsewhere(team, member);
                 }
             }
         }
@@ -285,6 +296,41 @@ unsafe fn gather(team: *mut Team, threads: usize) {
             i += 1;
         }
         pthread_sigmask(SIG_SETMASK, &raw const former, null_mut());
+    }
+}
+
+/// Lets a worker go on that sleeps or is about to, on another processor than the caller's if there is one.
+///
+/// # Safety
+/// As for [`run`].
+unsafe fn wake_elsewhere(team: *mut Team, member: *mut Member) {
+    // SAFETY: the worker runs until the team is over; the system fills and reads as many bytes as it is told.
+    unsafe {
+        let bytes = size_of::<Processors>();
+        if (*team).known == 0 {
+            (*team).known = if sched_getaffinity(0, bytes, &raw mut (*team).allowed) == 0 { 1 } else { -1 };
+        }
+        let here = sched_getcpu();
+        if (*team).known < 0 || here < 0 || here as usize >= 8 * bytes {
+            return wake(member);
+        }
+        let (mut others, word) = ((*team).allowed, here as usize / 64);
+        let mut any = 0;
+        let mut i = 0;
+        while i < others.len() {
+            if i == word {
+                others[i] &= !(1 << (here % 64));
+            }
+            any |= others[i];
+            i += 1;
+        }
+        if any == 0 {
+            return wake(member);
+        }
+        // It begins there; after that the system moves it as it likes.
+        pthread_setaffinity_np((*member).thread, bytes, &raw const others);
+        wake(member);
+        pthread_setaffinity_np((*member).thread, bytes, &raw const (*team).allowed);
     }
 }
 
