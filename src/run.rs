@@ -7,6 +7,7 @@ use crate::loader::Library;
 use crate::output;
 use relax_ir::program::{EntryKind, EntryValue};
 use relax_ir::{Constant, Diagnostic, Span};
+use relax_lower::of_bytes;
 use std::path::Path;
 use std::time::Instant;
 
@@ -135,6 +136,7 @@ fn arguments(params: &[EntryValue], inputs: Vec<(String, Constant)>) -> Result<V
                     Constant::scalar_i64(dtype, c.get_i64(0))
                 }
             }
+            EntryKind::Tensor { dtype: Some(dtype), .. } => of_bytes(c, dtype),
             _ => c,
         })
         .collect())

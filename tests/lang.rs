@@ -46,6 +46,7 @@ fn tensor(text: &str) -> Constant {
     for x in elements.split_whitespace() {
         match dtype {
             DType::F32 => bytes.extend(x.parse::<f32>().expect("a number").to_le_bytes()),
+            DType::I8 => bytes.push(x.parse::<i8>().expect("a number") as u8),
             DType::I64 => bytes.extend(x.parse::<i64>().expect("a number").to_le_bytes()),
             _ => bytes.push(x.parse::<u8>().expect("a number")),
         }
@@ -142,5 +143,93 @@ fn every_text_runs() {
     assert!(!texts.is_empty());
     for t in texts.iter().filter(|p| p.extension().is_some_and(|e| e == "rlx")) {
         check(t);
+    }
+}
+
+const SMALL: &str = r#"from tvm.script import ir as I, relax as R, tirx as T
+@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def convert(C: T.Buffer((T.int64(CODES),), "TYPE"), X: T.Buffer((T.int64(COUNT),), "float32"), D: T.Buffer((T.int64(CODES),), "float32"), E: T.Buffer((T.int64(COUNT),), "TYPE")):
+        for i in range(T.int64(CODES)):
+            with T.sblock("decode"):
+                vi = T.axis.spatial(T.int64(CODES), i)
+                D[vi] = T.Cast("float32", C[vi])
+        for i in range(T.int64(COUNT)):
+            with T.sblock("encode"):
+                vi = T.axis.spatial(T.int64(COUNT), i)
+                E[vi] = T.Cast("TYPE", X[vi])
+
+    @T.prim_func(private=True, s_tir=True)
+    def combine(C: T.Buffer((T.int64(CODES),), "TYPE"), S: T.Buffer((T.int64(CODES), T.int64(CODES)), "TYPE"), P: T.Buffer((T.int64(CODES), T.int64(CODES)), "TYPE"), Q: T.Buffer((T.int64(CODES), T.int64(CODES)), "TYPE")):
+        for i, j in T.grid(T.int64(CODES), T.int64(CODES)):
+            with T.sblock("pairs"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                S[vi, vj] = C[vi] + C[vj]
+                P[vi, vj] = T.max(C[vi] * C[vj], -C[vi])
+                Q[vi, vj] = C[vi] / C[vj] - T.Cast("TYPE", T.Cast("float64", C[vi]) * T.float64(0.37))
+
+    @R.function
+    def main(c: R.Tensor((CODES,), dtype="TYPE"), x: R.Tensor((COUNT,), dtype="float32")):
+        cls = Module
+        a = R.call_tir(cls.convert, (c, x), out_ty=[R.Tensor((CODES,), dtype="float32"), R.Tensor((COUNT,), dtype="TYPE")])
+        b = R.call_tir(cls.combine, (c,), out_ty=[R.Tensor((CODES, CODES), dtype="TYPE"), R.Tensor((CODES, CODES), dtype="TYPE"), R.Tensor((CODES, CODES), dtype="TYPE")])
+        return (a[0], a[1], b[0], b[1], b[2], R.astype(c, "float32"), R.astype(x, "TYPE"))
+"#;
+
+/// Bytes of float32 numbers, every NaN the same.
+fn floats(bytes: &[u8]) -> Vec<u32> {
+    let all = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    all.map(|v| if v.is_nan() { u32::MAX } else { v.to_bits() }).collect()
+}
+
+/// Every code of every small float, and numbers around every border between two of them: conversions are those of
+/// ml_dtypes, arithmetic on all pairs is the interpreter's, to the bit.
+#[test]
+fn small_floats_are_those_of_ml_dtypes() {
+    use relax_ir::small_float::SmallFloat;
+    use relax_lower::interp::{run, Arg, Tensor};
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lang");
+    let wanted = relax_frontend::weights::open_npz(&folder.join("small_floats.npz"));
+    let wanted: std::collections::HashMap<String, Constant> =
+        wanted.expect("the arrays are there").into_iter().collect();
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for s in SmallFloat::ALL {
+        let (name, dtype) = (s.format().name, DType::small(s));
+        let get = |what: &str| wanted[&format!("{name}.{what}")].clone();
+        let (values, x, codes) = (get("values"), get("x"), get("codes"));
+        let n = 1i64 << s.format().bits;
+        let text = SMALL.replace("TYPE", name).replace("CODES", &n.to_string());
+        let text = text.replace("COUNT", &x.elements().to_string());
+        let path = dir.path().join(format!("{name}.rlx"));
+        std::fs::write(&path, &text).expect("the text is written");
+        let so = dir.path().join(format!("lib{name}.so"));
+        let mut session = Session::default();
+        if session.build(&path, &so, None, &options("")).is_err() {
+            panic!("{name}: {}", render::text(&session.diags, &session.sources, false));
+        }
+        let library = Library::open(&so, name).expect("the library loads");
+        let all = Constant::new(dtype, vec![n], (0..n).map(|c| c as u8).collect());
+        let args = [all.clone(), x.clone()];
+        let got = library.run_with(Memory::Heap, "main", &args, 7, &[], None).expect("it runs");
+        for i in [0, 5] {
+            assert_eq!(floats(got[i].bytes()), floats(values.bytes()), "{name}: values of the codes");
+        }
+        for i in [1, 6] {
+            let differ = got[i].bytes().iter().zip(codes.bytes()).position(|(g, w)| g != w);
+            assert_eq!(differ, None, "{name}: code of a number");
+        }
+        let module = relax_frontend::rlx::parse(relax_ir::FileId(0), &text).0.expect("the text is read");
+        let pairs = || Arg::Tensor(Tensor::zeros(dtype, &[n, n]));
+        let mut args = vec![Arg::Tensor(Tensor::from_constant(&all)), pairs(), pairs(), pairs()];
+        run(module.prim("combine").expect("the kernel"), &mut args).expect("the interpreter runs");
+        for (i, arg) in args[1..].iter().enumerate() {
+            let want = &arg.tensor().expect("a tensor").data;
+            let differ = got[2 + i].bytes().iter().zip(want).position(|(g, w)| {
+                let number = |c: u8| s.decode(c);
+                g != w && !(number(*g).is_nan() && number(*w).is_nan())
+            });
+            assert_eq!(differ, None, "{name}: result {i} of pairs");
+        }
     }
 }

@@ -181,7 +181,7 @@ fn add_run(program: &mut Program) {
                 };
                 blob.u32(row + 8, ndim.map_or(u32::MAX, |n| n as u32));
                 let word = dtype.map_or(0, |d| {
-                    let (code, bits) = d.dlpack();
+                    let (code, bits) = d.stored().dlpack();
                     code as u32 | (bits as u32) << 8 | (d.lanes as u32) << 16
                 });
                 blob.u32(row + 12, word);

@@ -145,6 +145,41 @@ impl Constant {
         self.shape.iter().product::<i64>() as usize
     }
 
+    /// Elements of fewer than 8 bits as files and DLPack have them: packed, from the lowest bits of each byte on.
+    /// One byte each; signed integers as int8.
+    pub fn unpacked(dtype: DType, packed: &[u8], elements: usize) -> Vec<u8> {
+        if dtype.bits >= 8 {
+            return packed.to_vec();
+        }
+        let bits = dtype.bits as usize;
+        let element = |i: usize| {
+            let at = i * bits;
+            let byte = |k: usize| packed.get(at / 8 + k).copied().unwrap_or(0) as u16;
+            let v = (byte(0) | byte(1) << 8) >> (at % 8);
+            match dtype.is_int() {
+                true => crate::prim::wrap_int(dtype, v as i64) as u8,
+                false => v as u8 & ((1u16 << bits) - 1) as u8,
+            }
+        };
+        (0..elements).map(element).collect()
+    }
+
+    /// The opposite of [`Constant::unpacked`].
+    pub fn packed(&self) -> Vec<u8> {
+        let bits = self.dtype.bits as usize;
+        if bits >= 8 {
+            return self.bytes().to_vec();
+        }
+        let mut out = vec![0u8; (self.elements() * bits).div_ceil(8) + 1];
+        for (i, b) in self.bytes().iter().enumerate() {
+            let v = (*b as u16 & ((1 << bits) - 1)) << (i * bits % 8);
+            out[i * bits / 8] |= v as u8;
+            out[i * bits / 8 + 1] |= (v >> 8) as u8;
+        }
+        out.truncate((self.elements() * bits).div_ceil(8));
+        out
+    }
+
     /// A scalar from a float, rounded once to `dtype` (integers truncate, bool is `!= 0`).
     pub fn scalar_f64(dtype: DType, v: f64) -> Constant {
         use crate::dtype::TypeCode::*;
@@ -153,6 +188,7 @@ impl Constant {
             (BFloat, _) => half::bf16::from_f64(v).to_le_bytes().to_vec(),
             (Float, 32) => (v as f32).to_le_bytes().to_vec(),
             (Float, _) => v.to_le_bytes().to_vec(),
+            (Small(s), _) => vec![s.encode(v)],
             (Bool, _) => vec![(v != 0.0) as u8],
             (UInt, 64) => (v as u64).to_le_bytes().to_vec(),
             _ => return Constant::scalar_i64(dtype, v as i64),
@@ -165,7 +201,7 @@ impl Constant {
         if dtype.is_float() {
             return Constant::scalar_f64(dtype, v as f64);
         }
-        let v = if dtype.is_bool() { (v != 0) as i64 } else { v };
+        let v = if dtype.is_bool() { (v != 0) as i64 } else { crate::prim::wrap_int(dtype, v) };
         Constant::new(dtype, vec![], v.to_le_bytes()[..dtype.bytes()].to_vec())
     }
 
@@ -178,6 +214,7 @@ impl Constant {
             (Float, 16) => half::f16::from_le_bytes([b[0], b[1]]).to_f64(),
             (BFloat, _) => half::bf16::from_le_bytes([b[0], b[1]]).to_f64(),
             (Float, 32) => f32::from_le_bytes([b[0], b[1], b[2], b[3]]) as f64,
+            (Small(s), _) => s.decode(b[0]),
             (Float, _) => f64::from_le_bytes(b.try_into().unwrap_or_default()),
             (UInt, 64) => self.get_i64(i) as u64 as f64,
             _ => self.get_i64(i) as f64,

@@ -1,5 +1,6 @@
 //! Data types: a code, a width in bits and a number of vector lanes.
 
+use crate::small_float::SmallFloat;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,13 +10,15 @@ pub enum TypeCode {
     UInt,
     Float,
     BFloat,
+    /// Fewer than 16 bits.
+    Small(SmallFloat),
     /// One byte in memory, 0 or 1.
     Bool,
     /// A pointer.
     Handle,
 }
 
-/// `bits` is the width of one lane in memory (8 for bool, 64 for handle; 4 for packed int4).
+/// `bits` is the width of one lane (8 for bool, 64 for handle). What has fewer than 8 bits takes a byte in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DType {
     pub code: TypeCode,
@@ -53,9 +56,32 @@ impl DType {
     pub fn bytes(self) -> usize {
         (self.bits as usize).div_ceil(8)
     }
-    /// float16, float32, float64 or bfloat16.
+    /// A float of so few bits.
+    pub const fn small(s: SmallFloat) -> DType {
+        let bits = match s {
+            SmallFloat::E2M3Fn | SmallFloat::E3M2Fn => 6,
+            SmallFloat::E2M1Fn => 4,
+            _ => 8,
+        };
+        DType::scalar(TypeCode::Small(s), bits)
+    }
+    pub fn as_small(self) -> Option<SmallFloat> {
+        match self.code {
+            TypeCode::Small(s) => Some(s),
+            _ => None,
+        }
+    }
+    /// The type of the bytes in memory: elements of fewer than 8 bits are values in int8 or uint8, or codes in uint8.
+    pub fn stored(self) -> DType {
+        match self.code {
+            TypeCode::Int if self.bits < 8 => DType::I8.with_lanes(self.lanes),
+            TypeCode::UInt | TypeCode::Small(_) if self.bits < 8 => DType::U8.with_lanes(self.lanes),
+            _ => self,
+        }
+    }
+    /// A float.
     pub fn is_float(self) -> bool {
-        matches!(self.code, TypeCode::Float | TypeCode::BFloat)
+        matches!(self.code, TypeCode::Float | TypeCode::BFloat | TypeCode::Small(_))
     }
     /// Signed or unsigned integer, bool excluded.
     pub fn is_int(self) -> bool {
@@ -100,6 +126,7 @@ impl DType {
             TypeCode::Handle => (3, 64),
             TypeCode::BFloat => (4, 16),
             TypeCode::Bool => (6, 8),
+            TypeCode::Small(s) => (s.format().dlpack, self.bits),
         }
     }
     pub fn from_dlpack(code: u8, bits: u8) -> Option<DType> {
@@ -111,7 +138,7 @@ impl DType {
             (3, _) => DType::HANDLE,
             (4, 16) => DType::BF16,
             (6, 8) => DType::BOOL,
-            _ => return None,
+            _ => return SmallFloat::from_dlpack(code).map(DType::small).filter(|d| d.bits == bits),
         })
     }
 }
@@ -124,6 +151,7 @@ impl fmt::Display for DType {
             TypeCode::Float => write!(f, "float{}", self.bits)?,
             TypeCode::BFloat => write!(f, "bfloat{}", self.bits)?,
             TypeCode::Bool => write!(f, "bool")?,
+            TypeCode::Small(s) => write!(f, "{}", s.format().name)?,
             TypeCode::Handle => write!(f, "handle")?,
         }
         if self.lanes != 1 {
@@ -141,15 +169,18 @@ impl FromStr for DType {
             Some((b, l)) => (b, l.parse::<u16>().map_err(|_| ())?),
             None => (s, 1),
         };
+        if let Some(s) = SmallFloat::from_name(body) {
+            return Ok(DType::small(s).with_lanes(lanes));
+        }
         let split = body.find(|c: char| c.is_ascii_digit()).unwrap_or(body.len());
         let (name, bits) = body.split_at(split);
         let bits: u8 = if bits.is_empty() { 0 } else { bits.parse().map_err(|_| ())? };
         let d = match (name, bits) {
             ("bool", 0) => DType::BOOL,
             ("handle", 0) => DType::HANDLE,
-            ("int", 4 | 8 | 16 | 32 | 64) => DType::scalar(TypeCode::Int, bits),
+            ("int", 1 | 2 | 4 | 8 | 16 | 32 | 64) => DType::scalar(TypeCode::Int, bits),
             ("uint", 1) => DType::BOOL,
-            ("uint", 4 | 8 | 16 | 32 | 64) => DType::scalar(TypeCode::UInt, bits),
+            ("uint", 2 | 4 | 8 | 16 | 32 | 64) => DType::scalar(TypeCode::UInt, bits),
             ("float", 16 | 32 | 64) => DType::scalar(TypeCode::Float, bits),
             ("bfloat", 16) => DType::BF16,
             _ => return Err(()),

@@ -24,6 +24,7 @@ pub mod prim;
 pub mod printer;
 pub mod program;
 pub mod relax;
+pub mod small_float;
 pub mod span;
 pub mod structural;
 pub mod sym;

@@ -9,7 +9,7 @@
 use relax_ir::analysis::show;
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::{BinOp, PrimKind};
-use relax_ir::program::OpenAccess;
+use relax_ir::program::{code, CheckInfo, OpenAccess};
 use relax_ir::sym::Facts;
 use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt, StmtKind};
 use relax_ir::{AttrValue, DType, Diagnostic, Diagnostics, Func, IRModule, PrimExpr, Span, Var};
@@ -36,6 +36,20 @@ impl Found {
     /// `A[i + 1]`
     pub fn text(&self) -> String {
         text(&self.buffer, &self.indices)
+    }
+
+    /// The check of the access in a kernel that tests it, called at `at`.
+    pub fn check(&self, kernel: &str, number: u32, at: Span) -> CheckInfo {
+        let verb = if self.write { "writes" } else { "reads" };
+        let extent = relax_ir::printer::print_prim(&self.buffer.shape[self.axis]);
+        let index = relax_ir::printer::print_prim(&self.indices[self.axis]);
+        CheckInfo {
+            number,
+            code: code::CHECK,
+            condition: format!("0 <= {index} < {extent}"),
+            message: format!("{kernel} {verb} {} outside of its buffer, index {}", self.text(), self.axis),
+            span: if self.span.is_none() { at } else { self.span },
+        }
     }
 }
 

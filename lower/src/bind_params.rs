@@ -1,7 +1,7 @@
 //! Baking weights in: parameters of a function become constants.
 
 use relax_ir::relax::{Binding, BindingBlock, BindingValue, Expr, ExprKind, Function, Param, SeqExpr, StructInfo};
-use relax_ir::{Constant, Diagnostic, Diagnostics, Func, IRModule};
+use relax_ir::{Constant, DType, Diagnostic, Diagnostics, Func, IRModule};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -103,10 +103,23 @@ fn is_constant(info: &StructInfo) -> bool {
 /// A weight of one element stands for a scalar parameter: some writers of weight files know no tensors without dims.
 fn as_scalar(p: &Param, c: &Constant) -> Constant {
     let scalar = p.annotation.as_ref().and_then(StructInfo::as_tensor).is_some_and(|t| t.ndim == Some(0));
+    let c = match p.annotation.as_ref().and_then(StructInfo::as_tensor).and_then(|t| t.dtype) {
+        Some(dtype) => of_bytes(c.clone(), dtype),
+        None => c.clone(),
+    };
     if scalar && c.shape == [1] {
-        return Constant { shape: vec![], ..c.clone() };
+        return Constant { shape: vec![], ..c };
     }
-    c.clone()
+    c
+}
+
+/// Bytes where elements of `dtype` are wanted, which numpy has no name for, are their codes or values.
+pub fn of_bytes(c: Constant, dtype: DType) -> Constant {
+    let narrow = dtype.as_small().is_some() || dtype.bits < 8;
+    if narrow && (c.dtype == DType::U8 || c.dtype == DType::I8) {
+        return Constant { dtype, ..c };
+    }
+    c
 }
 
 fn fits(f: &Function, p: &Param, c: &Constant) -> Result<(), Diagnostic> {

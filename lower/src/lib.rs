@@ -34,7 +34,7 @@ mod stand_in;
 mod streamed;
 mod threads;
 
-pub use bind_params::bind_params;
+pub use bind_params::{bind_params, of_bytes};
 pub use host::Region;
 pub use kernel::{kernel_dims, kernel_workspace};
 

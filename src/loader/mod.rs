@@ -171,7 +171,7 @@ impl Library {
 
 /// A dense tensor on the CPU; it refers to `shape` and `data`, which must outlive it.
 fn dense(dtype: DType, shape: &mut [i64], data: *mut u8) -> DLTensor {
-    let (code, bits) = dtype.dlpack();
+    let (code, bits) = dtype.stored().dlpack();
     DLTensor {
         data: data.cast(),
         device: DLDevice { device_type: 1, device_id: 0 },

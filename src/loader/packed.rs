@@ -126,7 +126,7 @@ unsafe fn constant(v: &Value) -> Constant {
 /// # Safety
 /// `result` is writable.
 unsafe fn tensor(f: &PackedFunction, c: &Constant, result: *mut Value) -> i32 {
-    let (code, bits) = c.dtype.dlpack();
+    let (code, bits) = c.dtype.stored().dlpack();
     let dtype = DLDataType { code, bits, lanes: 1 };
     let mut record = Call::new();
     f.memory.lend(&mut record);

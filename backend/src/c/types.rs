@@ -14,7 +14,7 @@ pub fn value_type(d: DType) -> &'static str {
         (TypeCode::Int, 16) => "int16_t",
         (TypeCode::Int, 32) => "int32_t",
         (TypeCode::Int, _) => "int64_t",
-        (TypeCode::Bool, _) | (TypeCode::UInt, 8) => "uint8_t",
+        (TypeCode::Bool | TypeCode::Small(_), _) | (TypeCode::UInt, 8) => "uint8_t",
         (TypeCode::UInt, 16) | (TypeCode::Float, 16) | (TypeCode::BFloat, _) => "uint16_t",
         (TypeCode::UInt, 32) => "uint32_t",
         (TypeCode::UInt, _) => "uint64_t",

@@ -1,4 +1,4 @@
-//! Element types that the compiler has no dtype for: float8, float4, integers below a byte, and strings.
+//! Element types that cross the boundary of a library as bytes: float8, float4, integers below a byte, and strings.
 //!
 //! Strings have a dim more: their bytes, filled up with zeros to the longest.
 //!
@@ -11,6 +11,7 @@ use super::proto::data_type as T;
 use super::tensor::type_name;
 use super::value::Tensor;
 use super::Res;
+use relax_ir::small_float::SmallFloat;
 use relax_ir::{AttrValue, Constant, DType};
 
 /// What the bytes of a tensor mean.
@@ -20,7 +21,7 @@ pub enum Kind {
     #[default]
     Plain,
     /// The codes of a small float type.
-    Float(Format),
+    Float(SmallFloat),
     /// An integer of so many bits.
     Int { bits: u8, signed: bool },
     /// Float8e8m0: a power of two.
@@ -29,101 +30,21 @@ pub enum Kind {
     Text,
 }
 
-/// A small float type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Format {
-    /// The ONNX element type.
-    elem_type: i32,
-    mantissa: u8,
-    bias: i16,
-    sign: u8,
-    /// The code of the largest number.
-    largest: u8,
-    /// The code of infinity, when there is one.
-    infinity: Option<u8>,
-    nan: u8,
-    negative_zero: bool,
-}
-
-const E4M3FN: Format = Format {
-    elem_type: T::FLOAT8E4M3FN,
-    mantissa: 3,
-    bias: 7,
-    sign: 7,
-    largest: 0x7e,
-    infinity: None,
-    nan: 0x7f,
-    negative_zero: true,
-};
-const E4M3FNUZ: Format =
-    Format { elem_type: T::FLOAT8E4M3FNUZ, bias: 8, largest: 0x7f, nan: 0x80, negative_zero: false, ..E4M3FN };
-const E5M2: Format = Format {
-    elem_type: T::FLOAT8E5M2,
-    mantissa: 2,
-    bias: 15,
-    largest: 0x7b,
-    infinity: Some(0x7c),
-    nan: 0x7e,
-    ..E4M3FN
-};
-const E5M2FNUZ: Format = Format {
-    elem_type: T::FLOAT8E5M2FNUZ,
-    mantissa: 2,
-    bias: 16,
-    largest: 0x7f,
-    nan: 0x80,
-    negative_zero: false,
-    ..E4M3FN
-};
-const E2M1: Format = Format {
-    elem_type: T::FLOAT4E2M1,
-    mantissa: 1,
-    bias: 1,
-    sign: 3,
-    largest: 0x7,
-    infinity: None,
-    nan: 0x8,
-    negative_zero: true,
-};
-
-impl Format {
-    /// The number that a code stands for.
-    fn value(&self, code: u8) -> f32 {
-        let sign_bit = 1u8 << self.sign;
-        let magnitude = code & (sign_bit - 1);
-        let negative = code & sign_bit != 0;
-        if !self.negative_zero && code == self.nan {
-            return f32::NAN;
-        }
-        let v = if self.infinity == Some(magnitude) {
-            f32::INFINITY
-        } else if magnitude > self.largest {
-            f32::NAN
-        } else {
-            let exponent = (magnitude >> self.mantissa) as i32;
-            let fraction = (magnitude & ((1 << self.mantissa) - 1)) as f32 / (1 << self.mantissa) as f32;
-            match exponent {
-                0 => fraction * (1.0 - self.bias as f32).exp2(),
-                e => (1.0 + fraction) * ((e - self.bias as i32) as f32).exp2(),
-            }
-        };
-        if negative {
-            -v
-        } else {
-            v
-        }
-    }
+/// What ONNX calls it.
+fn element_type(f: SmallFloat) -> i32 {
+    let types = [T::FLOAT8E4M3FN, T::FLOAT8E4M3FNUZ, T::FLOAT8E5M2, T::FLOAT8E5M2FNUZ, T::FLOAT4E2M1];
+    types.into_iter().find(|t| storage(*t).is_some_and(|(_, k)| k == Kind::Float(f))).unwrap_or(T::FLOAT8E4M3FN)
 }
 
 /// The dtype that holds an element type, and what its bytes mean; `None` for types without a form.
 pub fn storage(elem_type: i32) -> Option<(DType, Kind)> {
     let int = |bits, signed| Kind::Int { bits, signed };
     Some(match elem_type {
-        T::FLOAT8E4M3FN => (DType::U8, Kind::Float(E4M3FN)),
-        T::FLOAT8E4M3FNUZ => (DType::U8, Kind::Float(E4M3FNUZ)),
-        T::FLOAT8E5M2 => (DType::U8, Kind::Float(E5M2)),
-        T::FLOAT8E5M2FNUZ => (DType::U8, Kind::Float(E5M2FNUZ)),
-        T::FLOAT4E2M1 => (DType::U8, Kind::Float(E2M1)),
+        T::FLOAT8E4M3FN => (DType::U8, Kind::Float(SmallFloat::E4M3Fn)),
+        T::FLOAT8E4M3FNUZ => (DType::U8, Kind::Float(SmallFloat::E4M3Fnuz)),
+        T::FLOAT8E5M2 => (DType::U8, Kind::Float(SmallFloat::E5M2)),
+        T::FLOAT8E5M2FNUZ => (DType::U8, Kind::Float(SmallFloat::E5M2Fnuz)),
+        T::FLOAT4E2M1 => (DType::U8, Kind::Float(SmallFloat::E2M1Fn)),
         T::FLOAT8E8M0 => (DType::U8, Kind::Exponent),
         T::STRING => (DType::U8, Kind::Text),
         T::UINT4 => (DType::U8, int(4, false)),
@@ -139,7 +60,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Plain => "plain",
-            Kind::Float(f) => type_name(f.elem_type),
+            Kind::Float(f) => type_name(element_type(f)),
             Kind::Exponent => "float8e8m0",
             Kind::Text => "string",
             Kind::Int { bits: 4, signed: true } => "int4",
@@ -153,27 +74,20 @@ impl Kind {
     pub fn bits(self) -> usize {
         match self {
             Kind::Int { bits, .. } => bits as usize,
-            Kind::Float(f) => f.sign as usize + 1,
+            Kind::Float(f) => f.format().bits as usize,
             _ => 8,
         }
     }
 
     /// Elements packed from the lowest bits of each byte on, one per byte.
     pub fn unpack(self, packed: &[u8], elements: usize) -> Vec<u8> {
-        let bits = self.bits();
-        if bits == 8 {
-            return packed.to_vec();
-        }
-        let per_byte = 8 / bits;
-        let mask = (1u8 << bits) - 1;
-        let element = |i: usize| {
-            let v = packed.get(i / per_byte).copied().unwrap_or(0) >> (i % per_byte * bits) & mask;
-            match self {
-                Kind::Int { signed: true, .. } if v >> (bits - 1) != 0 => v | !mask,
-                _ => v,
-            }
+        let dtype = match self {
+            Kind::Int { bits, signed: true } => DType { bits, ..DType::I8 },
+            Kind::Int { bits, signed: false } => DType { bits, ..DType::U8 },
+            Kind::Float(f) => DType::small(f),
+            _ => return packed.to_vec(),
         };
-        (0..elements).map(element).collect()
+        Constant::unpacked(dtype, packed, elements)
     }
 
     /// The smallest and the largest integer.
@@ -189,10 +103,8 @@ impl Kind {
 /// The values of a tensor of any kind as a plain tensor: integers as they are, floats as float32.
 pub fn decode(cx: &mut NodeCx, t: &Tensor) -> Res<Tensor> {
     let value = |code: u8| match t.kind {
-        Kind::Float(f) => f.value(code),
-        Kind::Exponent if code == 255 => f32::NAN,
-        // Subnormal for code 0.
-        _ => (code as f64 - 127.0).exp2() as f32,
+        Kind::Float(f) => f.decode(code) as f32,
+        _ => SmallFloat::E8M0Fnu.decode(code) as f32,
     };
     match t.kind {
         Kind::Plain => Ok(t.clone()),
@@ -234,8 +146,8 @@ pub fn encode(cx: &mut NodeCx, t: &Tensor, kind: Kind, saturate: bool, rounding:
         }
         Kind::Float(f) => {
             let x = cx.cast(t, DType::F32)?;
-            let too_large = f.infinity.unwrap_or(f.nan);
-            let overflow = if saturate || f.sign == 3 { f.largest } else { too_large };
+            let f = f.format();
+            let overflow = if saturate { f.largest } else { f.overflow };
             let int = |v: i64| AttrValue::Int(v);
             cx.call(
                 "onnx.float_code",
@@ -243,7 +155,7 @@ pub fn encode(cx: &mut NodeCx, t: &Tensor, kind: Kind, saturate: bool, rounding:
                 &[
                     ("mantissa", int(f.mantissa as i64)),
                     ("bias", int(f.bias as i64)),
-                    ("sign", int(f.sign as i64)),
+                    ("sign", int(f.bits as i64 - 1)),
                     ("largest", int(f.largest as i64)),
                     ("overflow", int(overflow as i64)),
                     ("infinite", int(overflow as i64)),

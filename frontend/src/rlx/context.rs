@@ -191,7 +191,7 @@ impl<'a> Cx<'a> {
             "uint" => return Some(DType::U32),
             _ => {}
         }
-        if ["float8", "float4", "float6", "custom["].iter().any(|p| s.starts_with(p)) {
+        if s.starts_with("custom[") {
             return self.unsupported("dtype", span, format!("the data type `{s}` is not supported"));
         }
         const KNOWN: [&str; 13] = [

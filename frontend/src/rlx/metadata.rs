@@ -88,11 +88,15 @@ fn read_tensor(bytes: &[u8]) -> Option<Constant> {
     }
     let at = 32 + 8 * ndim;
     let size = usize::try_from(u64_at(at)?).ok()?;
-    if elements.checked_mul(dtype.bytes())? != size {
+    let whole = elements.checked_mul(dtype.bytes())? == size;
+    let packed = dtype.bits < 8 && elements.checked_mul(dtype.bits as usize)?.div_ceil(8) == size;
+    if !whole && !packed {
         return None;
     }
     let end = (at + 8).checked_add(size)?;
-    Some(Constant::new(dtype, shape, bytes.get(at + 8..end)?.to_vec()))
+    let data = bytes.get(at + 8..end)?;
+    let data = if packed { Constant::unpacked(dtype, data, elements) } else { data.to_vec() };
+    Some(Constant::new(dtype, shape, data))
 }
 
 impl<'a> Cx<'a> {

@@ -182,6 +182,20 @@ impl Raise<'_> {
                 let i = usize::try_from(int(i)?).ok()?;
                 Some(Ok(vec![bound(b, ExprKind::TupleGetItem(x.clone(), i))]))
             }
+            // There is no graph to replay: the function that would be captured, or that allocates once, is called.
+            "cuda_graph.get_cached_alloc" => Some(Ok(vec![bound(b, called(args.first()?, vec![]))])),
+            "cuda_graph.run_or_capture" => {
+                let [f, given, ..] = args else { return None };
+                let ExprKind::GlobalVar(name) = f.kind() else { return None };
+                let fields = match given.kind() {
+                    ExprKind::Tuple(fields) => fields.clone(),
+                    _ => {
+                        let field = |i| Expr::new(ExprKind::TupleGetItem(given.clone(), i), given.span());
+                        (0..self.module.relax(name)?.params.len()).map(field).collect()
+                    }
+                };
+                Some(Ok(vec![bound(b, called(f, fields))]))
+            }
             check => {
                 let (x, want) = checked(check, args)?;
                 Some(Ok(match self.info(x).is_some_and(|i| says(&i, &want)) {
@@ -304,6 +318,12 @@ impl Raise<'_> {
         self.heaps.insert(heap.clone(), slots);
         Ok(())
     }
+}
+
+/// A call of a function of the module.
+fn called(f: &Expr, args: Vec<Expr>) -> ExprKind {
+    let callee = Callee::Expr(f.clone());
+    ExprKind::Call(Call { callee, args, attrs: Attrs::default(), sinfo_args: vec![] })
 }
 
 /// Runs stores to slots; false when there is anything else.

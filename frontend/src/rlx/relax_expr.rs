@@ -264,7 +264,7 @@ impl<'a> Cx<'a> {
             Some(d) => self.dtype(d)?,
             None => natural_dtype(value),
         };
-        if dtype.is_handle() || dtype.lanes != 1 || dtype.bits < 8 {
+        if dtype.is_handle() || dtype.lanes != 1 {
             return self.unsupported("dtype", span, format!("constants of type {dtype} are not supported"));
         }
         let mut shape = vec![];

@@ -44,6 +44,8 @@ pub fn header(bytes: &[u8]) -> Result<Header, String> {
         // How numpy stores the bfloat16 of ml_dtypes: bytes of size 2 without a type.
         "V2" | "bfloat16" => DType::BF16,
         "b1" => DType::BOOL,
+        // The floats of fewer bits of ml_dtypes: their codes.
+        "V1" => DType::U8,
         "i1" => DType::I8,
         "i2" => DType::I16,
         "i4" => DType::I32,
@@ -77,8 +79,10 @@ fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
 pub fn write_header(dtype: DType, shape: &[i64]) -> Result<Vec<u8>, String> {
     use relax_ir::TypeCode::*;
     let descr = match (dtype.code, dtype.bytes()) {
-        _ if dtype.lanes != 1 || dtype.bits < 8 => return Err(format!("numpy has no dtype for {dtype}")),
+        _ if dtype.lanes != 1 => return Err(format!("numpy has no dtype for {dtype}")),
         (Bool, _) => "|b1".to_string(),
+        // The codes.
+        (Small(_), _) => "|u1".to_string(),
         (Int, 1) => "|i1".to_string(),
         (UInt, 1) => "|u1".to_string(),
         (Int, n) => format!("<i{n}"),

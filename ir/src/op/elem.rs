@@ -35,7 +35,7 @@ impl Elem {
     }
 }
 
-/// 16-bit floats are storage types: arithmetic happens in float32.
+/// Floats of 16 bits and fewer are storage types: arithmetic happens in float32.
 pub fn wide(e: PrimExpr) -> PrimExpr {
     if is_half(e.dtype()) {
         e.cast(DType::F32)
@@ -44,9 +44,9 @@ pub fn wide(e: PrimExpr) -> PrimExpr {
     }
 }
 
-/// float16 or bfloat16.
+/// A float of 16 bits or fewer.
 pub fn is_half(d: DType) -> bool {
-    d.is_float() && d.bits == 16
+    d.is_float() && d.bits <= 16
 }
 
 /// The dtype that arithmetic on `d` happens in.

@@ -49,6 +49,7 @@ impl PrimExpr {
             (crate::TypeCode::Float, 32) => PrimExpr::float(dtype, f32::MIN as f64),
             (crate::TypeCode::Float, _) => PrimExpr::float(dtype, f64::MIN),
             (crate::TypeCode::BFloat, _) => PrimExpr::float(dtype, half::bf16::MIN.to_f64()),
+            (crate::TypeCode::Small(s), _) => PrimExpr::float(dtype, s.min()),
             _ => PrimExpr::int(dtype, dtype.int_min()),
         }
     }
@@ -59,6 +60,7 @@ impl PrimExpr {
             (crate::TypeCode::Float, 32) => PrimExpr::float(dtype, f32::MAX as f64),
             (crate::TypeCode::Float, _) => PrimExpr::float(dtype, f64::MAX),
             (crate::TypeCode::BFloat, _) => PrimExpr::float(dtype, half::bf16::MAX.to_f64()),
+            (crate::TypeCode::Small(s), _) => PrimExpr::float(dtype, s.max()),
             _ => PrimExpr::int(dtype, dtype.int_max()),
         }
     }
@@ -252,6 +254,7 @@ pub fn round_float(dtype: DType, v: f64) -> f64 {
         (crate::TypeCode::Float, 32) => v as f32 as f64,
         (crate::TypeCode::Float, 16) => half::f16::from_f64(v).to_f64(),
         (crate::TypeCode::BFloat, _) => half::bf16::from_f64(v).to_f64(),
+        (crate::TypeCode::Small(s), _) => s.round(v),
         _ => v,
     }
 }

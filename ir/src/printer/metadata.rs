@@ -117,8 +117,9 @@ fn saved_tensor(c: &Constant) -> Vec<u8> {
     for d in &c.shape {
         out.extend(d.to_le_bytes());
     }
-    out.extend((c.bytes().len() as i64).to_le_bytes());
-    out.extend(c.bytes());
+    let data = c.packed();
+    out.extend((data.len() as i64).to_le_bytes());
+    out.extend(data);
     out
 }
 

@@ -19,7 +19,7 @@ pub fn callee(prefix: &str) -> Callee {
 
 /// DLPack's dtype as a word: code, bits, lanes from the lowest byte on, as little-endian machines have it in memory.
 pub fn dtype_word(d: DType) -> i32 {
-    let (code, bits) = d.dlpack();
+    let (code, bits) = d.stored().dlpack();
     code as i32 | (bits as i32) << 8 | (d.lanes as i32) << 16
 }
 

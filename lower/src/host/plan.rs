@@ -303,7 +303,10 @@ impl<'a> Planner<'a> {
                                     let d = Diagnostic::error("call", span, format!("{name} writes to a constant"));
                                     return Err(d.help("give it a tensor of R.builtin.alloc_tensor"));
                                 }
-                                self.kernel(prim, &args, &[], span)?;
+                                match prim.attrs.get(TESTED) {
+                                    Some(_) => self.tested_kernel(prim, &args, vec![], span)?,
+                                    None => self.kernel(prim, &args, &[], span)?,
+                                }
                                 Ok(HostValue::unit())
                             }
                             None => Err(unsupported_call(span, &format!("the function {name}"))),

@@ -4,7 +4,7 @@ use super::env::{Access, Env, FloatFn, Index, IntFn};
 use super::scalar::*;
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind, Var};
 use relax_ir::tir::Buffer;
-use relax_ir::{DType, Diagnostic, Span, TypeCode};
+use relax_ir::{DType, Diagnostic, Span};
 use std::collections::HashMap;
 
 /// A compiled expression: floats on one side, integers, bools and handles on the other.
@@ -148,6 +148,9 @@ impl Compiler {
                 Num::Int(Box::new(move |env| (a(env) == 0) as i64))
             }
             PrimKind::Neg(a) => match self.num(a)? {
+                Num::Float(a) if d.as_small().is_some() => {
+                    Num::Float(Box::new(move |env| relax_ir::prim::round_float(d, -a(env))))
+                }
                 Num::Float(a) => Num::Float(Box::new(move |env| -a(env))),
                 Num::Int(a) => {
                     let w = Wrap::new(d);
@@ -266,12 +269,12 @@ impl Compiler {
             ) {
                 return Err(unsupported(e, "bit operations on floats"));
             }
-            return Ok(Num::Float(match (operand.code, operand.bits) {
-                (TypeCode::BFloat, _) => float_op::<PBf16>(op, x, y),
-                (_, 16) => float_op::<P16>(op, x, y),
-                (_, 32) => float_op::<P32>(op, x, y),
-                _ => float_op::<P64>(op, x, y),
-            }));
+            macro_rules! run {
+                ($p:ty) => {
+                    float_op::<$p>(op, x, y)
+                };
+            }
+            return Ok(Num::Float(with_precision!(operand, run)));
         }
         let (x, y) = (self.index(a)?, self.index(b)?);
         Ok(Num::Int(int_op(op, operand, x, y, e.span())))
@@ -336,23 +339,23 @@ impl Compiler {
             Intrin::NextAfter => {
                 arity(2)?;
                 let (a, b) = (self.float(first)?, self.float(&args[1])?);
-                let op = match (d.code, d.bits) {
-                    (TypeCode::BFloat, _) => next_after::<PBf16>,
-                    (_, 16) => next_after::<P16>,
-                    (_, 32) => next_after::<P32>,
-                    _ => next_after::<P64>,
-                };
+                macro_rules! run {
+                    ($p:ty) => {
+                        next_after::<$p> as fn(f64, f64) -> f64
+                    };
+                }
+                let op = with_precision!(d, run);
                 Ok(Num::Float(Box::new(move |env| op(a(env), b(env)))))
             }
             Intrin::Fma => {
                 arity(3)?;
                 let (a, b, c) = (self.float(first)?, self.float(&args[1])?, self.float(&args[2])?);
-                let op = match (d.code, d.bits) {
-                    (TypeCode::BFloat, _) => PBf16::fma,
-                    (_, 16) => P16::fma,
-                    (_, 32) => P32::fma,
-                    _ => P64::fma,
-                };
+                macro_rules! run {
+                    ($p:ty) => {
+                        <$p>::fma as fn(f64, f64, f64) -> f64
+                    };
+                }
+                let op = with_precision!(d, run);
                 Ok(Num::Float(Box::new(move |env| op(a(env), b(env), c(env)))))
             }
             _ => Err(unsupported(e, &format!("`T.{}` on {d}", f.name()))),

@@ -4,6 +4,7 @@
 
 use half::{bf16, f16};
 use relax_ir::prim::{BinOp, Intrin};
+use relax_ir::small_float::SmallFloat;
 use relax_ir::{DType, TypeCode};
 
 /// A float format: how a value computed in f64 becomes one of the type.
@@ -20,6 +21,51 @@ pub struct P64;
 pub struct P32;
 pub struct P16;
 pub struct PBf16;
+/// The small float of this number in [`SmallFloat::ALL`].
+pub struct PSmall<const N: usize>;
+
+impl<const N: usize> Precision for PSmall<N> {
+    fn round(v: f64) -> f64 {
+        SmallFloat::ALL[N].round(v)
+    }
+    /// The neighbour by code; past the largest number it stays there.
+    fn next(v: f64, up: bool) -> f64 {
+        let s = SmallFloat::ALL[N];
+        let all = (0..=u8::MAX).filter(|c| (*c as u32) < 1 << s.format().bits).map(|c| s.decode(c));
+        let finite = all.filter(|x| x.is_finite());
+        let found = match up {
+            true => finite.filter(|x| *x > v).reduce(f64::min),
+            false => finite.filter(|x| *x < v).reduce(f64::max),
+        };
+        found.unwrap_or(v)
+    }
+}
+
+/// `$run!(P)` for the precision of a float type.
+macro_rules! with_precision {
+    ($d:expr, $run:ident) => {
+        match ($d.code, $d.bits) {
+            (relax_ir::TypeCode::BFloat, _) => $run!($crate::interp::scalar::PBf16),
+            (relax_ir::TypeCode::Small(s), _) => match s as usize {
+                0 => $run!($crate::interp::scalar::PSmall<0>),
+                1 => $run!($crate::interp::scalar::PSmall<1>),
+                2 => $run!($crate::interp::scalar::PSmall<2>),
+                3 => $run!($crate::interp::scalar::PSmall<3>),
+                4 => $run!($crate::interp::scalar::PSmall<4>),
+                5 => $run!($crate::interp::scalar::PSmall<5>),
+                6 => $run!($crate::interp::scalar::PSmall<6>),
+                7 => $run!($crate::interp::scalar::PSmall<7>),
+                8 => $run!($crate::interp::scalar::PSmall<8>),
+                9 => $run!($crate::interp::scalar::PSmall<9>),
+                _ => $run!($crate::interp::scalar::PSmall<10>),
+            },
+            (_, 16) => $run!($crate::interp::scalar::P16),
+            (_, 32) => $run!($crate::interp::scalar::P32),
+            _ => $run!($crate::interp::scalar::P64),
+        }
+    };
+}
+pub(crate) use with_precision;
 
 impl Precision for P64 {
     fn round(v: f64) -> f64 {
@@ -342,6 +388,8 @@ pub fn int_to_float(to: DType, unsigned: bool, v: i64) -> f64 {
     match (to.code, to.bits) {
         (TypeCode::Float, 32) if unsigned => v as u64 as f32 as f64,
         (TypeCode::Float, 32) => v as f32 as f64,
+        // By way of float32, as compiled code does it.
+        (TypeCode::Small(s), _) => s.round(if unsigned { v as u64 as f32 as f64 } else { v as f32 as f64 }),
         _ if unsigned => relax_ir::prim::round_float(to, v as u64 as f64),
         _ => relax_ir::prim::round_float(to, v as f64),
     }
@@ -351,6 +399,7 @@ pub fn int_to_float(to: DType, unsigned: bool, v: i64) -> f64 {
 pub fn float_bits(d: DType, v: f64) -> u64 {
     match (d.code, d.bits) {
         (TypeCode::BFloat, _) => bf16::from_f64(v).to_bits() as u64,
+        (TypeCode::Small(s), _) => s.encode(v) as u64,
         (_, 16) => f16::from_f64(v).to_bits() as u64,
         (_, 32) => (v as f32).to_bits() as u64,
         _ => v.to_bits(),
@@ -361,6 +410,7 @@ pub fn float_bits(d: DType, v: f64) -> u64 {
 pub fn float_from_bits(d: DType, bits: u64) -> f64 {
     match (d.code, d.bits) {
         (TypeCode::BFloat, _) => bf16::from_bits(bits as u16).to_f64(),
+        (TypeCode::Small(s), _) => s.decode(bits as u8),
         (_, 16) => f16::from_bits(bits as u16).to_f64(),
         (_, 32) => f32::from_bits(bits as u32) as f64,
         _ => f64::from_bits(bits),

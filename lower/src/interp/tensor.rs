@@ -134,6 +134,8 @@ pub fn read_int(d: DType, bytes: &[u8], i: usize) -> i64 {
     let s = 64 - 8 * n as u32;
     if d.is_bool() {
         (v != 0) as i64
+    } else if d.bits < 8 {
+        super::scalar::Wrap::new(d).apply(v)
     } else if d.is_signed() {
         (v << s) >> s
     } else {

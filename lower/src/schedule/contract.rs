@@ -5,7 +5,7 @@
 //! order in which the tile reads them; strides, windows, conversions and conditions of `b` are paid once per sliver
 //! instead of once per row, and the rows then run on consecutive memory.
 
-use super::emit::{compute_type, Emit, Lane, Res};
+use super::emit::{compute_type, is_narrow, Emit, Lane, Res};
 use super::map::{spread, strips};
 use super::nest::{used_plainly, Nest};
 use super::poly::Poly;
@@ -298,6 +298,9 @@ enum Right<'a> {
 /// Emits the nest; `false`, with nothing emitted, when it does not have the form.
 pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions) -> Res<bool> {
     let [acc] = n.accs.as_slice() else { return Ok(false) };
+    if is_narrow(acc.var.dtype()) {
+        return Ok(false);
+    }
     let ct = compute_type(acc.var.dtype());
     let lanes = o.vector_bytes as usize / ct.bytes();
     if lanes < 2 {

@@ -1,16 +1,19 @@
 //! Writing flat statements: nested scopes with common-subexpression tables, hoisting of invariant index arithmetic,
 //! and the translation of block-form expressions to flat scalars and vectors.
 //!
-//! float16 and bfloat16 values are held in float32 and rounded after every operation that may need it, as the
-//! reference interpreter does; only loads, stores and casts name the storage type.
+//! Values of float16, bfloat16 and the floats of fewer bits are held in float32, integers of fewer than 8 bits in int8 or
+//! uint8. They are rounded or wrapped after every operation that may need it, as the reference interpreter does; only
+//! loads, stores and casts name the storage type.
 
 use super::map::spread;
+pub use super::narrow::{compute_type, convert, is_narrow};
+use super::narrow::{is_half, loaded, memory_type, rounded, to_store};
 use super::poly::Poly;
 use super::Ranges;
 use relax_ir::flat::FlatStmt;
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::tir::Buffer;
-use relax_ir::{DType, Diagnostic, PrimExpr, Span, TypeCode, Var};
+use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
 use std::collections::{HashMap, HashSet};
 
 pub type Res<T> = Result<T, Diagnostic>;
@@ -75,18 +78,6 @@ pub struct Emit {
     pub interleaves: bool,
     /// Room on the stack for the sums of a tile, and its bytes.
     sums: Option<(Var, u32)>,
-}
-
-/// The type in which values of `d` are computed.
-pub fn compute_type(d: DType) -> DType {
-    match (d.code, d.bits) {
-        (TypeCode::Float, 16) | (TypeCode::BFloat, _) => DType::F32.with_lanes(d.lanes),
-        _ => d,
-    }
-}
-
-fn is_half(d: DType) -> bool {
-    d.is_float() && d.bits == 16
 }
 
 impl Emit {
@@ -467,8 +458,7 @@ impl Emit {
 
     /// Stores `value` (in compute type) as `dtype` at `offset`.
     pub fn store(&mut self, ptr: &Var, offset: &Poly, dtype: DType, value: PrimExpr) -> Res<()> {
-        let lanes = value.dtype().lanes;
-        let value = if is_half(dtype) { value.cast(dtype.with_lanes(lanes)) } else { value };
+        let value = to_store(value, dtype);
         let (ptr, offset) = self.address(ptr, offset, dtype.bytes() as i64)?;
         self.push(FlatStmt::Store { ptr, offset, value });
         self.clear_loads();
@@ -483,9 +473,26 @@ impl Emit {
     /// Reads `dtype` elements at `offset`: `lanes` consecutive ones.
     fn load(&mut self, ptr: &Var, offset: &Poly, dtype: DType) -> Res<PrimExpr> {
         let (p, off) = self.address(ptr, offset, dtype.bytes() as i64)?;
-        let load = PrimExpr::load_ptr(p, off, dtype);
-        let value = if is_half(dtype) { load.cast(compute_type(dtype)) } else { load };
-        Ok(self.keep(value))
+        let load = PrimExpr::load_ptr(p, off, memory_type(dtype));
+        Ok(self.keep_loaded(load, dtype))
+    }
+
+    /// A load of memory in compute type, bound so that the next equal one is free.
+    fn keep_loaded(&mut self, load: PrimExpr, d: DType) -> PrimExpr {
+        if self.guarded > 0 || !is_narrow(d) {
+            return self.keep(loaded(load, d));
+        }
+        let bytes = self.keep(load);
+        // The arithmetic on it has names of its own each time: this stands for it.
+        let key = PrimExpr::raw(PrimKind::Cast(bytes.clone()), d.with_lanes(bytes.dtype().lanes));
+        if let Some(v) = self.scopes.iter().find_map(|s| s.loads.get(&key)) {
+            return v.expr();
+        }
+        let value = self.bind("x", loaded(bytes, d));
+        if let Some(v) = value.as_var() {
+            self.top().loads.insert(key, v.clone());
+        }
+        value
     }
 
     /// Binds the result of a load so that the next equal one is free.
@@ -501,15 +508,6 @@ impl Emit {
         self.push(FlatStmt::Let { var: var.clone(), value: value.clone() });
         self.top().loads.insert(value, var.clone());
         var.expr()
-    }
-
-    /// Rounds a compute-type value to the precision of `d`.
-    fn round(value: PrimExpr, d: DType) -> PrimExpr {
-        if !is_half(d) {
-            return value;
-        }
-        let t = value.dtype();
-        value.cast(d.with_lanes(t.lanes)).cast(t)
     }
 
     /// Translates a flattened expression; the result is in compute type, with one lane or `lane.lanes`.
@@ -538,11 +536,18 @@ impl Emit {
             PrimKind::Reinterpret(a) => {
                 let x = self.value(a, lane)?;
                 let lanes = x.dtype().lanes;
-                let x = if is_half(a.dtype()) { x.cast(a.dtype().with_lanes(lanes)) } else { x };
-                x.reinterpret(d.with_lanes(lanes)).cast(ct.with_lanes(lanes))
+                let bits = to_store(x, a.dtype()).reinterpret(memory_type(d).with_lanes(lanes));
+                loaded(bits, d)
             }
             PrimKind::Not(a) => self.value(a, lane)?.not(),
-            PrimKind::Neg(a) => self.value(a, lane)?.neg(),
+            PrimKind::Neg(a) => {
+                let x = self.value(a, lane)?.neg();
+                if d.as_small().is_some() || d.bits < 8 {
+                    rounded(x, d)
+                } else {
+                    x
+                }
+            }
             PrimKind::Binary(BinOp::Add, a, b)
                 if self.contract && d.is_float() && !is_half(d) && product(a, b).is_some() =>
             {
@@ -583,7 +588,7 @@ impl Emit {
                 if exact {
                     r
                 } else {
-                    Emit::round(r, d)
+                    rounded(r, d)
                 }
             }
             PrimKind::Select(c, t, f) => {
@@ -666,8 +671,9 @@ impl Emit {
                         let (p, base) = self.address(&ptr, &at, d.bytes() as i64)?;
                         let stride = self.index(&stride)?;
                         let stride = self.hoist(stride);
-                        let load = PrimExpr::load_ptr(p, base.ramp(stride, lane.lanes), d.with_lanes(lane.lanes));
-                        self.keep(if is_half(d) { load.cast(ct.with_lanes(lane.lanes)) } else { load })
+                        let at = base.ramp(stride, lane.lanes);
+                        let load = PrimExpr::load_ptr(p, at, memory_type(d).with_lanes(lane.lanes));
+                        self.keep_loaded(load, d)
                     }
                     None => {
                         let mut at = PrimExpr::i64(0);
@@ -681,8 +687,9 @@ impl Emit {
                             let v = widen(vec![at, prod]);
                             at = PrimExpr::binary(BinOp::Add, v[0].clone(), v[1].clone());
                         }
-                        let load = PrimExpr::load_ptr(ptr.expr(), spread(at, lane.lanes), d.with_lanes(lane.lanes));
-                        self.keep(if is_half(d) { load.cast(ct.with_lanes(lane.lanes)) } else { load })
+                        let at = spread(at, lane.lanes);
+                        let load = PrimExpr::load_ptr(ptr.expr(), at, memory_type(d).with_lanes(lane.lanes));
+                        self.keep_loaded(load, d)
                     }
                 }
             }
@@ -691,14 +698,18 @@ impl Emit {
                 None => return Err(self.internal("likely without an argument")),
             },
             PrimKind::Call(f, args) => {
+                let of = args.first().map_or(d, PrimExpr::dtype);
+                if matches!(f, Intrin::PopCount | Intrin::Clz) && of.bits < 8 {
+                    return Err(self.unsupported(&format!("T.{} of {of} is not supported", f.name())));
+                }
                 let v = args.iter().map(|a| self.value(a, lane)).collect::<Res<Vec<_>>>()?;
                 let v = widen(v);
                 let lanes = v.first().map_or(1, |a| a.dtype().lanes);
                 let r = PrimExpr::raw(PrimKind::Call(*f, v.into()), ct.with_lanes(lanes));
-                if matches!(f, Intrin::Abs | Intrin::Fabs) {
+                if matches!(f, Intrin::Abs | Intrin::Fabs) && !d.is_int() {
                     r
                 } else {
-                    Emit::round(r, d)
+                    rounded(r, d)
                 }
             }
             PrimKind::Ramp(..) | PrimKind::Broadcast(_) | PrimKind::PtrAdd(..) => {
@@ -726,17 +737,6 @@ fn product(a: &PrimExpr, b: &PrimExpr) -> Option<(PrimExpr, PrimExpr, PrimExpr)>
         }
     }
     None
-}
-
-/// Conversion between compute types, by way of the storage type where that rounds.
-pub fn convert(x: PrimExpr, to: DType) -> PrimExpr {
-    let lanes = x.dtype().lanes;
-    let ct = compute_type(to).with_lanes(lanes);
-    if !is_half(to) {
-        return x.cast(ct);
-    }
-    let x = if x.dtype().is_float() { x } else { x.cast(DType::F32.with_lanes(lanes)) };
-    x.cast(to.with_lanes(lanes)).cast(ct)
 }
 
 /// Broadcasts scalars when some operand is a vector.

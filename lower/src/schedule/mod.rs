@@ -9,6 +9,7 @@ mod fuse;
 pub mod int8;
 pub mod machine;
 mod map;
+mod narrow;
 mod nest;
 mod poly;
 mod product;
@@ -98,7 +99,7 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
 /// The attribute of a PrimFunc with numbers that its dims ([`kernel_dims`]) are multiples of.
 pub const DIVISORS: &str = "relax_aot.divisors";
 
-/// Schedules `f`. Errors: a construct that has no scalar form (packed int4, explicit vectors, strings).
+/// Schedules `f`. Errors: a construct that has no scalar form (explicit vectors, strings).
 pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
     if options.vector_bytes >= 16 {
         let form = int8::Form { vector_bytes: options.vector_bytes as i64, dot4: options.dot4 };
@@ -131,7 +132,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
         e.ranges.add_dim(&p);
         e.ranges.set_divisor(&p, divisor);
         e.ranges.set_value(v, Poly::var(&p));
-        e.set_value(v, p.expr().cast(d));
+        e.set_value(v, p.expr().cast(emit::compute_type(d)));
         dim_params.push(p);
     }
     for b in f.buffers() {
@@ -347,7 +348,7 @@ fn life(plan: &Plan, b: &Buffer) -> (usize, usize) {
 /// Records where `b` lives. Strides and offsets that are variables of their own (as `T.match_buffer` declares them)
 /// take the values of a dense row-major tensor.
 fn place(e: &mut Emit, b: &Buffer, ptr: Var, dims: &[Var]) -> Result<(), Diagnostic> {
-    if b.dtype().bits < 8 || b.dtype().lanes != 1 {
+    if b.dtype().lanes != 1 {
         return Err(e.unsupported(&format!(
             "buffer `{}` has dtype {}, which kernels do not support",
             b.name,

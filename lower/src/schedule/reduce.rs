@@ -357,7 +357,7 @@ fn update(
 fn combiner(n: &Nest) -> Option<BinOp> {
     let [acc] = n.accs.as_slice() else { return None };
     let d = acc.var.dtype();
-    if d.is_bool() || (d.is_float() && d.bits == 16) {
+    if d.is_bool() || (d.is_float() && d.bits <= 16) || d.bits < 8 {
         return None;
     }
     let PrimKind::Binary(op @ (BinOp::Add | BinOp::Max | BinOp::Min), a, b) = acc.update.kind() else { return None };

@@ -47,6 +47,7 @@ pub fn compare(f: &PrimFunc, dims: &dyn Fn(&Var) -> i64, seed: u64) -> Result<()
             }
             PrimParam::Scalar(v) if v.dtype().is_float() => Arg::Float(dims(v) as f64),
             PrimParam::Scalar(v) => Arg::Scalar(dims(v)),
+            PrimParam::Handle { .. } => return Err("a handle".into()),
         });
     }
     let args_before = args.clone();

@@ -181,7 +181,7 @@ pub fn prepare(op: &'static OpDecl, args: &[Value], attrs: &Attrs, mode: Dims) -
     for p in &kernel.params {
         params.push(match p {
             PrimParam::Scalar(v) => Arg::Scalar(number(&v.expr(), &at)?),
-            PrimParam::Buffer { .. } => {
+            PrimParam::Buffer { .. } | PrimParam::Handle { .. } => {
                 let t = inputs.next().or_else(|| outputs.next());
                 Arg::Tensor(t.ok_or("more buffer parameters than inputs and outputs")?)
             }

@@ -203,7 +203,7 @@ impl Program<'_> {
         let mut params = vec![];
         for p in &f.params {
             params.push(match p {
-                PrimParam::Buffer { .. } => tensors.next().ok_or("too few tensors")?,
+                PrimParam::Buffer { .. } | PrimParam::Handle { .. } => tensors.next().ok_or("too few tensors")?,
                 PrimParam::Scalar(_) => scalars.next().ok_or("too few scalars")?,
             });
         }

@@ -124,7 +124,7 @@ fn dequantize(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let float = x.dtype().is_float() || zero.dtype().is_float();
         let sub = if float { DType::F32 } else { DType::I32 };
         let v = (x.at(i).cast(sub) - zero.cast(sub)).cast(DType::F32) * entry(&scale, i, axis).cast(DType::F32);
-        if out.dtype.bits == 16 {
+        if out.dtype.bits <= 16 {
             clip(v, out.dtype)
         } else {
             v

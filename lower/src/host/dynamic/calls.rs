@@ -2,8 +2,9 @@
 
 use super::expr::{Dyn, Gen, Res, Scope, TensorAt};
 use super::{value_callee, Kind};
+use crate::accesses::{tested, STATUS, TESTED};
 use crate::host::body::copy_callee;
-use crate::host::build::{local_callee, null, runtime_callee};
+use crate::host::build::{local_callee, null, runtime_callee, Failure};
 use crate::host::kernel_args::{called, match_args, returned, From, KernelArg};
 use crate::host::{byte_size, written_buffers};
 use relax_ir::flat::FlatStmt;
@@ -280,8 +281,40 @@ impl Gen<'_, '_> {
         Ok(if single { values.swap_remove(0) } else { Dyn::Tuple(values) })
     }
 
-    /// Calls `prim` on `inputs` (tensors and scalars) and fresh `outputs`.
+    /// Calls `prim` on `inputs` (tensors and scalars) and fresh `outputs`, with tests of its accesses where it is to
+    /// have them.
     pub fn kernel(&mut self, prim: &PrimFunc, inputs: &[Dyn], outputs: &[TensorAt], span: Span) -> Res<()> {
+        match prim.attrs.get(TESTED) {
+            Some(_) => self.tested_kernel(prim, inputs, outputs, span),
+            None => self.plain_kernel(prim, inputs, outputs, span),
+        }
+    }
+
+    /// A kernel that tests its accesses (`--check-bounds`); what it found fails here.
+    fn tested_kernel(&mut self, prim: &PrimFunc, inputs: &[Dyn], outputs: &[TensorAt], span: Span) -> Res<()> {
+        let (mut with_tests, found) = tested(prim);
+        crate::share::place(&mut with_tests, &self.typed.module, self.kernels);
+        let status = self.tensor(vec![PrimExpr::i64(STATUS)], DType::I64);
+        let outputs: Vec<TensorAt> = outputs.iter().cloned().chain([status.clone()]).collect();
+        self.plain_kernel(&with_tests, inputs, &outputs, span)?;
+        let told: Vec<PrimExpr> = (0..STATUS).map(|i| self.b.load("told", &status.data, i * 8, DType::I64)).collect();
+        for (i, f) in found.iter().enumerate() {
+            let number = self.infos.len() as u32 + 1;
+            let info = f.check(&prim.name, number, span);
+            let failure = Failure {
+                code: code::CHECK,
+                constraint: number,
+                wanted: told[2].clone(),
+                got: told[1].clone(),
+                what: &info.message,
+            };
+            self.b.fail_if(told[0].clone().eq(PrimExpr::i64(i as i64 + 1)), failure);
+            self.infos.push(info);
+        }
+        Ok(())
+    }
+
+    fn plain_kernel(&mut self, prim: &PrimFunc, inputs: &[Dyn], outputs: &[TensorAt], span: Span) -> Res<()> {
         let arg = |v: &Dyn| match v {
             Dyn::Prim(e) => Ok(Some(e.clone())),
             Dyn::Tensor(_) => Ok(None),

@@ -23,17 +23,10 @@ impl Planner<'_> {
         }
         for (i, f) in found.iter().enumerate() {
             let condition = told[0].expr().ne(PrimExpr::i64(i as i64 + 1));
-            let verb = if f.write { "writes" } else { "reads" };
-            let message = format!("{} {verb} {} outside of its buffer, index {}", prim.name, f.text(), f.axis);
             let number = self.infos.len() as u32 + 1;
-            let extent = relax_ir::printer::print_prim(&f.buffer.shape[f.axis]);
-            self.infos.push(CheckInfo {
-                number,
-                code: code::CHECK,
-                condition: format!("0 <= {} < {extent}", relax_ir::printer::print_prim(&f.indices[f.axis])),
-                message: message.clone(),
-                span: if f.span.is_none() { span } else { f.span },
-            });
+            let info = f.check(&prim.name, number, span);
+            let message = info.message.clone();
+            self.infos.push(info);
             self.step(Step::Check {
                 condition,
                 code: code::CHECK,
