@@ -1,6 +1,7 @@
 //! Kernels that reach outside of their buffers: those that take a handle get, for each call, the tensor that stands
 //! there, and what they read of its struct is a number; those that call functions of the host are cut at these calls,
-//! which then stand in the Relax function, between kernels that write to the tensors they are given.
+//! which then stand in the Relax function, between kernels that write to the tensors they are given. Short loops around
+//! calls are written out.
 
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::Attrs;
@@ -13,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 
 type Res<T> = Result<T, Diagnostic>;
 
-/// Rewrites the module in place. Errors: a function of the host that is called in a loop or a branch of a kernel.
+/// Rewrites the module in place. Errors: a function of the host that is called in a long loop or a branch of a kernel.
 pub fn resolve(typed: &mut Typed) -> Result<(), Diagnostics> {
     if !typed.module.funcs.iter().any(|f| matches!(f, Func::Prim(p) if reaches(p))) {
         return Ok(());
@@ -462,13 +463,32 @@ impl Site<'_> {
                 allocs.extend(b.alloc_buffers.iter().cloned());
                 b.init.iter().chain([&b.body]).try_for_each(|s| self.parts(s, f, allocs, out))
             }
+            // Round by round.
+            StmtKind::For { var, min, extent, body, .. } if rounds(min, extent).is_some() => {
+                let (first, count) = rounds(min, extent).unwrap_or((0, 0));
+                (first..first + count).try_for_each(|i| {
+                    let known = HashMap::from([(var.clone(), PrimExpr::int(var.dtype(), i))]);
+                    self.parts(&body.rewrite(&mut |e| e.substitute(&known), &mut |s| s), f, allocs, out)
+                })
+            }
+            StmtKind::Block(b) if b.init.is_none() && b.predicate.is_none() && b.match_buffers.is_empty() => {
+                allocs.extend(b.alloc_buffers.iter().filter(|a| !allocs.contains(a)).cloned().collect::<Vec<_>>());
+                let known = b.axes.iter().map(|a| (a.var.clone(), a.binding.clone().cast(a.var.dtype()))).collect();
+                self.parts(&b.body.rewrite(&mut |e| e.substitute(&known), &mut |s| s), f, allocs, out)
+            }
             _ => {
-                let what = format!("{} calls a function of the host in a loop or a branch", f.name);
+                let what = format!("{} calls a function of the host in a long loop or a branch", f.name);
                 let d = Diagnostic::unsupported("tir-extern", s.span(), what);
                 Err(d.help("call it once, on whole buffers"))
             }
         }
     }
+}
+
+/// The first value and the rounds of a loop that is written out for the calls in it.
+fn rounds(min: &PrimExpr, extent: &PrimExpr) -> Option<(i64, i64)> {
+    const MOST: i64 = 64;
+    Some((min.as_int()?, extent.as_int().filter(|n| *n <= MOST)?))
 }
 
 /// The operator that reads a field at run time, and its dtype.

@@ -31,8 +31,9 @@ use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{DataBytes, FlatData, FlatFunc, Linkage};
 use relax_ir::program::{CheckInfo, FormInfo, MemoryUse, Program, LABELS};
+use relax_ir::relax::{ExprKind, StructInfo};
 use relax_ir::tir::PrimFunc;
-use relax_ir::{AttrValue, Diagnostics};
+use relax_ir::{AttrValue, DType, Diagnostic, Diagnostics, Span};
 use std::collections::HashSet;
 
 /// What the functions of one program share.
@@ -84,6 +85,10 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         warnings: Diagnostics::default(),
         uncallable: false,
     };
+    let narrow = narrow_scalars(typed);
+    if narrow.has_errors() {
+        return Err(narrow);
+    }
     let mut program = Program { prefix: prefix.to_string(), unchecked, ..Default::default() };
     program.proved = typed.proved.iter().map(|p| (p.condition.clone(), p.span)).collect();
     let mut errors = Diagnostics::default();
@@ -202,6 +207,32 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     }
     kernels.extend(cx.kernels);
     Ok((program, kernels, warnings))
+}
+
+/// Scalars of types that only memory has: host code holds scalars in registers.
+fn narrow_scalars(typed: &Typed) -> Diagnostics {
+    let narrow = |d: DType| d.as_small().is_some() || d.bits < 8;
+    let mut errors = Diagnostics::default();
+    let mut refuse = |d: DType, span: Span| {
+        let what = format!("a scalar of type {d} is not supported");
+        errors.push(Diagnostic::unsupported("dtype", span, what).help("a tensor without dims may have this type"));
+    };
+    for f in typed.module.relax_funcs() {
+        for p in &f.params {
+            match typed.sinfo.get(&p.var) {
+                Some(StructInfo::Prim { dtype, .. }) if narrow(*dtype) => refuse(*dtype, p.var.span()),
+                _ => {}
+            }
+        }
+        f.body.walk(&mut |e| {
+            if let ExprKind::Prim(p) = e.kind() {
+                let mut found = None;
+                p.walk(&mut |n| found = found.or(Some(n.dtype()).filter(|d| narrow(*d))));
+                found.into_iter().for_each(|d| refuse(d, e.span()));
+            }
+        });
+    }
+    errors
 }
 
 /// The symbol of a kernel.
