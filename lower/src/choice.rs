@@ -127,10 +127,11 @@ impl Site {
                     Kind::Conv | Kind::Winograd(_) => "conv",
                     Kind::Depthwise => "depthwise",
                     Kind::Max => "maximum",
+                    Kind::Sum => "sum",
                 };
                 let pair = |p: [i64; 2]| format!("{}x{}", p[0], p[1]);
                 format!(
-                    "{name} float32 {} {}x{} to {}x{} kernel {} stride {} pad {}{}{}",
+                    "{name} float32 {} {}x{} to {}x{} kernel {} stride {} pad {}{}{}{}{}",
                     w.batch,
                     pair(w.size),
                     w.taken,
@@ -139,6 +140,8 @@ impl Site {
                     pair(w.kernel),
                     pair(w.stride),
                     pair(w.before),
+                    if w.dilation == [1, 1] { String::new() } else { format!(" dilation {}", pair(w.dilation)) },
+                    if w.groups == 1 { String::new() } else { format!(" groups {}", w.groups) },
                     if w.last { "" } else { " channels first" },
                     epilogue(w.plan.epilogue)
                 )

@@ -4,7 +4,8 @@
 //! compile time ([`Window::pack`]); what follows it on the way (elementwise operators, pooling, concatenation along the
 //! channels, means over rows and columns) is written over NHWC too. Each value that exists as NHWC also gets its NCHW
 //! form as a transposition behind it, for readers that need that; where none does it is dead and goes away. The first
-//! convolution reads NCHW as it comes.
+//! convolution reads NCHW as it comes. A concatenation that one convolution reads, also through maxima, is not made: the
+//! convolution is the sum of one over each part.
 //!
 //! Which operators follow, by name: [`elementwise`], [`pool`], [`reduction`], [`concat`], [`flattened`].
 
@@ -73,10 +74,18 @@ pub fn channels_last(typed: &mut Typed, choice: Choice) {
         last: HashMap::new(),
         transformed: HashMap::new(),
         sigmoids: HashMap::new(),
+        parts: HashMap::new(),
+        readers: readers(typed),
         lanes,
+        strict: choice.strict,
         tuned: choice.tuned.clone().filter(|t| t.vector_bytes as i64 == lanes * 4),
         epilogues: epilogues(typed),
     };
+    for b in typed.module.relax_funcs().flat_map(|f| f.bindings()) {
+        if let Some(c) = pass.constant(b.expr()) {
+            pass.known.insert(b.var.clone(), c);
+        }
+    }
     if !choice.strict {
         pass.transformed = transformed(&pass, typed, &choice);
     }
@@ -105,7 +114,12 @@ struct Pass {
     transformed: HashMap<RVar, i64>,
     /// Operands of the NHWC forms of `sigmoid`.
     sigmoids: HashMap<RVar, RVar>,
+    /// What NHWC forms are concatenated from, along the channels.
+    parts: HashMap<RVar, Vec<RVar>>,
+    /// How often each variable of the program is used.
+    readers: HashMap<RVar, usize>,
     lanes: i64,
+    strict: bool,
     tuned: Option<Arc<Tuned>>,
     /// What follows convolutions and maxima, see [`epilogue_class`].
     epilogues: HashMap<RVar, i64>,
@@ -169,6 +183,29 @@ fn two(c: &Call, name: &str) -> Option<[i64; 2]> {
     }
 }
 
+/// How many elements the mean over the window at `at` divides by along axis `i` of rows and columns, as
+/// `nn.avg_pool2d` defines it.
+fn counted(c: &Call, i: usize, at: i64, size: i64) -> Option<i64> {
+    let (stride, d, taps) = (two(c, "strides")?[i], two(c, "dilation")?[i], two(c, "pool_size")?[i]);
+    let before = before(c)?[i];
+    let after = match c.attrs.ints("padding")?.as_slice() {
+        [a] => *a,
+        [a, b] => [*a, *b][i],
+        [.., a, b] => [*a, *b][i],
+        [] => return None,
+    };
+    if before == 0 && after == 0 && c.attrs.bool("ceil_mode") != Some(true) {
+        return Some(taps);
+    }
+    let start = at * stride - before;
+    let end = start + (taps - 1) * d;
+    let count = match c.attrs.bool("count_include_pad") {
+        Some(true) => (end.min(size + after - 1) - start).div_euclid(d) + 1,
+        _ => (end.min(size - 1) - (start + (d - 1 - start).div_euclid(d).max(0) * d)).div_euclid(d) + 1,
+    };
+    Some(count.max(1))
+}
+
 /// The padding before the first row and column.
 fn before(c: &Call) -> Option<[i64; 2]> {
     match c.attrs.ints("padding")?.as_slice() {
@@ -202,7 +239,13 @@ impl Pass {
         let new = match name {
             "nn.conv2d" => self.conv(b, c, &dims, e, &mut out)?,
             "concat" => self.concat(b, c, &mut out)?,
-            "nn.max_pool2d" if self.last_of(c.args.first()?).is_some() => match self.maxima(b, c, &dims, e, &mut out) {
+            "nn.max_pool2d" if self.last_of(c.args.first()?).is_some() => {
+                match self.windows(Kind::Max, b, c, &dims, &mut out) {
+                    Some(new) => new,
+                    None => self.pool(b, c, &mut out)?,
+                }
+            }
+            "nn.avg_pool2d" if self.last_of(c.args.first()?).is_some() => match self.means(b, c, &dims, &mut out) {
                 Some(new) => new,
                 None => self.pool(b, c, &mut out)?,
             },
@@ -258,8 +301,7 @@ impl Pass {
         out.bind("channels_last", value)
     }
 
-    /// A convolution of constant weights, without dilation, dense or depthwise: the window of its NHWC form, and the
-    /// weights.
+    /// A convolution of constant weights: the window of its NHWC form, and the weights.
     fn window(&self, var: &RVar, c: &Call, data: &[i64], dims: &[i64]) -> Option<(Window, Constant)> {
         let weight = self.constant(c.args.get(1)?).filter(|w| w.dtype == DType::F32)?;
         let text = |name: &str| c.attrs.str(name).unwrap_or("");
@@ -267,15 +309,12 @@ impl Pass {
         if !plain || !["", "NCHW"].contains(&text("out_layout")) {
             return None;
         }
-        if two(c, "dilation")? != [1, 1] {
-            return None;
-        }
         let before = before(c)?;
         let [made, taken, kh, kw] = *weight.shape.as_slice() else { return None };
-        let kind = match c.attrs.int("groups")? {
-            1 => Kind::Conv,
-            g if g == data[1] && taken == 1 && made == g => Kind::Depthwise,
-            _ => return None,
+        let (kind, groups) = match c.attrs.int("groups")? {
+            1 => (Kind::Conv, 1),
+            g if g == data[1] && taken == 1 && made == g => (Kind::Depthwise, 1),
+            g => (Kind::Conv, g),
         };
         if made % 4 != 0 || before.iter().any(|p| *p < 0) || dims.contains(&0) || data.contains(&0) {
             return None;
@@ -289,12 +328,16 @@ impl Pass {
             made,
             kernel: [kh, kw],
             stride: two(c, "strides")?,
+            dilation: two(c, "dilation")?,
+            groups,
             before,
             last: true,
             panel: self.lanes,
             plan: Plan { epilogue: self.epilogues.get(var).copied().unwrap_or(0), ..Plan::default() },
         };
-        Some((w, weight))
+        // Panels over several groups multiply the others' channels by zero, which infinite ones do not bear.
+        let fits = |n: i64| w.takes_panel(n * self.lanes) && (!self.strict || n * self.lanes <= made / groups);
+        (groups == 1 || (1..=4).any(fits)).then_some((w, weight))
     }
 
     fn conv(&mut self, b: &Binding, c: &Call, dims: &[i64], at: &Expr, out: &mut Out) -> Option<RVar> {
@@ -302,18 +345,67 @@ impl Pass {
         let data = self.dims(x, out)?;
         let (mut w, weight) = self.window(&b.var, c, &data, dims)?;
         let few = w.taken <= FEW_CHANNELS && w.size[0] * w.size[1] > 1;
-        w.last = w.kind == Kind::Depthwise || self.last_of(x).is_some() || !few;
+        w.last = w.kind == Kind::Depthwise || w.groups > 1 || self.last_of(x).is_some() || !few;
         if let Some(&made) = self.transformed.get(&b.var).filter(|_| w.suits_winograd(self.lanes)) {
             w.kind = Kind::Winograd(made);
         }
+        if let Some(parts) = self.parts_of(x, out).filter(|p| self.splits(&w, p.len())) {
+            return self.split(b, &w, &weight, parts, at, out);
+        }
         self.choose(&mut w);
         let x = if w.last { self.as_last(x, out)?.expr() } else { x.clone() };
-        let values: Vec<f32> =
-            weight.bytes().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-        let packed: Vec<u8> = w.pack(&values).into_iter().flat_map(f32::to_le_bytes).collect();
-        let packed = Constant::new(DType::F32, vec![packed.len() as i64 / 4], packed);
+        let packed = packed(&w, &floats(&weight));
         let args = vec![x, Expr::new(ExprKind::Constant(packed), at.span())];
         self.kernel(b, &w, args, at, out)
+    }
+
+    /// The NHWC tensors, with their channels, that `x` is concatenated from for one reader.
+    fn parts_of(&self, x: &Expr, out: &Out) -> Option<Vec<(RVar, i64)>> {
+        let once = self.readers.get(x.as_var()?) == Some(&1);
+        let parts = self.parts.get(&self.last_of(x)?).filter(|_| once)?;
+        parts.iter().map(|p| Some((p.clone(), *self.dims(&p.expr(), out)?.last()?))).collect()
+    }
+
+    /// Whether a convolution of so many parts is faster as a sum of convolutions, which read and write their sums so
+    /// often, than with the copy that joins its data.
+    fn splits(&self, w: &Window, parts: usize) -> bool {
+        let plain = w.kind == Kind::Conv && w.groups == 1 && w.last && !self.strict;
+        plain && 2 * w.made * (parts as i64 - 1) < w.taken
+    }
+
+    /// The sum of convolutions of parts of the data.
+    fn split(
+        &mut self,
+        b: &Binding,
+        w: &Window,
+        weight: &Constant,
+        parts: Vec<(RVar, i64)>,
+        at: &Expr,
+        out: &mut Out,
+    ) -> Option<RVar> {
+        let values = floats(weight);
+        let area = (w.kernel[0] * w.kernel[1]) as usize;
+        let (mut first, mut sum): (usize, Option<RVar>) = (0, None);
+        let count = parts.len();
+        for (i, (x, taken)) in parts.into_iter().enumerate() {
+            let mut w = Window { taken, ..w.clone() };
+            w.plan.epilogue = if i + 1 == count { w.plan.epilogue | epilogue_class(true, false) } else { 0 };
+            self.choose(&mut w);
+            let end = first + taken as usize * area;
+            let rows = values.chunks_exact(values.len() / w.made as usize);
+            let own: Vec<f32> = rows.flat_map(|row| row[first..end].iter().copied()).collect();
+            first = end;
+            let args = vec![x.expr(), Expr::new(ExprKind::Constant(packed(&w, &own)), at.span())];
+            let part = self.kernel(b, &w, args, at, out)?;
+            sum = Some(match sum {
+                None => part,
+                Some(s) => {
+                    let both = vec![part.expr(), s.expr()];
+                    out.bind(b.var.name(), call("add", both, Attrs::default(), out.span)?)?
+                }
+            });
+        }
+        sum
     }
 
     /// Decides how a window is computed, its algorithm aside.
@@ -375,14 +467,15 @@ impl Pass {
         }
     }
 
-    /// Maxima over windows of float32, without dilation, as a kernel that reads its data in place.
-    fn maxima(&mut self, b: &Binding, c: &Call, dims: &[i64], at: &Expr, out: &mut Out) -> Option<RVar> {
+    /// Maxima or sums over windows of float32 as a kernel that reads its data in place.
+    fn windows(&mut self, kind: Kind, b: &Binding, c: &Call, dims: &[i64], out: &mut Out) -> Option<RVar> {
+        let at = b.expr();
         let x = self.last_of(c.args.first()?)?;
         let data = self.dims(c.args.first()?, out)?;
         let text = |name: &str| c.attrs.str(name).unwrap_or("");
         let plain = text("layout") == "NCHW" && ["", "NCHW"].contains(&text("out_layout"));
         let w = Window {
-            kind: Kind::Max,
+            kind,
             batch: data[0],
             size: [data[2], data[3]],
             taken: data[1],
@@ -390,6 +483,8 @@ impl Pass {
             made: data[1],
             kernel: two(c, "pool_size")?,
             stride: two(c, "strides")?,
+            dilation: two(c, "dilation")?,
+            groups: 1,
             before: before(c)?,
             last: true,
             panel: self.lanes,
@@ -397,16 +492,50 @@ impl Pass {
         };
         let open = w.made % 4 != 0 || w.before.iter().any(|p| *p < 0) || dims.contains(&0) || data.contains(&0);
         // Small windows: their columns are written out.
-        if !plain || open || two(c, "dilation")? != [1, 1] || w.kernel[1] > 5 {
+        if !plain || open || w.kernel[1] > 5 || w.dilation[1] > 4 {
             return None;
         }
+        // Maxima of a concatenation are one of maxima.
+        let parts = self.parts_of(c.args.first()?, out).filter(|_| kind == Kind::Max);
+        if let Some(parts) = parts.filter(|p| p.iter().all(|(_, n)| n % 4 == 0)) {
+            let mut all = vec![];
+            for (x, taken) in parts {
+                all.push(self.kernel(b, &Window { taken, made: taken, ..w.clone() }, vec![x.expr()], at, out)?);
+            }
+            let items = all.iter().map(|v| v.expr()).collect();
+            let mut attrs = Attrs::default();
+            attrs.set("axis", AttrValue::Int(3));
+            let value = call("concat", vec![Expr::new(ExprKind::Tuple(items), out.span)], attrs, out.span)?;
+            let joined = out.bind(b.var.name(), value)?;
+            self.parts.insert(joined.clone(), all);
+            return Some(joined);
+        }
         self.kernel(b, &w, vec![x.expr()], at, out)
+    }
+
+    /// Means over windows: sums, divided by how many elements of the data each has.
+    fn means(&mut self, b: &Binding, c: &Call, dims: &[i64], out: &mut Out) -> Option<RVar> {
+        let data = self.dims(c.args.first()?, out)?;
+        let counts: Vec<Vec<i64>> = (0..2)
+            .map(|i| (0..dims[2 + i]).map(|at| counted(c, i, at, data[2 + i])).collect::<Option<_>>())
+            .collect::<Option<_>>()?;
+        let same = counts.iter().all(|n| n.windows(2).all(|w| w[0] == w[1]));
+        let (rows, columns) = (&counts[0], &counts[1]);
+        let all: Vec<i64> = rows.iter().flat_map(|r| columns.iter().map(move |c| r * c)).collect();
+        let (shape, all) = match same {
+            true => (vec![], all.get(..1)?.to_vec()),
+            false => (vec![1, dims[2], dims[3], 1], all),
+        };
+        let bytes = all.iter().flat_map(|n| (*n as f32).to_le_bytes()).collect();
+        let sums = self.windows(Kind::Sum, b, c, dims, out)?;
+        let count = Expr::new(ExprKind::Constant(Constant::new(DType::F32, shape, bytes)), out.span);
+        out.bind(b.var.name(), call("divide", vec![sums.expr(), count], Attrs::default(), out.span)?)
     }
 
     /// Binds the call of a window's kernel.
     fn kernel(&mut self, b: &Binding, w: &Window, args: Vec<Expr>, at: &Expr, out: &mut Out) -> Option<RVar> {
         let mut w = w.clone();
-        if w.kind == Kind::Max {
+        if w.is_pool() {
             self.choose(&mut w);
         }
         let mut prim = w.prim();
@@ -450,12 +579,17 @@ impl Pass {
     /// Concatenation along any axis of tensors that all exist as NHWC.
     fn concat(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<RVar> {
         let ExprKind::Tuple(items) = c.args.first()?.kind() else { return None };
-        let items: Vec<Expr> = items.iter().map(|i| Some(self.last_of(i)?.expr())).collect::<Option<_>>()?;
+        let parts: Vec<RVar> = items.iter().map(|i| self.last_of(i)).collect::<Option<_>>()?;
+        let items = parts.iter().map(|p| p.expr()).collect();
         let axis = c.attrs.int("axis")?.rem_euclid(4) as usize;
         let mut c = c.clone();
         c.attrs.set("axis", AttrValue::Int([0, 3, 1, 2][axis]));
         c.args[0] = Expr::new(ExprKind::Tuple(items), out.span);
-        out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
+        let joined = out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))?;
+        if axis == 1 {
+            self.parts.insert(joined.clone(), parts);
+        }
+        Some(joined)
     }
 
     /// Views of a tensor without rows and columns: the order of its elements is the same in both forms.
@@ -470,6 +604,29 @@ impl Pass {
         out.list.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
         Some(out.list)
     }
+}
+
+fn floats(c: &Constant) -> Vec<f32> {
+    c.bytes().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// Weights as a window's kernel reads them.
+fn packed(w: &Window, weights: &[f32]) -> Constant {
+    let bytes: Vec<u8> = w.pack(weights).into_iter().flat_map(f32::to_le_bytes).collect();
+    Constant::new(DType::F32, vec![bytes.len() as i64 / 4], bytes)
+}
+
+/// How often each variable is used.
+fn readers(typed: &Typed) -> HashMap<RVar, usize> {
+    let mut out = HashMap::new();
+    for f in typed.module.relax_funcs() {
+        f.body.walk(&mut |e| {
+            if let ExprKind::Var(v) = e.kind() {
+                *out.entry(v.clone()).or_insert(0) += 1;
+            }
+        });
+    }
+    out
 }
 
 /// Bytes that a library may hold beyond the grown weights.

@@ -11,7 +11,7 @@ impl Window {
             Kind::Winograd(made) => Algorithm::Winograd(made),
             _ => Algorithm::Direct,
         };
-        if let Kind::Depthwise | Kind::Max = self.kind {
+        if let Kind::Depthwise | Kind::Max | Kind::Sum = self.kind {
             let (columns, rows) = depthwise::shape(self, lanes);
             return Config { algorithm, columns, rows, outer: Outer::Model };
         }
@@ -32,7 +32,7 @@ impl Window {
             _ => {}
         }
         self.choose_panel(lanes);
-        if c.columns > 0 {
+        if c.columns > 0 && self.takes_panel(c.columns * lanes) {
             self.panel = c.columns * lanes;
         }
         (self.plan.rows, self.plan.lanes, self.plan.outer) = (c.rows, lanes, c.outer);
@@ -48,7 +48,7 @@ impl Window {
 
     /// All ways and their costs, in cycles, about.
     pub fn candidates(&self, lanes: i64) -> Vec<(Config, f64)> {
-        if let Kind::Depthwise | Kind::Max = self.kind {
+        if let Kind::Depthwise | Kind::Max | Kind::Sum = self.kind {
             return depthwise::shapes(self, lanes)
                 .into_iter()
                 .map(|(columns, rows, cost)| {
@@ -80,6 +80,9 @@ fn products(w: &Window, lanes: i64, algorithm: Algorithm) -> Vec<(Config, f64)> 
     for columns in 1..=most_pieces(lanes) as i64 {
         if columns > 1 && (columns - 1) * lanes >= w.made {
             break;
+        }
+        if !w.takes_panel(columns * lanes) {
+            continue;
         }
         let times = (w.out[0] * w.batch) as f64;
         let model = best_rows(w, lanes, columns).0;

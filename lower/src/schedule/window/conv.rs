@@ -100,6 +100,11 @@ fn tile(
     pieces: &[Piece],
 ) -> Res<()> {
     let sums = r.sums(e, cut.len, pieces);
+    let from = match r.w.groups {
+        1 => from,
+        // What the panel's groups read.
+        _ => Operands { x: e.bind("p", from.x.clone().ptr_add(r.w.panel_taken(at.channel.clone()) * 4)), ..from },
+    };
     taps(e, r, from, rows, &mut |e, from| cut.groups.iter().try_for_each(|g| group(e, r, from, g, pieces, &sums)))?;
     r.finish(e, at, pieces, &sums)
 }
@@ -111,7 +116,7 @@ fn taps(e: &mut Emit, r: &Run, from: Operands, (lo, hi): (&PrimExpr, &PrimExpr),
     let w = &r.w;
     let strides = r.strides();
     if w.last {
-        return rows(e, r, from, w.kernel[1] * w.taken, (lo, hi), body);
+        return rows(e, r, from, w.kernel[1] * w.reach(), (lo, hi), body);
     }
     let c = Var::new("c", DType::I64);
     e.ranges.add_loop(&c, Poly::default(), Poly::constant(w.taken));
@@ -129,16 +134,19 @@ fn rows(e: &mut Emit, r: &Run, from: Operands, run: i64, (lo, hi): (&PrimExpr, &
     let y = Var::new("y", DType::I64);
     e.ranges.add_loop(&y, Poly::default(), Poly::constant(r.w.kernel[0]));
     e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {
-        let x = e.bind("p", from.x.clone().ptr_add(y.expr() * (stride * 4)));
+        let x = e.bind("p", from.x.clone().ptr_add(y.expr() * (r.w.dilation[0] * stride * 4)));
         let weights = e.bind("p", from.weights.clone().ptr_add(y.expr() * (run * from.width * 4)));
         body(e, &Operands { x, weights, width: from.width })
     })
 }
 
-/// The taps of a group, which lie behind one another in data and weights.
+/// The taps of a group, which lie behind one another in data and weights. (With dilation and in groups of channels it is
+/// one tap.)
 fn group(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], sums: &[Vec<Var>]) -> Res<()> {
-    let unit = if r.w.last { r.w.taken } else { 1 };
+    let (unit, step) = if r.w.last { (r.w.reach(), r.w.taken) } else { (1, 1) };
     let (first, len) = (g.tap * unit, g.taps * unit);
+    // The data lies further apart than the weights.
+    let apart = g.tap * (r.w.dilation[1] * step - unit);
     let inside = g.inside.iter().filter(|i| **i).count().max(1) as i64;
     let most = (BODY / (inside * pieces.len() as i64)).clamp(1, 16);
     let unroll = match len <= most {
@@ -150,10 +158,10 @@ fn group(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], su
     e.ranges.add_loop(&k, Poly::default(), Poly::constant(whole));
     e.for_loop(&k, PrimExpr::i64(0), PrimExpr::i64(whole), unroll, |e| {
         let at = e.bind("at", k.expr() * from.width);
-        (0..unroll).try_for_each(|u| tap(e, r, from, (&k.expr(), &at), first + u, g, pieces, sums))
+        (0..unroll).try_for_each(|u| tap(e, r, from, (&k.expr(), &at, apart), first + u, g, pieces, sums))
     })?;
     let zero = PrimExpr::i64(0);
-    (whole..len).try_for_each(|u| tap(e, r, from, (&zero, &zero), first + u, g, pieces, sums))
+    (whole..len).try_for_each(|u| tap(e, r, from, (&zero, &zero, apart), first + u, g, pieces, sums))
 }
 
 /// One multiplication for each sum.
@@ -162,7 +170,7 @@ fn tap(
     e: &mut Emit,
     r: &Run,
     from: &Operands,
-    (k, at): (&PrimExpr, &PrimExpr),
+    (k, at, apart): (&PrimExpr, &PrimExpr, i64),
     tap: i64,
     g: &Group,
     pieces: &[Piece],
@@ -178,7 +186,7 @@ fn tap(
     }
     let step = r.w.stride[1] * r.strides()[2];
     for (i, row) in sums.iter().enumerate().filter(|(i, _)| g.inside[*i]) {
-        let load = PrimExpr::load_ptr(from.x.clone(), k.clone() + (tap + i as i64 * step), DType::F32);
+        let load = PrimExpr::load_ptr(from.x.clone(), k.clone() + (tap + apart + i as i64 * step), DType::F32);
         let lone = pieces.len() == 1;
         let x = if lone { load } else { e.bind("x", load) };
         for ((sum, p), w) in row.iter().zip(pieces).zip(&vectors) {

@@ -1,4 +1,4 @@
-//! Depthwise convolutions and maxima: vectors of channels, tiles of neighbouring columns that share what they read.
+//! Depthwise convolutions, maxima and sums: vectors of channels, tiles of neighbouring columns that share what they read.
 
 use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
@@ -82,16 +82,16 @@ fn tile(
 ) -> Res<()> {
     let w = &r.w;
     let strides = r.strides();
-    let pool = w.kind == Kind::Max;
-    let sums = match pool {
-        true => r.starting(e, cut.len, pieces, PrimExpr::min_value(DType::F32)),
-        false => r.sums(e, cut.len, pieces),
+    let pool = w.is_pool();
+    let sums = match w.kind {
+        Kind::Max => r.starting(e, cut.len, pieces, PrimExpr::min_value(DType::F32)),
+        _ => r.sums(e, cut.len, pieces),
     };
     let y = Var::new("y", DType::I64);
     e.ranges.add_loop(&y, Poly::default(), Poly::constant(w.kernel[0]));
     e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {
         let channel = at.channel.clone() * 4;
-        let x = e.bind("p", p.clone().ptr_add(y.expr() * (strides[1] * 4) + channel.clone()));
+        let x = e.bind("p", p.clone().ptr_add(y.expr() * (w.dilation[0] * strides[1] * 4) + channel.clone()));
         let weights = e.bind("p", r.weight.expr().ptr_add(y.expr() * (w.kernel[1] * w.made * 4) + channel));
         let load = |p: &PrimExpr, at: i64, lanes: i64| {
             PrimExpr::load_ptr(p.clone(), PrimExpr::i64(at), DType::F32.with_lanes(lanes as u16))
@@ -106,9 +106,11 @@ fn tile(
             cut.groups.iter().any(|g| (g.tap..g.tap + g.taps).contains(&tap) && g.inside[i as usize])
         };
         // Every column of the data serves the windows over it.
-        for column in 0..(cut.len - 1) * w.stride[1] + w.kernel[1] {
+        for column in 0..(cut.len - 1) * w.stride[1] + (w.kernel[1] - 1) * w.dilation[1] + 1 {
             let uses: Vec<(i64, i64)> = (0..cut.len)
                 .map(|i| (i, column - i * w.stride[1]))
+                .filter(|(_, at)| at % w.dilation[1] == 0)
+                .map(|(i, at)| (i, at / w.dilation[1]))
                 .filter(|&(i, tap)| (0..w.kernel[1]).contains(&tap) && inside(tap, i))
                 .collect();
             if uses.is_empty() {
@@ -118,12 +120,12 @@ fn tile(
                 let x = e.bind("x", load(&x, column * strides[2] + q.at, q.lanes));
                 for &(i, tap) in &uses {
                     let sum = &sums[i as usize][k];
-                    if pool {
-                        e.assign(sum, sum.expr().max(x.clone()));
-                        continue;
-                    }
-                    let args = vec![x.clone(), vectors[tap as usize][k].clone(), sum.expr()];
-                    e.assign(sum, PrimExpr::call(Intrin::Fma, args));
+                    let value = match w.kind {
+                        Kind::Max => sum.expr().max(x.clone()),
+                        Kind::Sum => sum.expr() + x.clone(),
+                        _ => PrimExpr::call(Intrin::Fma, vec![x.clone(), vectors[tap as usize][k].clone(), sum.expr()]),
+                    };
+                    e.assign(sum, value);
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Window operators over channels-last tensors: convolutions whose weights were packed at compile time, depthwise
-//! convolutions, and maxima.
+//! Window operators over channels-last tensors: convolutions whose weights were packed at compile time, in groups or
+//! not, depthwise convolutions, maxima, and sums.
 //!
 //! [`Window`] says everything about one of them; it travels as an attribute of the block that states what it computes
 //! ([`Window::prim`]), through fusion, to the kernels here ([`conv`], [`depthwise`]). Windows at the edges leave out
@@ -29,6 +29,8 @@ pub enum Kind {
     Depthwise,
     /// The largest value under the window instead of a sum of products; no weights.
     Max,
+    /// The sum of the values under the window; no weights.
+    Sum,
     /// With tiles of so many rows and columns of the result: 2 or 4.
     Winograd(i64),
 }
@@ -73,7 +75,7 @@ pub struct Plan {
     pub epilogue: i64,
 }
 
-/// A convolution of float32 with every size known, without dilation. Data is NHWC, or NCHW when not `last`; the result
+/// A convolution of float32 with every size known. Data is NHWC, or NCHW when not `last`; the result
 /// is NHWC. Weights are one-dimensional, see [`Window::pack`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
@@ -89,6 +91,10 @@ pub struct Window {
     pub made: i64,
     pub kernel: [i64; 2],
     pub stride: [i64; 2],
+    /// Rows and columns of the data from tap to tap.
+    pub dilation: [i64; 2],
+    /// Of a [`Kind::Conv`]: so many, side by side.
+    pub groups: i64,
     /// Zeros before the first row and column.
     pub before: [i64; 2],
     pub last: bool,
@@ -104,6 +110,7 @@ impl Window {
             Kind::Conv => 0,
             Kind::Depthwise => 1,
             Kind::Max => 3,
+            Kind::Sum => 5,
             Kind::Winograd(made) => made,
         };
         let mut v = vec![kind, self.batch, self.taken, self.made];
@@ -113,6 +120,8 @@ impl Window {
         v.extend([self.last as i64, self.panel]);
         let p = &self.plan;
         v.extend([p.rows, p.lanes, p.outer as i64, p.epilogue]);
+        v.extend(self.dilation);
+        v.push(self.groups);
         v
     }
 
@@ -120,11 +129,12 @@ impl Window {
     pub fn of(attrs: &Attrs) -> Option<Window> {
         let v = attrs.ints(KEY)?;
         let pair = |i: usize| [v[i], v[i + 1]];
-        (v.len() == 20).then(|| Window {
+        (v.len() == 23).then(|| Window {
             kind: match v[0] {
                 0 => Kind::Conv,
                 1 => Kind::Depthwise,
                 3 => Kind::Max,
+                5 => Kind::Sum,
                 made => Kind::Winograd(made),
             },
             batch: v[1],
@@ -134,6 +144,8 @@ impl Window {
             out: pair(6),
             kernel: pair(8),
             stride: pair(10),
+            dilation: pair(20),
+            groups: v[22],
             before: pair(12),
             last: v[14] != 0,
             panel: v[15],
@@ -155,15 +167,52 @@ impl Window {
     fn packed(&self) -> i64 {
         match self.kind {
             Kind::Depthwise | Kind::Conv => self.made * self.depth(),
-            Kind::Max => 0,
+            Kind::Max | Kind::Sum => 0,
             Kind::Winograd(made) => self.made * self.taken * (made + 2) * (made + 2),
         }
+    }
+
+    /// Whether it has weights.
+    pub fn is_pool(&self) -> bool {
+        matches!(self.kind, Kind::Max | Kind::Sum)
+    }
+
+    /// Channels that a panel of weights reads: where it is wider than a group, those of several groups, whose weights
+    /// are zeros elsewhere.
+    pub fn reach(&self) -> i64 {
+        let [taken, made] = [self.taken, self.made].map(|n| n / self.groups.max(1));
+        match self.groups {
+            ..=1 => self.taken,
+            _ => taken * (self.panel / made.max(1)).max(1),
+        }
+    }
+
+    /// The first of them for a channel made.
+    fn first_taken(&self, channel: PrimExpr) -> PrimExpr {
+        let [taken, made] = [self.taken, self.made].map(|n| n / self.groups.max(1));
+        (channel.floor_div(self.panel) * self.panel).floor_div(made.max(1)) * taken
+    }
+
+    /// The same for the first channel of a panel.
+    fn panel_taken(&self, first: PrimExpr) -> PrimExpr {
+        let [taken, made] = [self.taken, self.made].map(|n| n / self.groups.max(1));
+        match self.panel % made.max(1) == 0 && taken == made {
+            true => first,
+            false => first.floor_div(made.max(1)) * taken,
+        }
+    }
+
+    /// Whether panels of so many channels can be computed: each belongs to one group, or to several whole ones.
+    pub fn takes_panel(&self, panel: i64) -> bool {
+        let made = self.made / self.groups.max(1);
+        self.groups <= 1 || (self.made % panel == 0 && (made % panel == 0 || panel % made == 0))
     }
 
     /// Whether [`Kind::Winograd`] can compute it.
     pub fn suits_winograd(&self, lanes: i64) -> bool {
         let channels = self.made % lanes == 0 && self.taken % lanes == 0;
         let shape = self.kernel == [3, 3] && self.stride == [1, 1] && self.before.iter().all(|p| *p <= 2);
+        let shape = shape && self.dilation == [1, 1] && self.groups == 1;
         self.kind == Kind::Conv && self.last && channels && shape
     }
 
@@ -199,8 +248,8 @@ impl Window {
     /// Multiplications for one element of the result.
     pub fn depth(&self) -> i64 {
         match self.kind {
-            Kind::Conv | Kind::Winograd(_) => self.kernel[0] * self.kernel[1] * self.taken,
-            Kind::Depthwise | Kind::Max => self.kernel[0] * self.kernel[1],
+            Kind::Conv | Kind::Winograd(_) => self.kernel[0] * self.kernel[1] * self.reach(),
+            Kind::Depthwise | Kind::Max | Kind::Sum => self.kernel[0] * self.kernel[1],
         }
     }
 
@@ -214,7 +263,7 @@ impl Window {
         [self.batch, self.out[0], self.out[1], self.made].iter().map(|&d| PrimExpr::i64(d)).collect()
     }
 
-    /// Weights `[made, taken, rows, columns]` (depthwise: `[made, 1, rows, columns]`) in the order in which kernels
+    /// Weights `[made, taken / groups, rows, columns]` (depthwise: `[made, 1, rows, columns]`) in the order in which kernels
     /// read them: convolutions panel by panel, within a panel by tap (row, column, channel taken; NCHW data: channel,
     /// row, column), within a tap by channel made; depthwise by tap, then by channel.
     pub fn pack(&self, w: &[f32]) -> Vec<f32> {
@@ -232,14 +281,24 @@ impl Window {
                 std::array::from_fn(|t| at(o, i, t as i64 / 3, t as i64 % 3, self.taken) as f64)
             });
         }
+        let [taken, made] = [self.taken, self.made].map(|n| n / self.groups.max(1));
         for first in (0..self.made).step_by(self.panel as usize) {
             let end = self.made.min(first + self.panel);
+            let reach = self.reach();
             for k in 0..self.depth() {
                 let (i, y, x) = match self.last {
-                    true => (k % self.taken, k / self.taken / kw, k / self.taken % kw),
+                    true => (k % reach, k / reach / kw, k / reach % kw),
                     false => (k / (kh * kw), k / kw % kh, k % kw),
                 };
-                out.extend((first..end).map(|o| at(o, i, y, x, self.taken)));
+                out.extend((first..end).map(|o| {
+                    // The channel among those of its group.
+                    let i = (first / made - o / made) * taken + i;
+                    if (0..taken).contains(&i) {
+                        at(o, i, y, x, taken)
+                    } else {
+                        0.0
+                    }
+                }));
             }
         }
         out
@@ -270,16 +329,17 @@ impl Window {
             Kind::Conv => "conv2d",
             Kind::Depthwise => "depthwise_conv2d",
             Kind::Max => "max_pool2d",
+            Kind::Sum => "sum_pool2d",
             Kind::Winograd(_) => "winograd_conv2d",
         };
         let mut k = KernelBuilder::new(name);
         let x = k.input("data", &self.data_shape(), DType::F32);
         let pool = self.kind == Kind::Max;
-        let w = (!pool).then(|| k.input("weight", &[PrimExpr::i64(self.packed())], DType::F32));
+        let w = (!self.is_pool()).then(|| k.input("weight", &[PrimExpr::i64(self.packed())], DType::F32));
         let [kh, kw] = self.kernel.map(PrimExpr::i64);
-        let taken = PrimExpr::i64(self.taken);
+        let taken = PrimExpr::i64(self.reach());
         let extents = match (self.kind, self.last) {
-            (Kind::Depthwise | Kind::Max, _) => vec![kh.clone(), kw.clone()],
+            (Kind::Depthwise | Kind::Max | Kind::Sum, _) => vec![kh.clone(), kw.clone()],
             (_, true) => vec![kh.clone(), kw.clone(), taken.clone()],
             (_, false) => vec![taken.clone(), kh.clone(), kw.clone()],
         };
@@ -289,19 +349,21 @@ impl Window {
         let y = k.reduce(name, &self.out_shape(), DType::F32, &extents, reducer, |s, r| {
             let o = s[3].clone();
             let (c, y, x_) = match (self.kind, self.last) {
-                (Kind::Depthwise | Kind::Max, _) => (o.clone(), &r[0], &r[1]),
+                (Kind::Depthwise | Kind::Max | Kind::Sum, _) => (o.clone(), &r[0], &r[1]),
+                (_, true) if self.groups > 1 => (self.first_taken(o.clone()) + r[2].clone(), &r[0], &r[1]),
                 (_, true) => (r[2].clone(), &r[0], &r[1]),
                 (_, false) => (r[0].clone(), &r[1], &r[2]),
             };
-            let row = s[1].clone() * self.stride[0] + y.clone() - self.before[0];
-            let col = s[2].clone() * self.stride[1] + x_.clone() - self.before[1];
+            let row = s[1].clone() * self.stride[0] + y.clone() * self.dilation[0] - self.before[0];
+            let col = s[2].clone() * self.stride[1] + x_.clone() * self.dilation[1] - self.before[1];
             let index = match self.last {
                 true => vec![s[0].clone(), row.clone(), col.clone(), c],
                 false => vec![s[0].clone(), c, row.clone(), col.clone()],
             };
             let mut inside = PrimExpr::bool(true);
             for (i, at) in [row, col].into_iter().enumerate() {
-                let reach = (self.out[i] - 1) * self.stride[i] + self.kernel[i] - 1 - self.before[i];
+                let reach =
+                    (self.out[i] - 1) * self.stride[i] + (self.kernel[i] - 1) * self.dilation[i] - self.before[i];
                 if self.before[i] > 0 {
                     inside = inside.and(at.clone().ge(0));
                 }
@@ -323,7 +385,7 @@ impl Window {
             };
             let in_panel = |k: PrimExpr, depth: i64| first.clone() * depth + k * width + (o.clone() - first.clone());
             let weight = match self.kind {
-                Kind::Depthwise | Kind::Max => w.at(vec![tap * self.made + o.clone()]),
+                Kind::Depthwise | Kind::Max | Kind::Sum => w.at(vec![tap * self.made + o.clone()]),
                 Kind::Conv => w.at(vec![in_panel(tap, self.depth())]),
                 Kind::Winograd(m) => {
                     let at = in_panel(r[2].clone(), self.taken);
@@ -364,7 +426,7 @@ pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &Sche
     let sources = loaded(&acc.update);
     let (x, weight) = match sources.as_slice() {
         [x, weight] => (x, weight),
-        [x] if w.kind == Kind::Max => (x, x),
+        [x] if w.is_pool() => (x, x),
         _ => return Ok(false),
     };
     if s.outs.iter().any(|o| o.buffer.dtype() != DType::F32) {
@@ -382,7 +444,7 @@ pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &Sche
     let run = tile::Run::new(e, s, w, o, x, weight)?;
     match w.kind {
         Kind::Conv => conv::emit(e, &run)?,
-        Kind::Depthwise | Kind::Max => depthwise::emit(e, &run)?,
+        Kind::Depthwise | Kind::Max | Kind::Sum => depthwise::emit(e, &run)?,
         Kind::Winograd(made) => {
             let Some(scratch) = scratch else { return Err(e.internal("no scratch memory")) };
             winograd::emit(e, &run, made, scratch)?

@@ -59,6 +59,8 @@ fn conv(size: [i64; 2], taken: i64, made: i64, kernel: [i64; 2], stride: [i64; 2
         made,
         kernel,
         stride,
+        dilation: [1, 1],
+        groups: 1,
         before: pad,
         last: true,
         panel: 16,
@@ -104,6 +106,91 @@ fn maxima() {
     }
     // The last windows reach beyond the end.
     check(Window { kind: Kind::Max, out: [4, 5], ..conv([8, 10], 64, 64, [3, 3], [2, 2], [0, 0]) });
+}
+
+#[test]
+fn sums() {
+    for (kernel, stride, pad) in [(3, 2, 1), (2, 2, 0), (3, 1, 1)] {
+        let w = conv([9, 21], 44, 44, [kernel, kernel], [stride, stride], [pad, pad]);
+        check(Window { kind: Kind::Sum, ..w });
+    }
+}
+
+/// With the result as large as the taps leave it.
+fn dilated(w: Window, dilation: [i64; 2]) -> Window {
+    let reach = |i: usize| (w.kernel[i] - 1) * dilation[i] + 1;
+    let out = [0, 1].map(|i| (w.size[i] + 2 * w.before[i] - reach(i)) / w.stride[i] + 1);
+    Window { dilation, out, ..w }
+}
+
+#[test]
+fn taps_apart() {
+    check(dilated(conv([9, 13], 5, 40, [3, 3], [1, 1], [2, 2]), [2, 2]));
+    check(dilated(conv([14, 11], 4, 16, [3, 3], [2, 1], [3, 1]), [3, 2]));
+    check(dilated(Window { last: false, ..conv([12, 14], 3, 32, [3, 3], [1, 1], [2, 2]) }, [2, 2]));
+    for kind in [Kind::Depthwise, Kind::Max, Kind::Sum] {
+        check(dilated(Window { kind, ..conv([9, 13], 36, 36, [3, 3], [1, 1], [2, 2]) }, [2, 2]));
+        check(dilated(Window { kind, ..conv([14, 15], 20, 20, [3, 3], [2, 2], [0, 3]) }, [1, 3]));
+    }
+}
+
+#[test]
+fn groups() {
+    // Several groups in a panel, one, and several panels in a group; groups that make more or fewer than they take.
+    for (groups, taken, made) in [(8, 4, 4), (4, 8, 8), (3, 16, 16), (2, 5, 32), (2, 32, 64), (4, 3, 16), (8, 1, 2)] {
+        for (kernel, stride) in [(3, 1), (1, 1), (3, 2)] {
+            let w = conv([6, 7], groups * taken, groups * made, [kernel, kernel], [stride, stride], [kernel / 2; 2]);
+            check_groups(Window { groups, ..w });
+        }
+    }
+}
+
+/// The kernel in groups against one without, whose weights are zeros elsewhere.
+fn check_groups(w: Window) {
+    let [taken, made] = [w.taken, w.made].map(|n| n / w.groups);
+    let [kh, kw] = w.kernel;
+    let weights: Vec<f32> = (0..w.made * taken * kh * kw).map(|i| ((i * 37) % 23) as f32 * 0.1 - 1.0).collect();
+    let mut full = vec![0.0; (w.made * w.taken * kh * kw) as usize];
+    for o in 0..w.made {
+        for i in 0..taken {
+            for t in 0..kh * kw {
+                let to = (o * w.taken + o / made * taken + i) * kh * kw + t;
+                full[to as usize] = weights[((o * taken + i) * kh * kw + t) as usize];
+            }
+        }
+    }
+    let tensor = |v: Vec<f32>| {
+        let bytes: Vec<u8> = v.into_iter().flat_map(f32::to_le_bytes).collect();
+        Arg::Tensor(Tensor::from_constant(&Constant::new(DType::F32, vec![bytes.len() as i64 / 4], bytes)))
+    };
+    let x = [w.batch, w.size[0], w.size[1], w.taken];
+    let out = Arg::Tensor(Tensor::zeros(DType::F32, &[w.batch, w.out[0], w.out[1], w.made]));
+    let mut dense = Window { groups: 1, ..w.clone() };
+    dense.choose_panel(16);
+    let mut wanted = vec![Arg::Tensor(data(&x)), tensor(dense.pack(&full)), out.clone()];
+    interp::run(&dense.prim(), &mut wanted).expect("interpreted");
+    for lanes in [4, 8, 16] {
+        let mut w = w.clone();
+        if !(1..=4).any(|n| w.takes_panel(n * lanes)) {
+            continue;
+        }
+        w.choose_panel(lanes);
+        assert_eq!(Site::of(&w.prim()), [Site::Window(w.clone())]);
+        let args = vec![Arg::Tensor(data(&x)), tensor(w.pack(&weights)), out.clone()];
+        // Panels are those of the widest form.
+        for bytes in [16, 32, 64] {
+            let (mut meant, mut got) = (args.clone(), args.clone());
+            interp::run(&w.prim(), &mut meant).expect("interpreted");
+            machine::run(&w.prim(), &mut got, &SchedOptions::vectors(bytes)).expect("scheduled");
+            let [a, b, c] = [&wanted, &meant, &got].map(|args| {
+                let Some(Arg::Tensor(t)) = args.last() else { panic!("a tensor") };
+                t.to_f64()
+            });
+            let same = |x: &[f64], y: &[f64]| x.iter().zip(y).all(|(x, y)| (x - y).abs() < 1e-3);
+            assert!(same(&a, &b), "what {w:?} means");
+            assert!(same(&a, &c), "{w:?} at {bytes} bytes");
+        }
+    }
 }
 
 #[test]
@@ -170,6 +257,7 @@ fn every_way_is_right() {
     check_ways(&conv([6, 7], 16, 48, [3, 3], [1, 1], [1, 1]));
     check_ways(&conv([3, 5], 5, 40, [1, 1], [1, 1], [0, 0]));
     check_ways(&Window { last: false, ..conv([8, 9], 3, 32, [3, 3], [2, 2], [1, 1]) });
+    check_ways(&dilated(conv([9, 9], 8, 48, [3, 3], [1, 1], [2, 2]), [2, 2]));
     for kind in [Kind::Depthwise, Kind::Max] {
         check_ways(&Window { kind, ..conv([5, 13], 36, 36, [3, 3], [1, 1], [1, 1]) });
         check_ways(&Window { kind, ..conv([5, 11], 44, 44, [3, 3], [2, 2], [1, 1]) });

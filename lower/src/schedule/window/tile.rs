@@ -85,14 +85,16 @@ pub struct Group {
 pub fn cuts(w: &Window, len: i64) -> Vec<Cut> {
     let mut out: Vec<Cut> = vec![];
     let columns = w.out[1];
+    // Taps that lie behind one another in the data, too.
+    let dense = w.dilation[1] == 1 && w.groups == 1;
     for start in (0..columns).step_by(len as usize) {
         let len = len.min(columns - start);
         let mut groups: Vec<Group> = vec![];
         for tap in 0..w.kernel[1] {
-            let at = |i: i64| (start + i) * w.stride[1] + tap - w.before[1];
+            let at = |i: i64| (start + i) * w.stride[1] + tap * w.dilation[1] - w.before[1];
             let inside: Vec<bool> = (0..len).map(|i| (0..w.size[1]).contains(&at(i))).collect();
             match groups.last_mut() {
-                Some(g) if g.inside == inside && g.tap + g.taps == tap => g.taps += 1,
+                Some(g) if dense && g.inside == inside && g.tap + g.taps == tap => g.taps += 1,
                 _ if inside.contains(&true) => groups.push(Group { tap, taps: 1, inside }),
                 _ => {}
             }
@@ -148,7 +150,7 @@ pub fn best_panel(w: &Window, lanes: i64) -> i64 {
         return best_panel(&product(w, super::winograd::Shape::new(w, made).tiles()), lanes);
     }
     let mut best = (lanes, f64::MAX);
-    for p in (1..=most_pieces(lanes) as i64).rev() {
+    for p in (1..=most_pieces(lanes) as i64).rev().filter(|p| w.takes_panel(p * lanes)) {
         let flat = flattened(w);
         let cost = panel_cost(flat.as_ref().unwrap_or(w), lanes, p, None);
         if cost < best.1 * 0.99 {
@@ -162,6 +164,7 @@ pub fn best_panel(w: &Window, lanes: i64) -> i64 {
 /// rows, or the best.
 pub fn panel_cost(w: &Window, lanes: i64, vectors: i64, rows: Option<i64>) -> f64 {
     let panel = vectors * lanes;
+    let w = &Window { panel, ..w.clone() };
     let full = w.made / panel;
     let whole = || rows.map_or_else(|| best_rows(w, lanes, vectors).1, |r| rows_cost(w, vectors, r));
     let mut cost = if full > 0 { full as f64 * whole() } else { 0.0 };
@@ -186,6 +189,8 @@ pub fn product(w: &Window, rows: i64) -> Window {
         out: [1, rows],
         kernel: [1, 1],
         stride: [1, 1],
+        dilation: [1, 1],
+        groups: 1,
         before: [0, 0],
         last: true,
         ..w.clone()
@@ -302,13 +307,19 @@ impl Run {
                 let first = row.expr() * w.stride[0] - w.before[0];
                 let at = n.expr() * (strides[0] * 4) + first.clone() * (strides[1] * 4) - w.before[1] * strides[2] * 4;
                 let pointer = e.bind("p", self.x.expr().ptr_add(at));
-                let reach = (w.out[0] - 1) * w.stride[0] + w.kernel[0] - 1 - w.before[0];
+                let dilation = w.dilation[0];
+                let reach = (w.out[0] - 1) * w.stride[0] + (w.kernel[0] - 1) * dilation - w.before[0];
+                // Taps from the first row of the data on, and before its end.
+                let taps = |rows: PrimExpr| match dilation {
+                    1 => rows,
+                    d => (rows + (d - 1)).floor_div(d),
+                };
                 let lo = match w.before[0] {
                     0 => zero.clone(),
-                    _ => e.bind("lo", (PrimExpr::i64(0) - first.clone()).max(0)),
+                    _ => e.bind("lo", taps((PrimExpr::i64(0) - first.clone()).max(0))),
                 };
                 let hi = match reach >= w.size[0] {
-                    true => e.bind("hi", (PrimExpr::i64(w.size[0]) - first).min(w.kernel[0])),
+                    true => e.bind("hi", taps(PrimExpr::i64(w.size[0]) - first).min(w.kernel[0])),
                     false => PrimExpr::i64(w.kernel[0]),
                 };
                 let at = At { batch: n.expr(), row: row.expr(), column: zero.clone(), channel: zero.clone() };
