@@ -121,7 +121,13 @@ pub fn recognise(s: &Stmt) -> Option<Stage> {
             map.insert(a.var.clone(), PrimExpr::int(a.var.dtype(), c));
             continue;
         }
-        let at = loops.iter().position(|(v, ..)| Some(v) == binding.as_var())?;
+        let at = loops.iter().position(|(v, ..)| Some(v) == binding.as_var());
+        let Some(at) = at else {
+            // Of a loop around the stage: a step of a recurrence.
+            let step = binding.as_var().filter(|_| a.kind == IterKind::Spatial)?;
+            map.insert(a.var.clone(), step.expr().cast(a.var.dtype()));
+            continue;
+        };
         let (lv, min, extent) = loops.remove(at);
         let extent = extent.cast(DType::I64);
         let var = Var::new(lv.name(), DType::I64);
