@@ -239,6 +239,9 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
         let flat = |vector_bytes: u32, dot4: bool| {
             let mut f = schedule::schedule(k, &schedule::SchedOptions { vector_bytes, dot4 })?;
             f.name.clone_from(&name);
+            if wide.is_some() && options.threads <= 1 {
+                threads::turn(k, &mut f);
+            }
             math::expand(&mut f);
             Ok(f)
         };

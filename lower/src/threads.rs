@@ -10,9 +10,11 @@
 mod rounds;
 mod split;
 mod steps;
+mod turn;
 
 pub use split::{alone, split, Split};
 pub use steps::{split_steps, Stepped};
+pub use turn::turn;
 
 use crate::kernel::{kernel_dims, wide_workspace};
 use crate::schedule::streamed::Streamed;

@@ -11,6 +11,7 @@ use super::nest::{used_plainly, Nest};
 use super::poly::Poly;
 use super::reduce::{rows_for, spatial, Point, Tile, Vector};
 use super::stage::{Axis, Stage};
+use super::transpose::turned;
 use super::SchedOptions;
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::tir::Buffer;
@@ -455,7 +456,7 @@ fn sliver(
     }
     let scratch = match right {
         Right::Scratch(scratch) => {
-            pack(e, n, c, &first, b, scratch, &at, width)?;
+            pack(e, n, c, &first, b, scratch, &at, width, vector_bytes)?;
             *scratch
         }
         Right::Panels(ptr, p) => {
@@ -517,9 +518,14 @@ fn turn(
     at: &Poly,
     width: u16,
     k: &Axis,
+    vector_bytes: u32,
 ) -> Res<()> {
     let d = compute_type(b.dtype());
     let Some(depth) = k.len() else { return Err(e.internal("depth")) };
+    let squares = [16, 8].into_iter().find(|n| width as i64 % n == 0 && depth % n == 0 && n * 4 <= vector_bytes as i64);
+    if let Some(side) = squares.filter(|_| e.wide && d == DType::F32) {
+        return turn_squares(e, c, first, b, scratch, at, (width as i64, depth, side), k);
+    }
     let (ints, lanes) = (DType::I32.with_lanes(TURNED as u16), Lane::of(&k.var, TURNED as u16));
     let vectors = e.interleaves && d == DType::F32;
     let group = Var::new("group", DType::I64);
@@ -558,6 +564,38 @@ fn turn(
     })
 }
 
+/// [`turn`] by squares of so many columns and steps of the reduction (`side`), which stay in registers.
+#[allow(clippy::too_many_arguments)]
+fn turn_squares(
+    e: &mut Emit,
+    c: &Columns,
+    first: &PrimExpr,
+    b: &PrimExpr,
+    scratch: &Var,
+    at: &Poly,
+    (width, depth, side): (i64, i64, i64),
+    k: &Axis,
+) -> Res<()> {
+    let (d, lanes) = (DType::F32, Lane::of(&k.var, side as u16));
+    let group = Var::new("group", DType::I64);
+    e.ranges.add_loop(&group, Poly::default(), Poly::constant(width));
+    e.for_loop(&group, PrimExpr::i64(0), PrimExpr::i64(width), side, |e| {
+        let to = at.add(&Poly::var(&group));
+        e.for_loop(&k.var, PrimExpr::i64(0), PrimExpr::i64(depth), side, |e| {
+            let mut rows = vec![];
+            for i in 0..side {
+                let column = HashMap::from([(c.j.var.clone(), first.clone() + group.expr() + i)]);
+                let x = e.value(&b.substitute(&column), &lanes)?;
+                rows.push(e.bind("row", x));
+            }
+            for (i, column) in turned(e, &rows).into_iter().enumerate() {
+                e.store(scratch, &to.add(&Poly::constant(i as i64 * width)), d, column)?;
+            }
+            Ok(())
+        })
+    })
+}
+
 /// Copies the sliver's values of `b`.
 #[allow(clippy::too_many_arguments)]
 fn pack(
@@ -569,13 +607,14 @@ fn pack(
     scratch: &Var,
     at: &Poly,
     width: u16,
+    vector_bytes: u32,
 ) -> Res<()> {
     let d = compute_type(b.dtype());
     if let ([k], None) = (n.reduce.as_slice(), &c.outer) {
         let rows = width.is_multiple_of(TURNED as u16) && !stride_is_one(e, b, &c.j.var) && stride_is_one(e, b, &k.var);
         if rows && k.len().is_some_and(|n| n % TURNED == 0) {
             let slots: Vec<Axis> = c.slot.iter().cloned().collect();
-            return outside_loops(e, &slots, &mut |e| turn(e, c, first, b, scratch, at, width, k));
+            return outside_loops(e, &slots, &mut |e| turn(e, c, first, b, scratch, at, width, k, vector_bytes));
         }
     }
     let mut copy = |e: &mut Emit| {

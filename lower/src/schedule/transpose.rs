@@ -169,7 +169,7 @@ impl Tile {
 }
 
 /// The columns of as many rows as these have lanes: 8 or 16.
-fn turned(e: &mut Emit, rows: &[PrimExpr]) -> Vec<PrimExpr> {
+pub(super) fn turned(e: &mut Emit, rows: &[PrimExpr]) -> Vec<PrimExpr> {
     let int = |v: i64| PrimExpr::int(DType::I32, v);
     let weave = |e: &mut Emit, a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64| {
         e.bind("t", PrimExpr::call(Intrin::Interleave, vec![a.clone(), b.clone(), int(bytes), int(high)]))

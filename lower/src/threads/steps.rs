@@ -135,12 +135,12 @@ pub fn split_steps(f: &FlatFunc, s: &Shared) -> Option<Stepped> {
     Some(Stepped { func: f, segments })
 }
 
-fn is_heavy(s: &FlatStmt) -> bool {
+pub(super) fn is_heavy(s: &FlatStmt) -> bool {
     matches!(s, FlatStmt::For { body, .. } if body.iter().any(|s| matches!(s, FlatStmt::For { .. })))
 }
 
 /// The one loop whose body has loops of loops.
-fn single(body: &[FlatStmt]) -> Option<usize> {
+pub(super) fn single(body: &[FlatStmt]) -> Option<usize> {
     let steps = |s: &FlatStmt| matches!(s, FlatStmt::For { body, .. } if body.iter().any(is_heavy));
     let mut found = (0..body.len()).filter(|i| steps(&body[*i]));
     let at = found.next()?;
