@@ -1,5 +1,6 @@
 //! Operators for which others stand in: views at a byte offset become slices of bytes, communication between workers
-//! becomes calls of the host's functions, by the names that TVM's own lowering gives them.
+//! becomes calls of the host's functions, by the names that TVM's own lowering gives them, and operators that read only
+//! the shape of a tensor whose dtype is not known take the shape.
 
 use crate::host::byte_size;
 use relax_ir::analysis::Typed;
@@ -40,6 +41,7 @@ fn binding(b: &Binding, dataflow: bool, typed: &mut Typed) -> Result<Option<Vec<
         "ccl.allreduce" | "ccl.allgather" | "ccl.broadcast_from_worker0" | "ccl.scatter_from_worker0" => {
             communication(b, call, op.name, dataflow, typed).map(Some)
         }
+        "zeros_like" | "ones_like" | "full_like" | "collapse_sum_like" => Ok(like(b, call, op.name, typed)),
         _ => Ok(None),
     }
 }
@@ -77,6 +79,26 @@ fn static_tensor(info: Option<StructInfo>) -> Option<(Vec<PrimExpr>, DType)> {
     let info = info?;
     let t = info.as_tensor()?;
     Some((t.known_dims()?.to_vec(), t.dtype?))
+}
+
+/// `R.NAME_like` of a tensor with dims and without a dtype: the operator that takes its shape.
+fn like(b: &Binding, c: &Call, name: &str, typed: &Typed) -> Option<Vec<Binding>> {
+    let StructInfo::Tensor(out) = typed.sinfo.get(&b.var)? else { return None };
+    let at = (name == "collapse_sum_like") as usize;
+    let of = typed.info_of(c.args.get(at)?)?;
+    let StructInfo::Tensor(TensorInfo { dtype: None, .. }) = &of else { return None };
+    let dims = of.as_tensor()?.known_dims()?.to_vec();
+    let stands = match name {
+        "collapse_sum_like" => "collapse_sum_to".to_string(),
+        _ => name.trim_end_matches("_like").to_string(),
+    };
+    let mut args = c.args.clone();
+    args[at] = Expr::new(ExprKind::Shape(dims), b.span);
+    let attrs = Attrs(vec![("dtype".to_string(), AttrValue::DType(out.dtype?))]);
+    let attrs = if at == 0 { attrs } else { Attrs::default() };
+    let call = Call { callee: Callee::Op(lookup(&stands)?), args, attrs, sinfo_args: vec![] };
+    let value = BindingValue::Expr(Expr::new(ExprKind::Call(call), b.span));
+    Some(vec![Binding { value, ..b.clone() }])
 }
 
 /// `R.memory.view(x, shape, dtype, offset)`: all bytes, the bytes from the offset on, and these as they are wanted.

@@ -38,7 +38,9 @@ pub fn raise(module: &mut IRModule, diags: &mut Diagnostics) {
     for i in 0..module.funcs.len() {
         let Func::Relax(f) = &module.funcs[i] else { continue };
         let (infos, heaps, nulls) = (HashMap::new(), HashMap::new(), vec![]);
-        let new = Raise { module, infos, heaps, nulls, used: false, fresh: 0, diags: &mut *diags }.function(f);
+        let new =
+            Raise { module, infos, heaps, nulls, tuples: HashMap::new(), used: false, fresh: 0, diags: &mut *diags }
+                .function(f);
         if let Some(new) = new {
             module.funcs[i] = Func::Relax(new);
         }
@@ -55,6 +57,8 @@ struct Raise<'a> {
     heaps: HashMap<RVar, Slots>,
     /// Variables without a value.
     nulls: Vec<RVar>,
+    /// What a check has found to be a tuple, by what it was before.
+    tuples: HashMap<RVar, RVar>,
     used: bool,
     fresh: usize,
     diags: &'a mut Diagnostics,
@@ -180,7 +184,9 @@ impl Raise<'_> {
             "tuple_getitem" => {
                 let [x, i] = args else { return None };
                 let i = usize::try_from(int(i)?).ok()?;
-                Some(Ok(vec![bound(b, ExprKind::TupleGetItem(x.clone(), i))]))
+                // What was found to be a tuple by a check is one in the check's result.
+                let x = x.as_var().and_then(|v| self.tuples.get(v)).map_or_else(|| x.clone(), RVar::expr);
+                Some(Ok(vec![bound(b, ExprKind::TupleGetItem(x, i))]))
             }
             // There is no graph to replay: the function that would be captured, or that allocates once, is called.
             "cuda_graph.get_cached_alloc" => Some(Ok(vec![bound(b, called(args.first()?, vec![]))])),
@@ -200,7 +206,14 @@ impl Raise<'_> {
                 let (x, want) = checked(check, args)?;
                 Some(Ok(match self.info(x).is_some_and(|i| says(&i, &want)) {
                     true => vec![],
-                    false => vec![cast(x, want, b.span)],
+                    false => {
+                        let is_tuple = matches!(want, StructInfo::Tuple(_));
+                        let cast = cast(x, want, b.span);
+                        if let (true, Some(v)) = (is_tuple, x.as_var()) {
+                            self.tuples.insert(v.clone(), cast.var.clone());
+                        }
+                        vec![cast]
+                    }
                 }))
             }
         }

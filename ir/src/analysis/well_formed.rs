@@ -26,6 +26,15 @@ pub fn module(m: &IRModule, diags: &mut Diagnostics) {
             );
         }
     }
+    for f in &m.funcs {
+        let Func::Prim(f) = f else { continue };
+        let symbol = f.attrs.str("global_symbol").filter(|s| *s != f.name);
+        if let Some((symbol, other)) = symbol.and_then(|s| Some((s, names.get(s)?))) {
+            let message = format!("PrimFunc `{}` has the global_symbol of another function, \"{symbol}\"", f.name);
+            let d = Diagnostic::error("global-symbol", f.span, message).label(*other, "this one");
+            diags.push(d.help("names of functions are unique (well-formedness 12)"));
+        }
+    }
     let mut exported = m.funcs.is_empty();
     for f in m.relax_funcs() {
         exported |= f.global_symbol().is_some();

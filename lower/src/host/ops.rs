@@ -35,7 +35,7 @@ pub fn call(
         | "grad.no_grad" => operand(p, c, 0, span, scope),
         "shape_of" => match operand(p, c, 0, span, scope)? {
             HostValue::Tensor(t) => Ok(HostValue::Shape(t.dims)),
-            _ => Err(wrong(span, op, "a tensor")),
+            _ => Err(open(span, op)),
         },
         "shape_to_tensor" => match operand(p, c, 0, span, scope)? {
             HostValue::Shape(values) => {
@@ -43,7 +43,7 @@ pub fn call(
                 p.emit(Step::Write { to: t.buf, values });
                 Ok(HostValue::Tensor(t))
             }
-            _ => Err(wrong(span, op, "a shape")),
+            _ => Err(open(span, op)),
         },
         "tensor_to_shape" => tensor_to_shape(p, c, op, span, info, scope),
         "null_value" => Ok(HostValue::unit()),
@@ -115,7 +115,7 @@ fn memory_view(
     info: Option<&StructInfo>,
     scope: &mut Scope,
 ) -> Res<HostValue> {
-    let HostValue::Tensor(t) = operand(p, c, 0, span, scope)? else { return Err(wrong(span, op, "a tensor")) };
+    let HostValue::Tensor(t) = operand(p, c, 0, span, scope)? else { return Err(open(span, op)) };
     if let Some(e) = c.args.get(3) {
         match p.value(e, scope)? {
             HostValue::Absent => {}
@@ -134,6 +134,11 @@ fn memory_view(
 
 fn wrong(span: Span, op: &OpDecl, expected: &str) -> Diagnostic {
     Diagnostic::error("operator", span, format!("R.{}: the operand must be {expected}", op.name))
+}
+
+/// Of a value that only the call tells more about: [`super::dynamic`] has code for it.
+fn open(span: Span, op: &OpDecl) -> Diagnostic {
+    Diagnostic::unsupported("dynamic-structure", span, format!("R.{} of a value whose rank is not known", op.name))
 }
 
 fn operand(p: &mut Planner, c: &Call, i: usize, span: Span, scope: &mut Scope) -> Res<HostValue> {
@@ -175,7 +180,7 @@ fn tensor_to_shape(
     info: Option<&StructInfo>,
     scope: &mut Scope,
 ) -> Res<HostValue> {
-    let HostValue::Tensor(t) = operand(p, c, 0, span, scope)? else { return Err(wrong(span, op, "a tensor")) };
+    let HostValue::Tensor(t) = operand(p, c, 0, span, scope)? else { return Err(open(span, op)) };
     let n = t.dims.first().and_then(PrimExpr::as_int).ok_or_else(|| {
         Diagnostic::unsupported("dynamic-structure", span, "R.tensor_to_shape of a tensor whose length is not known")
     })?;

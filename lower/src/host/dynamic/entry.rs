@@ -537,9 +537,10 @@ fn infer_function(cx: &mut Context, base: &str, sig: &Signature, leaves: &[Leaf]
         };
         b.fail_if(address_of(out.clone()).eq(PrimExpr::i64(0)), failure());
         b.store(&out, abi.tensor_dtype, PrimExpr::i32(leaf.dtype.map_or(0, dtype_word)));
-        let rank = leaf.dims.as_ref().map_or(-1, |d| d.len() as i32);
-        b.store(&out, abi.tensor_ndim, PrimExpr::i32(rank));
-        let dims = leaf.dims.clone().unwrap_or_default();
+        // Nobody has room for elements of a dtype that only the call tells.
+        let dims = leaf.dims.as_ref().filter(|_| leaf.dtype.is_some());
+        b.store(&out, abi.tensor_ndim, PrimExpr::i32(dims.map_or(-1, |d| d.len() as i32)));
+        let dims = dims.cloned().unwrap_or_default();
         if dims.is_empty() {
             continue;
         }

@@ -158,12 +158,12 @@ impl<'a, 'p> Gen<'a, 'p> {
     }
 
     /// What follows, up to [`Gen::end_branch`], may not be reached: what it checks is known there alone.
-    fn begin_branch(&mut self) {
+    pub fn begin_branch(&mut self) {
         self.b.open();
         self.outside.push(self.facts.clone());
     }
 
-    fn end_branch(&mut self) -> Vec<FlatStmt> {
+    pub fn end_branch(&mut self) -> Vec<FlatStmt> {
         if let Some(facts) = self.outside.pop() {
             self.facts = facts;
         }

@@ -24,6 +24,7 @@ mod entry;
 mod expr;
 mod inspect;
 mod matching;
+mod open;
 mod operators;
 mod values;
 

@@ -1,11 +1,12 @@
 //! Operators without a kernel of their own, and those whose result's size the data decides.
 
 use super::expr::{Dyn, Gen, Res, Scope, TensorAt};
+use super::open::OPEN;
 use crate::host::VIEWS;
 use relax_ir::op::{Compute, ComputeCx, OpDecl};
 use relax_ir::prim::BinOp;
 use relax_ir::program::code;
-use relax_ir::relax::{Call, StructInfo};
+use relax_ir::relax::{Call, ExprKind, StructInfo};
 use relax_ir::tir::{PrimFunc, PrimParam};
 use relax_ir::{DType, Diagnostic, PrimExpr, Span};
 
@@ -22,11 +23,15 @@ impl Gen<'_, '_> {
             Err(Diagnostic::unsupported("operator", span, format!("R.{}: the operand must be {expected}", op.name)))
         };
         if VIEWS.contains(&op.name) {
-            let Dyn::Tensor(t) = self.operand(c, 0, span, scope)? else {
-                return wrong("a tensor of known rank and dtype");
-            };
-            let Some(dims) = info.and_then(StructInfo::as_tensor).and_then(|t| t.known_dims()) else {
-                return wrong("a tensor whose new dims are known");
+            let v = self.operand(c, 0, span, scope)?;
+            let dims = info.and_then(StructInfo::as_tensor).and_then(|t| t.known_dims());
+            let (t, dims) = match (v, dims) {
+                (Dyn::Tensor(t), Some(dims)) => (t, dims),
+                (v @ (Dyn::Tensor(_) | Dyn::Value(_)), _) if op.name == "reshape" => {
+                    return self.open_reshape(c, op, v, scope, span)
+                }
+                (Dyn::Tensor(_), None) => return wrong("a tensor whose new dims are known"),
+                _ => return wrong("a tensor of known rank and dtype"),
             };
             let dims = self.dims(dims, scope, span)?;
             // Never more elements than there are.
@@ -44,7 +49,8 @@ impl Gen<'_, '_> {
             | "grad.no_grad" => self.operand(c, 0, span, scope),
             "shape_of" => match self.operand(c, 0, span, scope)? {
                 Dyn::Tensor(t) => Ok(Dyn::Shape(t.dims)),
-                _ => wrong("a tensor of known rank"),
+                Dyn::Value(at) => Ok(self.open_shape(&at)),
+                _ => wrong("a tensor"),
             },
             "shape_to_tensor" => match self.operand(c, 0, span, scope)? {
                 Dyn::Shape(values) => {
@@ -54,7 +60,8 @@ impl Gen<'_, '_> {
                     }
                     Ok(Dyn::Tensor(t))
                 }
-                _ => wrong("a shape of known length"),
+                Dyn::Value(at) => Ok(self.open_values(&at)),
+                _ => wrong("a shape"),
             },
             "tensor_to_shape" => match self.operand(c, 0, span, scope)? {
                 Dyn::Tensor(t) if t.dims.len() == 1 && t.dims[0].as_int().is_some() && t.dtype == DType::I64 => {
@@ -76,7 +83,12 @@ impl Gen<'_, '_> {
                     }
                     Ok(Dyn::Shape(values))
                 }
-                _ => wrong("an int64 tensor of known length"),
+                v @ (Dyn::Tensor(_) | Dyn::Value(_)) => {
+                    let tensor = self.pointer(&v, span)?;
+                    let tensor = self.dltensor(&tensor);
+                    self.as_shape(tensor, "R.tensor_to_shape, its operand")
+                }
+                _ => wrong("an int64 tensor"),
             },
             "memory.alloc_storage"
             | "vm.alloc_storage"
@@ -90,6 +102,15 @@ impl Gen<'_, '_> {
                         Ok(Dyn::Tensor(self.tensor(dims, dtype)))
                     }
                     None => wrong("a shape and a dtype that are known"),
+                }
+            }
+            "memory.view" => {
+                let v = self.operand(c, 0, span, scope)?;
+                let dtype = |i: Option<StructInfo>| i.and_then(|i| i.as_tensor().and_then(|t| t.dtype));
+                let same = dtype(c.args.first().and_then(|a| self.typed.info_of(a))) == dtype(info.cloned());
+                match (same, c.args.get(3).map(|e| e.kind())) {
+                    (true, None | Some(ExprKind::Absent)) => self.open_reshape(c, op, v, scope, span),
+                    _ => wrong("a tensor of known rank, for a view of another dtype or at an offset"),
                 }
             }
             "null_value" => Ok(Dyn::Tuple(vec![])),
@@ -137,21 +158,34 @@ impl Gen<'_, '_> {
         let infos: Vec<StructInfo> =
             c.args.iter().map(|a| self.typed.info_of(a).ok_or_else(no_info)).collect::<Res<_>>()?;
         let known = |i: &StructInfo| i.as_tensor().is_none_or(|t| t.dtype.is_some() && t.known_dims().is_some());
-        if !infos.iter().all(known) {
-            return Err(Diagnostic::unsupported(
+        let values: Vec<Dyn> = c.args.iter().map(|a| self.expr(a, None, scope)).collect::<Res<_>>()?;
+        let cx = ComputeCx { op, args: &c.args, infos: &infos, attrs: &c.attrs, out, span };
+        match infos.iter().position(|i| !known(i)) {
+            None => self.computed(&cx, values, scope, compute, data_dependent),
+            Some(at) if OPEN.contains(&op.name) => self.open_kernel(&cx, at, values, scope, compute, data_dependent),
+            Some(_) => Err(Diagnostic::unsupported(
                 "dynamic-structure",
                 span,
                 format!("R.{} of a tensor whose rank or dtype is not known", op.name),
             )
-            .help("state its rank and dtype with R.match_cast"));
+            .help("state its rank and dtype with R.match_cast")),
         }
-        let mut prim = compute(&ComputeCx { op, args: &c.args, infos: &infos, attrs: &c.attrs, out, span })?;
+    }
+
+    /// The kernel of `cx`, whose tensors are known, on the operands `values`.
+    pub fn computed(
+        &mut self,
+        cx: &ComputeCx,
+        values: Vec<Dyn>,
+        scope: &mut Scope,
+        compute: fn(&ComputeCx) -> Result<PrimFunc, Diagnostic>,
+        data_dependent: bool,
+    ) -> Res<Dyn> {
+        let (out, span) = (cx.out, cx.span);
+        let mut prim = compute(cx)?;
         crate::share::place(&mut prim, &self.typed.module, self.kernels);
         let mut inputs = vec![];
-        for a in &c.args {
-            let v = self.expr(a, None, scope)?;
-            flatten(&v, &mut inputs);
-        }
+        values.iter().for_each(|v| flatten(v, &mut inputs));
         let n_in = inputs.len();
         for s in &prim.params {
             if let PrimParam::Scalar(v) = s {
