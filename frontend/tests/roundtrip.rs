@@ -58,14 +58,16 @@ fn printed_texts_parse_to_the_same_module() {
             continue;
         };
         let printed = print_module(&module);
-        keep(folder.as_deref(), &name, &printed);
+        // It calls TVM's argsort from a PrimFunc. We read that as the loops of a sort, which have no text of TVM's.
+        let folder = folder.as_ref().filter(|_| name != "median_bucketize.legalized.rlx");
+        keep(folder.map(PathBuf::as_path), &name, &printed);
         round(&name, &module, &printed, &mut failures);
         done += 1;
 
         // What analysis cannot take is the business of its own test.
         let (Some(typed), _) = analyze(&module) else { continue };
         let printed = print_typed(&typed.module, &typed.sinfo);
-        keep(folder.as_ref().map(|f| f.join("normal")).as_deref(), &name, &printed);
+        keep(folder.map(|f| f.join("normal")).as_deref(), &name, &printed);
         let (again, diags) = rlx::parse(FileId(0), &printed);
         match (again, diags.list.first()) {
             (Some(m), None) => round(&format!("normal form of {name}"), &m, &print_module(&m), &mut failures),
