@@ -83,7 +83,11 @@ pub fn outcome(f: impl FnOnce() -> Result<(), Failure>) -> Outcome {
 
 fn options() -> CodegenArgs {
     use clap::Parser;
-    Cli::parse_from(["relax-aot", "model.onnx", "-o", "libmodel.so"]).compile.options
+    let mut options = Cli::parse_from(["relax-aot", "model.onnx", "-o", "libmodel.so"]).compile.options;
+    if let Ok(cpu) = std::env::var("RELAX_AOT_TEST_CPU") {
+        options.target_cpu = cpu;
+    }
+    options
 }
 
 /// A compiled and loaded model.
