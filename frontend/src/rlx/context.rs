@@ -3,9 +3,10 @@
 use super::metadata::Metadata;
 use super::suggest::nearest;
 use super::syntax::*;
+use super::unpack::Types;
 use fnv::FnvHashMap;
 use relax_ir::prim::PrimExpr;
-use relax_ir::relax::RVar;
+use relax_ir::relax::{RVar, StructInfo};
 use relax_ir::tir::{Buffer, TensorField};
 use relax_ir::{DType, Diagnostic, Diagnostics, FileId, Span, Var};
 use std::collections::HashMap;
@@ -43,8 +44,8 @@ pub struct Names<'a> {
     pub int: DType,
     /// `(min, extent)` of each loop variable in scope, by its id: what `T.axis.remap` reads.
     pub loops: FnvHashMap<u32, (PrimExpr, PrimExpr)>,
-    /// How many fields a variable has, where its binding or type is written as a tuple: what `*t` unpacks.
-    pub fields: HashMap<RVar, usize>,
+    /// Types of variables, for what `*t` unpacks.
+    pub types: Types,
     /// Scalar parameters, and the shape variables of those that dims and scalars name.
     pub scalars: HashMap<RVar, (DType, Option<Var>)>,
     /// What a PrimFunc reads of the structs of its handles, these by position.
@@ -60,7 +61,7 @@ impl<'a> Names<'a> {
             births: Births::No,
             int,
             loops: FnvHashMap::default(),
-            fields: HashMap::new(),
+            types: Types::default(),
             scalars: HashMap::new(),
             read: vec![],
         }
@@ -105,6 +106,8 @@ pub struct Cx<'a> {
     pub module_name: &'a str,
     /// Names of all functions of the module, also of those that could not be read.
     pub globals: Vec<&'a str>,
+    /// What functions state of their results, where that is a tuple.
+    pub results: HashMap<&'a str, StructInfo>,
     /// `n = TypeVar("n")`
     pub type_vars: Vec<&'a str>,
     pub metadata: Option<Metadata>,
@@ -121,6 +124,7 @@ impl<'a> Cx<'a> {
             diags,
             module_name: "Module",
             globals: vec![],
+            results: HashMap::new(),
             type_vars: vec![],
             metadata: None,
             names: Names::new(DType::I64),

@@ -28,6 +28,7 @@ mod tir_block;
 mod tir_func;
 mod tir_sort;
 mod tir_stmt;
+mod unpack;
 
 use relax_ir::{Diagnostic, Diagnostics, FileId, IRModule, Span};
 

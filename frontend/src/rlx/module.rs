@@ -3,6 +3,8 @@
 use super::context::Cx;
 use super::relax_func::{decorator, first_line};
 use super::syntax::*;
+use super::unpack::outline;
+use relax_ir::relax::StructInfo;
 use relax_ir::{AttrValue, Diagnostic, Func, IRModule, Span};
 
 impl<'a> Cx<'a> {
@@ -49,6 +51,7 @@ impl<'a> Cx<'a> {
         // The print of one function alone.
         let mut module = IRModule { name: "Module".into(), ..IRModule::default() };
         self.globals = loose.iter().filter_map(|s| function_name(s)).collect();
+        loose.iter().for_each(|s| self.declare(s));
         for s in loose {
             self.member(s, &mut module);
         }
@@ -90,12 +93,21 @@ impl<'a> Cx<'a> {
                     seen.push((name, f.name.span));
                 }
                 self.globals.push(name);
+                self.declare(s);
             }
         }
         for s in &class.body {
             self.member(s, &mut module);
         }
         module
+    }
+
+    /// Remembers a stated result that is a tuple: functions before this one may unpack it.
+    fn declare(&mut self, s: &Stmt<'a>) {
+        let StmtKind::Function(def) = &s.kind else { return };
+        if let Some(info @ StructInfo::Tuple(_)) = def.returns.as_ref().map(outline) {
+            self.results.insert(def.name.name, info);
+        }
     }
 
     fn member(&mut self, s: &Stmt<'a>, module: &mut IRModule) {

@@ -29,17 +29,21 @@ impl<'a> Parser<'a, '_> {
 
     /// `a, b, c` without parentheses, or one expression.
     pub(super) fn expr_list(&mut self) -> Parsed<'a> {
-        let first = self.expr()?;
+        let lo = self.span();
+        let starred = self.at_op("*");
+        let mut items = vec![];
+        self.item(&mut items)?;
         if !self.at_op(",") {
-            return Ok(first);
+            match items.pop() {
+                Some(first) if !starred => return Ok(first),
+                _ => return Err(self.expected("`,`: fields are unpacked into a tuple")),
+            }
         }
-        let lo = first.span;
-        let mut items = vec![first];
         while self.eat_op(",") {
-            if !self.starts_expr() {
+            if !self.starts_expr() && !self.at_op("*") {
                 break;
             }
-            items.push(self.expr()?);
+            self.item(&mut items)?;
         }
         let span = lo.to(self.prev_span());
         self.node(ExprKind::Tuple(items), span)
@@ -292,6 +296,15 @@ impl<'a> Parser<'a, '_> {
         self.node(ExprKind::Call(Box::new(CallExpr { func, args, keywords })), span)
     }
 
+    /// An element of a tuple: an expression, or several that are unpacked.
+    fn item(&mut self, items: &mut Vec<Expr<'a>>) -> Result<(), Halt> {
+        if self.at_op("*") {
+            return self.starred(items);
+        }
+        items.push(self.expr()?);
+        Ok(())
+    }
+
     /// `*(a, b)` among arguments or elements.
     fn starred(&mut self, items: &mut Vec<Expr<'a>>) -> Result<(), Halt> {
         let lo = self.span();
@@ -439,11 +452,14 @@ impl<'a> Parser<'a, '_> {
             let span = lo.to(self.prev_span());
             return self.node(ExprKind::Tuple(vec![]), span);
         }
-        let first = self.expr()?;
-        if self.eat_op(")") {
-            return Ok(first);
+        let starred = self.at_op("*");
+        let mut items = vec![];
+        self.item(&mut items)?;
+        if !starred && self.eat_op(")") {
+            if let Some(first) = items.pop() {
+                return Ok(first);
+            }
         }
-        let mut items = vec![first];
         if !self.eat_op(",") {
             return Err(self.expected("`,` or `)`"));
         }

@@ -45,38 +45,10 @@ impl<'a> Cx<'a> {
                 let a = self.relax(a);
                 return self.op_of("negative", vec![a?], e.span);
             }
-            ExprKind::Starred(_) => {
-                let d = Diagnostic::unsupported("syntax", e.span, "the number of these fields is not written down");
-                return self.report(d.help("bind them to a tuple, or give the variable a type R.Tuple(..)"));
-            }
+            ExprKind::Starred(value) => return self.uncounted(value, e.span),
             _ => return self.expected(e, "a Relax expression"),
         };
         Some(RExpr::new(kind, e.span))
-    }
-
-    /// `*t` as `t[0], t[1], ..`; `None` where nothing is unpacked, or the number of fields is not written down.
-    fn unpacked(&self, items: &[Expr<'a>]) -> Option<Vec<Expr<'a>>> {
-        const DIGITS: [&str; 16] =
-            ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"];
-        items.iter().find(|e| matches!(e.kind, ExprKind::Starred(_)))?;
-        let mut out = vec![];
-        for e in items {
-            let ExprKind::Starred(inner) = &e.kind else {
-                out.push(e.clone());
-                continue;
-            };
-            let var = inner.as_name().and_then(|n| self.names.get(n));
-            let fields = match var {
-                Some(Value::Relax(v)) => self.names.fields.get(v).copied(),
-                _ => None,
-            };
-            for digit in DIGITS.get(..fields?)? {
-                let (span, depth) = (e.span, e.depth);
-                let index = Expr { kind: ExprKind::Int(digit), span, depth };
-                out.push(Expr { kind: ExprKind::Subscript(inner.clone(), Box::new(index)), span, depth });
-            }
-        }
-        Some(out)
     }
 
     pub fn relax_list(&mut self, items: &[Expr<'a>]) -> Option<Vec<RExpr>> {
@@ -183,6 +155,11 @@ impl<'a> Cx<'a> {
         if let Some(args) = self.unpacked(&call.args) {
             let call = CallExpr { func: call.func.clone(), args, keywords: call.keywords.clone() };
             return self.relax_call(&call, span);
+        }
+        for e in &call.args {
+            if let ExprKind::Starred(value) = &e.kind {
+                return self.uncounted(value, e.span);
+            }
         }
         if let ExprKind::Attribute(base, method) = &call.func.kind {
             let module = base.as_name().is_some_and(|n| {

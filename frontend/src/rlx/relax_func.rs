@@ -92,8 +92,8 @@ impl<'a> Cx<'a> {
                 }
             };
             let var = RVar::new(p.name.name, false, p.name.span);
-            if let Some(StructInfo::Tuple(f)) = &annotation {
-                self.names.fields.insert(var.clone(), f.len());
+            if let Some(info) = &annotation {
+                self.names.types.state(&var, info);
             }
             if let Some(StructInfo::Prim { dtype, value: None }) = &annotation {
                 self.names.scalars.insert(var.clone(), (*dtype, None));
@@ -142,6 +142,11 @@ impl<'a> Cx<'a> {
         })
     }
 
+    fn emit(&mut self, body: &mut Body<'a>, b: Binding) {
+        self.names.types.bind(&b);
+        body.push(b);
+    }
+
     fn statements(&mut self, stmts: &[Stmt<'a>], body: &mut Body<'a>, place: Place) {
         for (i, s) in stmts.iter().enumerate() {
             if self.statement(s, &stmts[i + 1..], body, place).is_none() {
@@ -174,7 +179,10 @@ impl<'a> Cx<'a> {
                         return self.several(names, values, rest, body, place);
                     }
                 }
-                let Some(name) = target.as_name() else { return self.bad_target(target) };
+                if let (Some(_), None, Some(value)) = (target.elements(), annotation, value) {
+                    return self.fields_of(target, value, rest, body, place);
+                }
+                let Some(name) = target.as_name() else { return self.expected(target, "a name") };
                 if value.as_ref().is_some_and(Expr::is_error) {
                     self.names.bind(name, Value::Poison);
                     return None;
@@ -278,20 +286,29 @@ impl<'a> Cx<'a> {
             let var = self.new_var(name, n.span, rest, body, place);
             self.names.bind(name, Value::Relax(var.clone()));
             let span = n.span.to(value.span());
-            body.push(Binding { var, annotation: None, value: BindingValue::Expr(value), span });
+            self.emit(body, Binding { var, annotation: None, value: BindingValue::Expr(value), span });
         }
         values.map(|_| ())
     }
 
-    fn bad_target(&mut self, target: &Expr<'a>) -> Option<()> {
-        if let Some(items) = target.elements() {
-            for n in items.iter().filter_map(Expr::as_name) {
-                self.names.bind(n, Value::Poison);
+    /// `a, b = t`
+    fn fields_of(
+        &mut self,
+        target: &Expr<'a>,
+        value: &Expr<'a>,
+        rest: &[Stmt<'a>],
+        body: &mut Body<'a>,
+        place: Place,
+    ) -> Option<()> {
+        let mut parts = vec![];
+        if self.taken_apart(target, value, &mut parts).is_none() {
+            for name in names(target) {
+                self.names.bind(name, Value::Poison);
             }
-            let d = Diagnostic::unsupported("syntax", target.span, "unpacking a tuple is not TVMScript");
-            return self.report(d.help("bind the tuple, then its fields: `a = t[0]`"));
+            return None;
         }
-        self.expected(target, "a name")
+        let (names, values): (Vec<Expr<'a>>, Vec<Expr<'a>>) = parts.into_iter().map(|(n, v)| (n.clone(), v)).unzip();
+        self.several(&names, &values, rest, body, place)
     }
 
     /// A statement without a binding.
@@ -364,20 +381,8 @@ impl<'a> Cx<'a> {
             None => None,
         };
         let var = self.new_var(name, name_span, rest, body, place);
-        let fields = match (&annotation, &bound) {
-            (Some(StructInfo::Tuple(f)), _)
-            | (_, Some(BindingValue::MatchCast { struct_info: StructInfo::Tuple(f), .. })) => Some(f.len()),
-            (_, Some(BindingValue::Expr(e))) => match e.kind() {
-                relax_ir::relax::ExprKind::Tuple(f) => Some(f.len()),
-                _ => None,
-            },
-            _ => None,
-        };
-        if let Some(n) = fields {
-            self.names.fields.insert(var.clone(), n);
-        }
         self.names.bind(name, Value::Relax(var.clone()));
-        body.push(Binding { var, annotation, value: bound?, span });
+        self.emit(body, Binding { var, annotation, value: bound?, span });
         Some(())
     }
 
@@ -385,7 +390,7 @@ impl<'a> Cx<'a> {
     fn new_var(&self, name: &str, span: Span, rest: &[Stmt<'a>], body: &Body<'a>, place: Place) -> RVar {
         let rebound = || {
             rest.iter().any(|s| match &s.kind {
-                StmtKind::Assign { target, .. } => target.as_name() == Some(name),
+                StmtKind::Assign { target, .. } => names(target).any(|n| n == name),
                 StmtKind::Function(f) => f.name.name == name,
                 StmtKind::If { then, .. } => bound_last(then) == Some(name),
                 _ => false,
@@ -516,7 +521,7 @@ impl<'a> Cx<'a> {
         self.names.bind(yes.name, Value::Relax(var.clone()));
         let kind = RKind::If { cond: cond?, then: Arc::new(yes.seq), otherwise: Arc::new(no.seq) };
         let value = BindingValue::Expr(RExpr::new(kind, span));
-        body.push(Binding { var, annotation, value, span });
+        self.emit(body, Binding { var, annotation, value, span });
         Some(())
     }
 
@@ -584,7 +589,7 @@ impl<'a> Cx<'a> {
             return None;
         };
         let value = BindingValue::Expr(RExpr::new(RKind::Function(Arc::new(f)), span));
-        body.push(Binding { var, annotation: None, value, span });
+        self.emit(body, Binding { var, annotation: None, value, span });
         Some(())
     }
 }
@@ -595,6 +600,14 @@ struct Branch<'a> {
     annotation: Option<StructInfo>,
     /// Where the result is bound.
     span: Span,
+}
+
+/// The names in the target of an assignment.
+fn names<'e, 'a>(target: &'e Expr<'a>) -> Box<dyn Iterator<Item = &'a str> + 'e> {
+    match target.elements() {
+        Some(items) => Box::new(items.iter().flat_map(names)),
+        None => Box::new(target.as_name().into_iter()),
+    }
 }
 
 /// The name that the last statement binds.

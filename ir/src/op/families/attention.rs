@@ -29,7 +29,7 @@ pub static OPS: &[OpDecl] = &[
     .ulp(16),
     OpDecl::pure(
         "nn.attention_bias",
-        "`nn.attention` with a bias that broadcasts to `(b, h, s, t)`.",
+        "`nn.attention` with a bias that broadcasts to `(b, h, s, t)` and adds to the scores: a bool one adds 0 or 1, as in TVM.",
         &[
             operand("query"),
             operand("key"),
@@ -94,10 +94,21 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     }
     if cx.op.name != "nn.attention_var_len" && cx.has(3) {
         let bias = rules::tensor(cx, 3)?;
-        cx.same_dtype(&[("query", q.dtype), ("bias", bias.dtype)])?;
+        require_addend(cx, q.dtype, bias.dtype)?;
         require_bias(cx, &bias, [&qd[0], &qd[2], &qd[1], &kd[1]])?;
     }
     Ok(rules::known(vec![qd[0].clone(), qd[1].clone(), qd[2].clone(), vd[3].clone()], dtype))
+}
+
+/// The bias adds to scores of the query's dtype, which takes integers, bools (0 and 1, as TVM reads them) and floats
+/// of no more bits.
+fn require_addend(cx: &mut InferCx, query: Option<DType>, bias: Option<DType>) -> Result<(), Diagnostic> {
+    let (Some(q), Some(b)) = (query, bias) else { return Ok(()) };
+    let fits = b.is_bool() || b.is_int() || b.is_float() && (b == q || b.bits < q.bits);
+    if fits && b.lanes == 1 {
+        return Ok(());
+    }
+    Err(cx.error(format!("the bias is {b}, which does not add to scores of {q}")))
 }
 
 fn require_bias(cx: &mut InferCx, bias: &TensorInfo, scores: [&PrimExpr; 4]) -> Result<(), Diagnostic> {
