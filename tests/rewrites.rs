@@ -83,3 +83,44 @@ fn attention_as_written_and_rewritten() {
         }
     }
 }
+
+/// Convolutions whose weights are arguments, in groups of 1 (depthwise), 2, 4, 8 and 32 channels.
+const CONVOLUTIONS: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 16, 10, 9), dtype="float32"), a: R.Tensor((32, 16, 3, 3), dtype="float32"),
+             b: R.Tensor((32, 2, 3, 3), dtype="float32"), c: R.Tensor((32, 4, 3, 3), dtype="float32"),
+             d: R.Tensor((32, 8, 1, 1), dtype="float32"), e: R.Tensor((32, 1, 3, 3), dtype="float32"),
+             f: R.Tensor((36, 32, 1, 1), dtype="float32")):
+        with R.dataflow():
+            p = R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]))
+            q = R.nn.conv2d(p, b, padding=[1, 1, 1, 1], groups=16)
+            r = R.nn.relu(R.nn.conv2d(q, c, padding=[2, 2, 2, 2], dilation=[2, 2], groups=8))
+            s = R.nn.conv2d(r, d, groups=4)
+            t = R.nn.conv2d(s, e, padding=[1, 1, 1, 1], groups=32)
+            u = R.nn.conv2d(t, f)
+            out = (q, u)
+            R.output(out)
+        return out
+"#;
+
+#[test]
+fn convolutions_of_arguments() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    std::fs::write(&model, CONVOLUTIONS).expect("the model is written");
+    let shapes =
+        [[1, 16, 10, 9], [32, 16, 3, 3], [32, 2, 3, 3], [32, 4, 3, 3], [32, 8, 1, 1], [32, 1, 3, 3], [36, 32, 1, 1]];
+    let inputs: Vec<Constant> = shapes.iter().zip(1..).map(|(s, i)| tensor(s, i)).collect();
+    let wanted = run(dir.path(), &model, &["-O0"], &inputs);
+    for cpu in ["baseline", "x86-64-v3", "x86-64-v4", "native"] {
+        if cpu == "x86-64-v4" && !std::arch::is_x86_feature_detected!("avx512vl") {
+            continue;
+        }
+        let got = run(dir.path(), &model, &["--target-cpu", cpu], &inputs);
+        for (a, b) in wanted.iter().flatten().zip(got.iter().flatten()) {
+            assert!((a - b).abs() <= 1e-5 * (1.0 + a.abs()), "{cpu}: {b}, not {a}");
+        }
+    }
+}

@@ -47,9 +47,20 @@ pub trait ConstantData: Send + Sync + std::fmt::Debug {
 pub enum Order {
     /// Column by column, of a matrix of `rows` rows.
     Transposed { rows: usize, columns: usize },
-    /// As many columns as `width`, all `depth` rows of them, row by row; then the next columns. The last panel may be
-    /// narrower. `turned` when the matrix is there column by column.
-    Panels { depth: usize, columns: usize, width: usize, turned: bool },
+    /// As many columns as `width`, all `depth` rows of them, row by row; then the next columns, up to `whole`. What is left
+    /// is a panel with rows of `last` elements, zeros behind those that there are. `turned` when the matrix is there column
+    /// by column.
+    Panels { depth: usize, columns: usize, width: usize, whole: usize, last: usize, turned: bool },
+}
+
+impl Order {
+    /// Elements of a matrix of `elements` in this order.
+    pub fn elements(&self, elements: usize) -> usize {
+        match self {
+            Order::Transposed { .. } => elements,
+            Order::Panels { depth, whole, last, .. } => depth * (whole + last),
+        }
+    }
 }
 
 /// A matrix as codes: `(code - zero) * scale`, with a scale and a zero point for each column of a block of rows.

@@ -51,6 +51,9 @@ const ELEMENTWISE: &[&str] = &[
 /// Data with at most so many channels is read as NCHW.
 const FEW_CHANNELS: i64 = 4;
 
+/// Convolutions whose weights are computed have a kernel of their own from so many points of the result on.
+const COMPUTED_POINTS: i64 = 64;
+
 /// What the pass may do.
 #[derive(Clone, Debug)]
 pub struct Choice {
@@ -304,13 +307,18 @@ impl Pass {
     /// A convolution of constant weights: the window of its NHWC form, and the weights.
     fn window(&self, var: &RVar, c: &Call, data: &[i64], dims: &[i64]) -> Option<(Window, Constant)> {
         let weight = self.constant(c.args.get(1)?).filter(|w| w.dtype == DType::F32)?;
+        Some((self.window_of(var, c, data, dims, &weight.shape)?, weight))
+    }
+
+    /// The same of weights of these dims.
+    fn window_of(&self, var: &RVar, c: &Call, data: &[i64], dims: &[i64], weight: &[i64]) -> Option<Window> {
         let text = |name: &str| c.attrs.str(name).unwrap_or("");
         let plain = text("data_layout") == "NCHW" && text("kernel_layout") == "OIHW";
         if !plain || !["", "NCHW"].contains(&text("out_layout")) {
             return None;
         }
         let before = before(c)?;
-        let [made, taken, kh, kw] = *weight.shape.as_slice() else { return None };
+        let [made, taken, kh, kw] = *weight else { return None };
         let (kind, groups) = match c.attrs.int("groups")? {
             1 => (Kind::Conv, 1),
             g if g == data[1] && taken == 1 && made == g => (Kind::Depthwise, 1),
@@ -335,15 +343,15 @@ impl Pass {
             panel: self.lanes,
             plan: Plan { epilogue: self.epilogues.get(var).copied().unwrap_or(0), ..Plan::default() },
         };
-        // Panels over several groups multiply the others' channels by zero, which infinite ones do not bear.
-        let fits = |n: i64| w.takes_panel(n * self.lanes) && (!self.strict || n * self.lanes <= made / groups);
-        (groups == 1 || (1..=4).any(fits)).then_some((w, weight))
+        (groups == 1 || (1..=4).any(|n| w.takes_panel(n * self.lanes))).then_some(w)
     }
 
     fn conv(&mut self, b: &Binding, c: &Call, dims: &[i64], at: &Expr, out: &mut Out) -> Option<RVar> {
         let x = c.args.first()?;
         let data = self.dims(x, out)?;
-        let (mut w, weight) = self.window(&b.var, c, &data, dims)?;
+        let Some((mut w, weight)) = self.window(&b.var, c, &data, dims) else {
+            return self.computed(b, c, &data, dims, at, out);
+        };
         let few = w.taken <= FEW_CHANNELS && w.size[0] * w.size[1] > 1;
         w.last = w.kind == Kind::Depthwise || w.groups > 1 || self.last_of(x).is_some() || !few;
         if let Some(&made) = self.transformed.get(&b.var).filter(|_| w.suits_winograd(self.lanes)) {
@@ -357,6 +365,53 @@ impl Pass {
         let packed = packed(&w, &floats(&weight));
         let args = vec![x, Expr::new(ExprKind::Constant(packed), at.span())];
         self.kernel(b, &w, args, at, out)
+    }
+
+    /// A convolution whose weights are computed: they are packed in each call.
+    fn computed(
+        &mut self,
+        b: &Binding,
+        c: &Call,
+        data: &[i64],
+        dims: &[i64],
+        at: &Expr,
+        out: &mut Out,
+    ) -> Option<RVar> {
+        let [x, weight] = c.args.as_slice() else { return None };
+        let float = out.typed.info_of(weight)?.as_tensor()?.dtype == Some(DType::F32);
+        let shape = self.dims(weight, out).filter(|_| float && self.constant(weight).is_none())?;
+        let mut w = self.window_of(&b.var, c, data, dims, &shape)?;
+        // Few points do not pay for the packing.
+        if w.batch * w.out[0] * w.out[1] < COMPUTED_POINTS {
+            return None;
+        }
+        w.last = w.kind == Kind::Depthwise || w.groups > 1 || self.last_of(x).is_some() || w.taken > FEW_CHANNELS;
+        self.choose(&mut w);
+        let [made, taken, kh, kw] = *shape.as_slice() else { return None };
+        let taps = kh * kw;
+        let mut packed = weight.clone();
+        let mut turn = |packed: &mut Expr, dims: &[i64], axes: &[i64]| -> Option<()> {
+            let apart = out.bind("weight", reshape(packed.clone(), dims, at.span())?)?;
+            *packed = out.bind("weight", transpose(apart.expr(), axes, at.span())?)?.expr();
+            Some(())
+        };
+        if w.kind == Kind::Depthwise {
+            turn(&mut packed, &[made, taps], &[1, 0])?;
+        } else {
+            // Panels of one width alone.
+            let even = |n: &i64| made % (n * self.lanes) == 0 && w.takes_panel(n * self.lanes);
+            if made % w.panel.min(made) != 0 {
+                w.panel = (1..=4).rev().find(even)? * self.lanes;
+            }
+            let panel = w.panel.min(made);
+            turn(&mut packed, &[made / panel, panel, taken * taps], &[0, 2, 1])?;
+            if w.last && taps > 1 {
+                turn(&mut packed, &[made / panel, taken, taps, panel], &[0, 2, 1, 3])?;
+            }
+        }
+        let packed = out.bind("weight", reshape(packed, &[shape.iter().product()], at.span())?)?;
+        let x = if w.last { self.as_last(x, out)?.expr() } else { x.clone() };
+        self.kernel(b, &w, vec![x, packed.expr()], at, out)
     }
 
     /// The NHWC tensors, with their channels, that `x` is concatenated from for one reader.

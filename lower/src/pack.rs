@@ -156,10 +156,9 @@ impl Pack<'_> {
 
 /// Elements in panels.
 fn reorder(c: &Constant, p: &Packable) -> Constant {
-    let (depth, columns, width) = (p.panels.depth as usize, p.panels.columns as usize, p.panels.width as usize);
-    let mut out = relayout::panels(c, depth, columns, width, p.column == 0);
-    if width == 1 {
-        out.shape = vec![columns as i64, depth as i64];
+    let mut out = relayout::panels(c, p.panels.order(p.column == 0));
+    if p.panels.width == 1 {
+        out.shape = vec![p.panels.columns, p.panels.depth];
     }
     out
 }
@@ -169,7 +168,7 @@ fn rewritten(f: &PrimFunc, at: usize, p: &Packable) -> PrimFunc {
     let [depth, columns] = [p.panels.depth, p.panels.columns].map(PrimExpr::i64);
     let turned = p.panels.width == 1;
     let scope = if turned { p.buffer.scope.clone() } else { p.panels.scope() };
-    let size = if turned { vec![columns, depth] } else { vec![depth * columns] };
+    let size = if turned { vec![columns, depth] } else { vec![PrimExpr::i64(p.panels.elements())] };
     let new = Buffer::from_parts(&p.buffer.name, size, p.buffer.dtype(), vec![], None, &scope, p.buffer.span);
     let mut f = f.clone();
     f.params[at] = PrimParam::Buffer { buffer: new.clone(), handle: None };

@@ -16,18 +16,21 @@ const PIECE: usize = 1 << 20;
 /// Rows of a transposed matrix that are filled together, so that what is read comes in whole lines of a cache.
 const TOGETHER: usize = 16;
 
-/// A matrix of `columns` columns in panels of `width` (the last may be narrower), each row by row; `turned` when `c` has
-/// it column by column.
-pub fn panels(c: &Constant, depth: usize, columns: usize, width: usize, turned: bool) -> Constant {
-    let order = Order::Panels { depth, columns, width: width.max(1), turned };
+/// A matrix in panels ([`Order::Panels`]).
+pub fn panels(c: &Constant, order: Order) -> Constant {
+    let Order::Panels { depth, columns, turned, .. } = order else { return c.clone() };
+    let n = order.elements(c.elements()) as i64;
     // Panels of what was transposed are panels of what it was.
     if let Some((of, Order::Transposed { rows, columns: c })) = c.data.reordered() {
         if (rows, c) == if turned { (depth, columns) } else { (columns, depth) } {
-            let order = Order::Panels { depth, columns, width: width.max(1), turned: !turned };
-            return reordered(of, vec![of.elements() as i64], order);
+            let mut order = order;
+            if let Order::Panels { turned, .. } = &mut order {
+                *turned = !*turned;
+            }
+            return reordered(of, vec![n], order);
         }
     }
-    reordered(c, vec![c.elements() as i64], order)
+    reordered(c, vec![n], order)
 }
 
 /// The transposed form of a matrix; `None` for other tensors.
@@ -39,7 +42,7 @@ pub fn transposed(c: &Constant) -> Option<Constant> {
 
 fn reordered(c: &Constant, shape: Vec<i64>, order: Order) -> Constant {
     let data = Reordered { of: c.clone(), order, made: OnceLock::new() };
-    match c.size() >= LARGE {
+    match data.size() >= LARGE {
         true => Constant { dtype: c.dtype, shape, data: Arc::new(data) },
         false => Constant::new(c.dtype, shape, data.make()),
     }
@@ -55,7 +58,7 @@ struct Reordered {
 
 impl Reordered {
     fn make(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.of.size());
+        let mut out = Vec::with_capacity(self.size());
         // Nothing here fails.
         let _ = self.pieces(&mut |piece| {
             out.extend_from_slice(piece);
@@ -71,7 +74,7 @@ impl ConstantData for Reordered {
     }
 
     fn size(&self) -> usize {
-        self.of.size()
+        self.order.elements(self.of.elements()) * self.of.dtype.bytes()
     }
 
     fn pieces(&self, f: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
@@ -80,7 +83,9 @@ impl ConstantData for Reordered {
         }
         let from = self.of.bytes();
         match (self.order, self.of.dtype.bytes()) {
-            (Order::Panels { columns, width, turned: false, .. }, n) => panels_of_rows(from, columns * n, width * n, f),
+            (Order::Panels { columns, width, whole, last, turned: false, .. }, n) => {
+                panels_of_rows(from, columns * n, [width, whole, last].map(|x| x * n), f)
+            }
             (order, 1) => columnwise::<1>(from, order, f),
             (order, 2) => columnwise::<2>(from, order, f),
             (order, 4) => columnwise::<4>(from, order, f),
@@ -113,18 +118,25 @@ impl Pieces<'_> {
     }
 }
 
-/// Panels of a matrix that is there row by row; `line` and `width` in bytes.
+/// First column, end and row length of each panel.
+fn each_panel(columns: usize, [width, whole, last]: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
+    let full = (0..whole).step_by(width).map(move |first| (first, first + width, width));
+    full.chain((whole < columns).then_some((whole, columns, last)))
+}
+
+/// Panels of a matrix that is there row by row, all in bytes.
 fn panels_of_rows(
     from: &[u8],
     line: usize,
-    width: usize,
+    panels: [usize; 3],
     f: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut out = Pieces { piece: Vec::with_capacity(PIECE.min(from.len())), f };
-    for first in (0..line).step_by(width) {
-        let end = line.min(first + width);
+    for (first, end, width) in each_panel(line, panels) {
         for row in from.chunks_exact(line) {
+            let next = out.piece.len() + width;
             out.piece.extend_from_slice(&row[first..end]);
+            out.piece.resize(next, 0);
             out.flush(PIECE)?;
         }
     }
@@ -149,13 +161,14 @@ fn columnwise<const N: usize>(from: &[u8], order: Order, f: &mut dyn FnMut(&[u8]
                 out.flush(0)?;
             }
         }
-        Order::Panels { depth, columns, width, turned: true } => {
-            for first in (0..columns).step_by(width) {
-                let end = columns.min(first + width);
+        Order::Panels { depth, columns, width, whole, last, turned: true } => {
+            for (first, end, width) in each_panel(columns, [width, whole, last]) {
                 for k in 0..depth {
+                    let next = out.piece.len() + width * N;
                     for j in first..end {
                         out.piece.extend_from_slice(all.get(j * depth + k).unwrap_or(&[0; N]));
                     }
+                    out.piece.resize(next, 0);
                     out.flush(PIECE)?;
                 }
             }
@@ -204,9 +217,16 @@ mod tests {
     #[test]
     fn a_matrix_in_panels() {
         let c = Constant::new(DType::U8, vec![2, 5], (0..10).collect());
-        assert_eq!(panels(&c, 2, 5, 2, false).bytes(), [0, 1, 5, 6, 2, 3, 7, 8, 4, 9]);
         let t = transposed(&c).unwrap();
-        assert_eq!(panels(&t, 2, 5, 2, true).bytes(), [0, 1, 5, 6, 2, 3, 7, 8, 4, 9]);
+        for (whole, last, wanted) in [
+            (4, 1, vec![0, 1, 5, 6, 2, 3, 7, 8, 4, 9]),
+            (2, 4, vec![0, 1, 5, 6, 2, 3, 4, 0, 7, 8, 9, 0]),
+            (0, 5, (0..10).collect()),
+        ] {
+            let order = |turned| Order::Panels { depth: 2, columns: 5, width: 2, whole, last, turned };
+            assert_eq!(panels(&c, order(false)).bytes(), wanted);
+            assert_eq!(panels(&t, order(true)).bytes(), wanted);
+        }
     }
 
     /// Large constants are made late, and panels of a transposed one from the one it was.
@@ -217,15 +237,20 @@ mod tests {
         let c = Constant::new(DType::F32, vec![rows as i64, columns as i64], bytes);
         let element = |c: &Constant, at: usize| f32::from_le_bytes(c.bytes()[at * 4..at * 4 + 4].try_into().unwrap());
         let t = transposed(&c).unwrap();
-        for (depth, count, p, turned) in [
-            (columns, rows, panels(&t, columns, rows, 32, false), true),
-            (rows, columns, panels(&t, rows, columns, 32, true), false),
-            (rows, columns, panels(&c, rows, columns, 32, false), false),
-            (columns, rows, panels(&c, columns, rows, 32, true), true),
-        ] {
+        for (depth, count, p, turned, wanted) in [
+            (columns, rows, &t, false, true),
+            (rows, columns, &t, true, false),
+            (rows, columns, &c, false, false),
+            (columns, rows, &c, true, true),
+        ]
+        .map(|(depth, count, of, turned, found)| {
+            let whole = count / 32 * 32;
+            let order = |turned| Order::Panels { depth, columns: count, width: 32, whole, last: count - whole, turned };
+            (depth, count, panels(of, order(turned)), found, order(found))
+        }) {
             let (of, order) = p.data.reordered().unwrap();
             assert_eq!(of.data.address(), c.data.address());
-            assert_eq!(order, Order::Panels { depth, columns: count, width: 32, turned });
+            assert_eq!(order, wanted);
             let mut whole = vec![];
             p.data
                 .pieces(&mut |piece| {

@@ -58,9 +58,12 @@ impl Fx<'_> {
                 let r = self.count_bits(f, &a);
                 return Ok(self.cast(&r, d));
             }
-            Intrin::ByteWords | Intrin::DotWords | Intrin::Interleave | Intrin::Bytes | Intrin::WovenBytes => {
-                self.words(f, &v, args)?
-            }
+            Intrin::ByteWords
+            | Intrin::DotWords
+            | Intrin::Interleave
+            | Intrin::Repeat
+            | Intrin::Bytes
+            | Intrin::WovenBytes => self.words(f, &v, args)?,
             Intrin::ReduceAdd => self.reduce(BinOp::Add, &a),
             Intrin::ReduceMax => self.reduce(BinOp::Max, &a),
             Intrin::ReduceMin => self.reduce(BinOp::Min, &a),

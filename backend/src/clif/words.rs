@@ -12,7 +12,7 @@ impl Fx<'_> {
         let literal = |i: usize| args.get(i).and_then(PrimExpr::as_int).unwrap_or(0);
         let mut parts: Vec<Vec<Value>> = vec![];
         let operands = match f {
-            Intrin::ByteWords => 1,
+            Intrin::ByteWords | Intrin::Repeat => 1,
             Intrin::Interleave => 2,
             _ => v.len(),
         };
@@ -41,6 +41,18 @@ impl Fx<'_> {
                 for i in pieces {
                     let r = self.interleave(parts[0][i], parts[1][i], n, high);
                     out.push(if d.is_float() { self.as_type(r, types::F32X4) } else { r });
+                }
+                result(out)
+            }
+            Intrin::Repeat => {
+                let (n, at) = (literal(1).clamp(1, 4) as usize, literal(2) as usize);
+                let mut out = vec![];
+                for &p in &parts[0] {
+                    let a = self.as_type(p, types::I8X16);
+                    let order: Vec<u8> = (0..16).map(|b| ((b / 4 / n * n + at) * 4 + b % 4) as u8).collect();
+                    let order = self.b.func.dfg.immediates.push(order.into());
+                    let r = self.b.ins().shuffle(a, a, order);
+                    out.push(self.as_type(r, if d.is_float() { types::F32X4 } else { types::I32X4 }));
                 }
                 result(out)
             }

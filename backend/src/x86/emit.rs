@@ -386,6 +386,7 @@ impl Emitter<'_> {
                     Op1::ToFloat => wide!(self.a, w, vcvtdq2ps, n, a)?,
                     Op1::ToInt => wide!(self.a, w, vcvttps2dq, n, a)?,
                     Op1::RoundToInt => wide!(self.a, w, vcvtps2dq, n, a)?,
+                    Op1::Within(order) => wide!(self.a, w, vpermilps, n, a; order as i32)?,
                     Op1::WordsUp => wide!(self.a, w, vpsllw, n, a; 8)?,
                     Op1::WordsDown => wide!(self.a, w, vpsrlw, n, a; 8)?,
                     Op1::WordsDownSigned => wide!(self.a, w, vpsraw, n, a; 8)?,

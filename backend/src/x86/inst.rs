@@ -85,6 +85,8 @@ pub enum Op1 {
     WordsUp,
     WordsDown,
     WordsDownSigned,
+    /// Lanes of each 128-bit part, by two bits each.
+    Within(u8),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

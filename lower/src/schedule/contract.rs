@@ -5,15 +5,16 @@
 //! order in which the tile reads them; strides, windows, conversions and conditions of `b` are paid once per sliver
 //! instead of once per row, and the rows then run on consecutive memory.
 
-use super::emit::{compute_type, is_narrow, Emit, Lane, Res};
-use super::map::{spread, strips};
+use super::emit::{compute_type, has_load, is_narrow, Emit, Res};
+use super::map::strips;
 use super::nest::{used_plainly, Nest};
 use super::poly::Poly;
-use super::reduce::{rows_for, spatial, Point, Tile, Vector};
+use super::reduce::{rows_for, spatial, Copies, Last, Point, Tile, Vector};
+use super::sliver::Sliver;
 use super::stage::{Axis, Stage};
-use super::transpose::turned;
 use super::SchedOptions;
-use relax_ir::prim::{BinOp, Intrin, PrimKind};
+use relax_ir::constant::Order;
+use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
@@ -42,6 +43,7 @@ pub(super) fn tile_columns(o: &SchedOptions, columns: Option<i64>, lanes: i64) -
 
 pub(super) fn tile_rows(vector_bytes: u32, count: u16) -> i64 {
     match (vector_bytes, count) {
+        (64, 5) => 5,
         (64, 4) => 6,
         (64, 3) => 8,
         (64, 2) => 12,
@@ -61,6 +63,9 @@ const PANEL_BYTES: i64 = 400 << 10;
 pub(super) const ALONE: i64 = 8;
 /// Below this many multiplications packing does not pay.
 const LEAST_WORK: i64 = 32768;
+
+/// Fewer columns than this behind the last full sliver go with that.
+const FEW: i64 = 16;
 
 /// Below this many rows or columns, products of rows of both sides are dot products.
 const DOTS: i64 = 16;
@@ -117,9 +122,10 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     }
     let panel = panel(o, rows, depth, compute_type(d).bytes() as i64);
     let depth = s.reduce.iter().fold(PrimExpr::i64(1), |n, k| n * k.extent.clone());
-    let width =
-        panel * (most_columns(o) as i64) * (o.vector_bytes.max(16) as i64 / compute_type(d).bytes() as i64).max(1);
-    Some(depth * (width * compute_type(d).bytes() as i64))
+    let bytes = compute_type(d).bytes() as i64;
+    let width = panel * (most_columns(o) as i64) * (o.vector_bytes.max(16) as i64 / bytes).max(1);
+    // The last sliver takes some columns more.
+    Some(depth * ((width + FEW) * bytes))
 }
 
 /// Slivers to pack at a time: several when the rows do not stay in a cache until the next sliver.
@@ -145,8 +151,8 @@ pub(super) fn sides(x: PrimExpr, y: PrimExpr, j: &Var) -> Option<(PrimExpr, Prim
     }
 }
 
-/// How a constant right side lies in memory: panels of `width` columns, each with all rows (`depth`), then a narrower
-/// panel with the columns left over.
+/// How a constant right side lies in memory: panels of `width` columns, each with all rows (`depth`), then one with the
+/// columns left over, whose rows have zeros at their ends where these do not fill a vector.
 #[derive(Clone, Copy, Debug)]
 pub struct Panels {
     pub depth: i64,
@@ -166,15 +172,31 @@ impl Panels {
         Some(Panels { depth: parts.next()??, columns: parts.next()??, width: parts.next()?? })
     }
 
+    /// As the order of a constant; `turned`: that has the matrix column by column.
+    pub fn order(&self, turned: bool) -> Order {
+        let [depth, columns, width] = [self.depth, self.columns, self.width].map(|n| n as usize);
+        Order::Panels { depth, columns, width, whole: self.whole() as usize, last: self.last() as usize, turned }
+    }
+
+    /// Elements in all.
+    pub fn elements(&self) -> i64 {
+        self.depth * (self.whole() + self.last())
+    }
+
     /// Columns in full panels.
     fn whole(&self) -> i64 {
-        self.columns / self.width * self.width
+        whole_slivers(self.columns, self.width)
+    }
+
+    /// Elements of a row of the panel behind the full ones.
+    fn last(&self) -> i64 {
+        padded(self.columns - self.whole())
     }
 
     /// Where an element is.
     pub fn position(&self, k: PrimExpr, j: PrimExpr) -> PrimExpr {
         let whole = self.whole();
-        let rest = (k.clone() * (self.columns - whole)) + (j.clone() - whole) + whole * self.depth;
+        let rest = (k.clone() * self.last()) + (j.clone() - whole) + whole * self.depth;
         if whole == 0 {
             return rest;
         }
@@ -204,7 +226,7 @@ impl Panels {
         let first = Poly::var(start);
         if rest {
             let first = first.add(&Poly::constant(whole * self.depth - whole));
-            return k.scale(self.columns - whole).add(&first);
+            return k.scale(self.last()).add(&first);
         }
         if width == self.width {
             return k.scale(width).add(&first.scale(self.depth));
@@ -215,6 +237,26 @@ impl Panels {
         let atom = |x: PrimExpr| x.as_int().map_or_else(|| Poly::atom(x.clone()), Poly::constant);
         atom(panel).scale(self.depth * self.width).add(&k.scale(self.width)).add(&atom(lane))
     }
+}
+
+/// Columns of full slivers: where few are left, they go with the last one, which then counts among the rest.
+fn whole_slivers(columns: i64, width: i64) -> i64 {
+    let whole = columns / width * width;
+    match columns - whole {
+        1..FEW => (whole - width).max(0),
+        _ => whole,
+    }
+}
+
+/// The elements of a row of so many columns: whole vectors of 16, and one of 4 or 8 where that is enough.
+fn padded(columns: i64) -> i64 {
+    columns / 16 * 16
+        + match columns % 16 {
+            0 => 0,
+            1..=4 => 4,
+            5..=8 => 8,
+            _ => 16,
+        }
 }
 
 /// The panels that a factor reads, and their pointer.
@@ -288,12 +330,52 @@ struct Columns {
     rest: bool,
 }
 
+/// Vectors of a sliver that are one tile: its first column, full vectors, and what comes behind them.
+#[derive(Debug, PartialEq)]
+struct Part {
+    at: i64,
+    count: i64,
+    last: Option<(i64, i64)>,
+}
+
+/// A sliver of so many columns, whose packed rows have `width` elements, in tiles of at most so many vectors.
+fn parts(width: i64, columns: i64, lanes: i64, most: i64) -> Vec<Part> {
+    // First column, lanes, lanes that there are.
+    let mut pieces: Vec<(i64, i64, i64)> = vec![];
+    let mut at = 0;
+    while at < columns.min(width) {
+        let mut lanes = lanes;
+        while lanes > width - at {
+            lanes /= 2;
+        }
+        pieces.push((at, lanes, lanes.min(columns - at)));
+        at += lanes;
+    }
+    let tiles = (pieces.len() as i64 + most - 1) / most;
+    let each = (pieces.len() as i64 + tiles - 1) / tiles.max(1);
+    let part = |p: &[(i64, i64, i64)]| {
+        let last = p.last().filter(|l| l.1 < lanes || l.2 < l.1).map(|l| (l.1, l.2));
+        Part { at: p[0].0, count: p.len() as i64 - last.is_some() as i64, last }
+    };
+    pieces.chunks(each.max(1) as usize).map(part).collect()
+}
+
 /// Where the packed values of `b` are.
 enum Right<'a> {
     /// They are packed sliver by sliver into this memory.
     Scratch(&'a Var),
     /// They were packed when the model was compiled.
     Panels(Var, Panels),
+}
+
+/// A nest of the form.
+struct Product<'a> {
+    n: &'a Nest,
+    a: PrimExpr,
+    b: PrimExpr,
+    right: Right<'a>,
+    rows: Vec<Axis>,
+    o: &'a SchedOptions,
 }
 
 /// Emits the nest; `false`, with nothing emitted, when it does not have the form.
@@ -316,7 +398,9 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         (None, Some(scratch)) => Right::Scratch(scratch),
         (None, None) => return Ok(false),
     };
-    let (mut rows, mut outside) = (vec![], vec![]);
+    let mut p = Product { n, a, b, right, rows: vec![], o };
+    let (a, b, rows) = (&p.a, &p.b, &mut p.rows);
+    let mut outside = vec![];
     for i in n.spatial.iter().filter(|i| i.var != j.var) {
         if a.uses(&i.var) && !b.uses(&i.var) {
             rows.push(i.clone());
@@ -324,7 +408,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
             outside.push(i.clone());
         }
     }
-    let packed = match &right {
+    let packed = match &p.right {
         Right::Panels(_, p) => Some(*p),
         Right::Scratch(_) => None,
     };
@@ -334,7 +418,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     }
     // Join short or awkward rows of columns with the axis before them.
     let joined = outside.iter().rposition(|h| !a.uses(&h.var) && b.uses(&h.var) && joins(e, n, h, &j));
-    let unit_b = stride_is_one(e, &b, &j.var);
+    let unit_b = stride_is_one(e, b, &j.var);
     let step = lanes as i64;
     let awkward = j.len().is_none_or(|w| !unit_b || w % step != 0 || w < 4 * step);
     let outer = joined.filter(|_| awkward && packed.is_none()).map(|at| outside.remove(at));
@@ -346,7 +430,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     let mut columns = Columns { start, lane, slot: None, j, outer, rest: false };
     let panel = match packed {
         Some(_) => 1,
-        None => panel(o, size(&rows), size(&n.reduce), ct.bytes() as i64),
+        None => panel(o, size(rows), size(&n.reduce), ct.bytes() as i64),
     };
     let most = if rows.is_empty() { ALONE } else { most_columns(o) as i64 };
     let given = n.given.and_then(|g| g.columns_for(lanes as i64)).filter(|g| *g <= most);
@@ -359,12 +443,16 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     e.ranges.add_loop(&columns.start, Poly::default(), total.clone());
     e.contract = true;
     let (lanes, width) = (lanes as u16, lanes as i64 * side);
+    // Columns that do not fill a vector are computed with others that are not stored.
+    let fills = ct.bytes() == 4 && lanes >= 4 && !has_load(&acc.init) && !acc.init.uses(&columns.j.var);
+    let known = total.as_const().filter(|_| fills);
     let r = outside_loops(e, &outside, &mut |e| {
         let end = e.index(&total)?;
         let end = e.hoist(end);
-        let whole = match packed {
-            Some(p) => PrimExpr::i64(p.whole()),
-            None => e.whole(&PrimExpr::i64(0), &end, width),
+        let whole = match (packed, known) {
+            (Some(p), _) => PrimExpr::i64(p.whole()),
+            (None, Some(n)) => PrimExpr::i64(whole_slivers(n, width)),
+            (None, None) => e.whole(&PrimExpr::i64(0), &end, width),
         };
         let start = columns.start.clone();
         e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
@@ -377,22 +465,34 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
                 e.ranges.add_loop(&var, Poly::default(), Poly::of(&extent, &e.ranges));
                 columns.slot = Some(Axis { var, extent });
             }
-            sliver(e, n, &columns, &rows, (&a, &b), &right, width as u16, lanes, o.vector_bytes)
+            p.sliver(e, &columns, width, width, lanes, &[Part { at: 0, count: side, last: None }])
         })?;
         columns.slot = None;
         columns.rest = true;
+        if let (Some(n), Some(whole)) = (known, whole.as_int()) {
+            let valid = n - whole;
+            let most = if p.rows.is_empty() { ALONE } else { most_columns(o) as i64 };
+            // With so many registers one vector more costs less than another tile.
+            let spare = (o.vector_bytes == 64 && valid % FEW > 0) as i64;
+            let parts = parts(padded(valid), valid, lanes as i64, most + spare);
+            return e.for_loop(&start, PrimExpr::i64(whole), end, valid.max(1), |e| {
+                p.sliver(e, &columns, padded(valid), valid, lanes, &parts)
+            });
+        }
         // What is left takes as many vectors at a time as it has.
         let left = whole.as_int().zip(end.as_int()).map_or(1, |(w, e)| (e - w) / lanes as i64);
         let together = if o.is_wide() { left.max(1) as u16 } else { 1 };
         strips(e, &start, whole, end, lanes, together, 4, |e, l| {
-            sliver(e, n, &columns, &rows, (&a, &b), &right, l.lanes, lanes.min(l.lanes), o.vector_bytes)
+            let count = (l.lanes / lanes).max(1) as i64;
+            let part = Part { at: 0, count, last: None };
+            p.sliver(e, &columns, l.lanes as i64, l.lanes as i64, lanes.min(l.lanes), &[part])
         })
     });
     e.contract = false;
     r.map(|_| true)
 }
 
-fn outside_loops(e: &mut Emit, axes: &[Axis], body: &mut dyn FnMut(&mut Emit) -> Res<()>) -> Res<()> {
+pub(super) fn outside_loops(e: &mut Emit, axes: &[Axis], body: &mut dyn FnMut(&mut Emit) -> Res<()>) -> Res<()> {
     let Some((first, rest)) = axes.split_first() else { return body(e) };
     let end = Poly::of(&first.extent, &e.ranges);
     let end = e.index(&end)?;
@@ -422,241 +522,145 @@ fn joins(e: &Emit, n: &Nest, h: &Axis, j: &Axis) -> bool {
         })
 }
 
-fn stride_is_one(e: &Emit, b: &PrimExpr, j: &Var) -> bool {
+pub(super) fn stride_is_one(e: &Emit, b: &PrimExpr, j: &Var) -> bool {
     let s = super::nest::scan(&[b], j, e);
     s.gather == 0 && !s.blocked
 }
 
-/// Packs one sliver of `width` columns, then runs all rows over it.
-#[allow(clippy::too_many_arguments)]
-fn sliver(
-    e: &mut Emit,
-    n: &Nest,
-    c: &Columns,
-    rows: &[Axis],
-    (a, b): (&PrimExpr, &PrimExpr),
-    right: &Right,
-    width: u16,
-    lanes: u16,
-    vector_bytes: u32,
-) -> Res<()> {
-    let Some(acc) = n.accs.first() else { return Err(e.internal("no accumulator")) };
-    // Position in the sliver: k * width + lane.
-    let mut depth = Poly::constant(1);
-    let mut k = Poly::default();
-    for r in n.reduce.iter().rev() {
-        k = k.add(&Poly::var(&r.var).mul(&depth));
-        depth = depth.mul(&Poly::of(&r.extent, &e.ranges));
-    }
-    let mut at = k.scale(width as i64);
-    let mut first = c.start.expr();
-    if let Some(slot) = &c.slot {
-        at = at.add(&depth.mul(&Poly::var(&slot.var)).scale(width as i64));
-        first = first + slot.var.expr() * width as i64;
-    }
-    let scratch = match right {
-        Right::Scratch(scratch) => {
-            pack(e, n, c, &first, b, scratch, &at, width, vector_bytes)?;
-            *scratch
+impl Product<'_> {
+    /// Packs one sliver of `valid` columns, whose packed rows have `width` elements, then runs all rows over it.
+    fn sliver(&self, e: &mut Emit, c: &Columns, width: i64, valid: i64, lanes: u16, parts: &[Part]) -> Res<()> {
+        let n = self.n;
+        let Some(acc) = n.accs.first() else { return Err(e.internal("no accumulator")) };
+        // Position in the sliver: k * width + lane.
+        let mut depth = Poly::constant(1);
+        let mut k = Poly::default();
+        for r in n.reduce.iter().rev() {
+            k = k.add(&Poly::var(&r.var).mul(&depth));
+            depth = depth.mul(&Poly::of(&r.extent, &e.ranges));
         }
-        Right::Panels(ptr, p) => {
-            at = p.at(e, &c.start, c.rest, &k, width as i64);
-            ptr
+        let mut at = k.scale(width);
+        let mut first = c.start.expr();
+        if let Some(slot) = &c.slot {
+            at = at.add(&depth.mul(&Poly::var(&slot.var)).scale(width));
+            first = first + slot.var.expr() * width;
         }
-    };
-
-    let column = first + c.lane.expr();
-    let mut map = HashMap::from([(c.j.var.clone(), column)]);
-    if let Some(h) = &c.outer {
-        map.insert(h.var.clone(), PrimExpr::i64(0));
-    }
-    let mut inner = n.clone();
-    inner.map_exprs(&mut |x| x.substitute(&map));
-    let d = compute_type(acc.var.dtype());
-    let packed = PrimExpr::load_ptr(scratch.expr(), at.add(&Poly::var(&c.lane)).expr(), d);
-    inner.accs[0].update = acc.var.expr() + a.clone() * packed;
-    inner.spatial = rows.to_vec();
-    inner.reduce = inner.merge(e, inner.reduce.clone());
-    let count = (width / lanes).max(1);
-    let given = n.given.filter(|g| g.lanes == vector_bytes as i64 / 4 && g.columns == count as i64 && g.rows > 0);
-    let most = given.map_or_else(|| tile_rows(vector_bytes, count), |g| g.rows);
-    // The longest row axis is tiled.
-    let tiled = rows.iter().rev().max_by_key(|r| r.len().unwrap_or(i64::MAX));
-    let tile = Tile {
-        vector: Some(Vector {
-            axis: Axis { var: c.lane.clone(), extent: PrimExpr::i64(width as i64) },
-            lanes,
-            count,
-            combine: None,
-        }),
-        rows: tiled.map(|r| (r.var.clone(), rows_for(e, r, most))).into_iter().collect(),
-        unroll: 4,
-        halves: true,
-    };
-    let mut order = rows.to_vec();
-    inner.spatial.extend(c.slot.clone());
-    order.sort_by_key(|r| tile.rows.iter().any(|(v, _)| *v == r.var));
-    order.extend(c.slot.clone());
-    let mut point = Point { offsets: vec![], lanes: lanes.min(width), count };
-    e.start_lane(&c.lane, width == 1);
-    let r = spatial(e, &inner, &tile, &order, &mut point);
-    e.end_lane(&c.lane);
-    r
-}
-
-/// Rows and columns of the blocks that [`turn`] moves.
-const TURNED: i64 = 4;
-
-/// Copies the values of `b` that lie along the reduction: so many columns at a time, that their lines stay in the cache.
-#[allow(clippy::too_many_arguments)]
-fn turn(
-    e: &mut Emit,
-    c: &Columns,
-    first: &PrimExpr,
-    b: &PrimExpr,
-    scratch: &Var,
-    at: &Poly,
-    width: u16,
-    k: &Axis,
-    vector_bytes: u32,
-) -> Res<()> {
-    let d = compute_type(b.dtype());
-    let Some(depth) = k.len() else { return Err(e.internal("depth")) };
-    let squares = [16, 8].into_iter().find(|n| width as i64 % n == 0 && depth % n == 0 && n * 4 <= vector_bytes as i64);
-    if let Some(side) = squares.filter(|_| e.wide && d == DType::F32) {
-        return turn_squares(e, c, first, b, scratch, at, (width as i64, depth, side), k);
-    }
-    let (ints, lanes) = (DType::I32.with_lanes(TURNED as u16), Lane::of(&k.var, TURNED as u16));
-    let vectors = e.interleaves && d == DType::F32;
-    let group = Var::new("group", DType::I64);
-    e.ranges.add_loop(&group, Poly::default(), Poly::constant(width as i64));
-    e.for_loop(&group, PrimExpr::i64(0), PrimExpr::i64(width as i64), TURNED, |e| {
-        let column = |i: i64| HashMap::from([(c.j.var.clone(), first.clone() + group.expr() + i)]);
-        let to = at.add(&Poly::var(&group));
-        if !vectors {
-            return e.for_loop(&k.var, PrimExpr::i64(0), PrimExpr::i64(depth), 1, |e| {
-                for i in 0..TURNED {
-                    let x = e.scalar(&b.substitute(&column(i)))?;
-                    e.store(scratch, &to.add(&Poly::constant(i)), d, x)?;
-                }
-                Ok(())
-            });
-        }
-        e.for_loop(&k.var, PrimExpr::i64(0), PrimExpr::i64(depth), TURNED, |e| {
-            let mut rows = vec![];
-            for i in 0..TURNED {
-                let x = e.value(&b.substitute(&column(i)), &lanes)?;
-                rows.push(e.bind("row", x.reinterpret(ints)));
-            }
-            let weave = |e: &mut Emit, a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64| {
-                let args = [a.clone(), b.clone(), PrimExpr::i64(bytes), PrimExpr::i64(high)];
-                e.bind("pairs", PrimExpr::call(Intrin::Interleave, args))
-            };
-            for high in 0..2 {
-                let (x, y) = (weave(e, &rows[0], &rows[1], 4, high), weave(e, &rows[2], &rows[3], 4, high));
-                for half in 0..2 {
-                    let column = weave(e, &x, &y, 8, half).reinterpret(d.with_lanes(TURNED as u16));
-                    e.store(scratch, &to.add(&Poly::constant((2 * high + half) * width as i64)), d, column)?;
-                }
-            }
-            Ok(())
-        })
-    })
-}
-
-/// [`turn`] by squares of so many columns and steps of the reduction (`side`), which stay in registers.
-#[allow(clippy::too_many_arguments)]
-fn turn_squares(
-    e: &mut Emit,
-    c: &Columns,
-    first: &PrimExpr,
-    b: &PrimExpr,
-    scratch: &Var,
-    at: &Poly,
-    (width, depth, side): (i64, i64, i64),
-    k: &Axis,
-) -> Res<()> {
-    let (d, lanes) = (DType::F32, Lane::of(&k.var, side as u16));
-    let group = Var::new("group", DType::I64);
-    e.ranges.add_loop(&group, Poly::default(), Poly::constant(width));
-    e.for_loop(&group, PrimExpr::i64(0), PrimExpr::i64(width), side, |e| {
-        let to = at.add(&Poly::var(&group));
-        e.for_loop(&k.var, PrimExpr::i64(0), PrimExpr::i64(depth), side, |e| {
-            let mut rows = vec![];
-            for i in 0..side {
-                let column = HashMap::from([(c.j.var.clone(), first.clone() + group.expr() + i)]);
-                let x = e.value(&b.substitute(&column), &lanes)?;
-                rows.push(e.bind("row", x));
-            }
-            for (i, column) in turned(e, &rows).into_iter().enumerate() {
-                e.store(scratch, &to.add(&Poly::constant(i as i64 * width)), d, column)?;
-            }
-            Ok(())
-        })
-    })
-}
-
-/// Copies the sliver's values of `b`.
-#[allow(clippy::too_many_arguments)]
-fn pack(
-    e: &mut Emit,
-    n: &Nest,
-    c: &Columns,
-    first: &PrimExpr,
-    b: &PrimExpr,
-    scratch: &Var,
-    at: &Poly,
-    width: u16,
-    vector_bytes: u32,
-) -> Res<()> {
-    let d = compute_type(b.dtype());
-    if let ([k], None) = (n.reduce.as_slice(), &c.outer) {
-        let rows = width.is_multiple_of(TURNED as u16) && !stride_is_one(e, b, &c.j.var) && stride_is_one(e, b, &k.var);
-        if rows && k.len().is_some_and(|n| n % TURNED == 0) {
-            let slots: Vec<Axis> = c.slot.iter().cloned().collect();
-            return outside_loops(e, &slots, &mut |e| turn(e, c, first, b, scratch, at, width, k, vector_bytes));
-        }
-    }
-    let mut copy = |e: &mut Emit| {
-        let column = first.clone();
-        let Some(h) = &c.outer else {
-            if width > 1 && stride_is_one(e, b, &c.j.var) {
-                let map = HashMap::from([(c.j.var.clone(), column + c.lane.expr())]);
-                e.start_lane(&c.lane, false);
-                let x = e.value(&b.substitute(&map), &Lane::of(&c.lane, width));
-                e.end_lane(&c.lane);
-                return e.store(scratch, at, d, spread(x?, width));
-            }
-            for i in 0..width as i64 {
-                let map = HashMap::from([(c.j.var.clone(), column.clone() + i)]);
-                let x = e.scalar(&b.substitute(&map))?;
-                e.store(scratch, &at.add(&Poly::constant(i)), d, x)?;
-            }
-            return Ok(());
+        // The longest row axis is tiled.
+        let tiled = self.rows.iter().rev().max_by_key(|r| r.len().unwrap_or(i64::MAX));
+        let height = |e: &Emit, r: &Axis, part: &Part| {
+            let count = part.count + part.last.is_some() as i64;
+            let given =
+                n.given.filter(|g| g.lanes * 4 == self.o.vector_bytes as i64 && g.columns == count && g.rows > 0);
+            rows_for(e, r, given.map_or_else(|| tile_rows(self.o.vector_bytes, count as u16), |g| g.rows))
         };
-        // Groups that lie in one row; slivers begin at multiples of their width.
-        let unit = stride_is_one(e, b, &c.j.var);
-        let whole = |g: &i64| unit && width as i64 % g == 0 && c.j.len().is_some_and(|n| n % g == 0);
-        let group = [16, 8, 4].into_iter().find(whole).unwrap_or(1);
-        for i in (0..width as i64).step_by(group as usize) {
-            let at_column = column.clone() + i;
-            let row = PrimExpr::raw_binary(BinOp::FloorDiv, at_column.clone(), c.j.extent.clone());
-            let col = PrimExpr::raw_binary(BinOp::FloorMod, at_column, c.j.extent.clone());
-            if group > 1 {
-                let map = HashMap::from([(h.var.clone(), row), (c.j.var.clone(), col + c.lane.expr())]);
-                e.start_lane(&c.lane, false);
-                let x = e.value(&b.substitute(&map), &Lane::of(&c.lane, group as u16));
-                e.end_lane(&c.lane);
-                e.store(scratch, &at.add(&Poly::constant(i)), d, spread(x?, group as u16))?;
-                continue;
+        let mut copying = None;
+        let scratch = match &self.right {
+            Right::Scratch(scratch) => {
+                let sliver = Sliver {
+                    b: &self.b,
+                    reduce: &n.reduce,
+                    j: &c.j,
+                    outer: c.outer.as_ref(),
+                    slot: c.slot.as_ref(),
+                    first: first.clone(),
+                    lane: &c.lane,
+                    width,
+                    valid,
+                    scratch,
+                    at: at.clone(),
+                    vector_bytes: self.o.vector_bytes,
+                };
+                // The first rows read the values where they are, and copy them on the way.
+                let plain = sliver.is_plain(e) && n.reduce.len() == 1 && lanes > 1 && width == valid;
+                copying = match (self.rows.as_slice(), parts) {
+                    ([r], [part]) if plain => r.len().map(|len| (r, len, height(e, r, part).min(len))),
+                    _ => None,
+                };
+                if copying.is_none() {
+                    sliver.pack(e)?;
+                }
+                *scratch
             }
-            let map = HashMap::from([(h.var.clone(), row), (c.j.var.clone(), col)]);
-            let x = e.scalar(&b.substitute(&map))?;
-            e.store(scratch, &at.add(&Poly::constant(i)), d, x)?;
+            Right::Panels(ptr, p) => {
+                at = p.at(e, &c.start, c.rest, &k, width);
+                ptr
+            }
+        };
+        let d = compute_type(acc.var.dtype());
+        for part in parts {
+            let lane = c.lane.expr() + part.at;
+            let mut map = HashMap::from([(c.j.var.clone(), first.clone() + lane)]);
+            if let Some(h) = &c.outer {
+                map.insert(h.var.clone(), PrimExpr::i64(0));
+            }
+            let mut inner = n.clone();
+            inner.map_exprs(&mut |x| x.substitute(&map));
+            let place = at.add(&Poly::constant(part.at)).add(&Poly::var(&c.lane)).expr();
+            let packed = PrimExpr::load_ptr(scratch.expr(), place.clone(), d);
+            inner.accs[0].update = acc.var.expr() + self.a.clone() * packed;
+            inner.spatial = self.rows.clone();
+            inner.reduce = inner.merge(e, inner.reduce.clone());
+            let mut tile = Tile {
+                vector: Some(Vector {
+                    axis: Axis { var: c.lane.clone(), extent: PrimExpr::i64(width) },
+                    lanes,
+                    count: part.count as u16,
+                    last: part.last.map(|(lanes, valid)| Last { lanes: lanes as u16, valid: valid as u16 }),
+                    combine: None,
+                }),
+                rows: tiled.map(|r| (r.var.clone(), height(e, r, part))).into_iter().collect(),
+                unroll: 4,
+                halves: true,
+                copies: None,
+            };
+            let mut order = self.rows.clone();
+            inner.spatial.extend(c.slot.clone());
+            order.sort_by_key(|r| tile.rows.iter().any(|(v, _)| *v == r.var));
+            order.extend(c.slot.clone());
+            let mut point = Point { offsets: vec![], lanes, count: part.count as u16 };
+            e.start_lane(&c.lane, width == 1);
+            if let Some((row, len, rows)) = copying {
+                let b = self.b.substitute(&map);
+                let mut direct = inner.clone();
+                direct.accs[0].update = acc.var.expr() + self.a.clone() * b.clone();
+                let mut first = order.clone();
+                first[0].extent = PrimExpr::i64(rows);
+                let copies = Copies { value: b, ptr: scratch.clone(), offset: place };
+                let tile = Tile {
+                    rows: vec![(row.var.clone(), rows)],
+                    copies: (len > rows).then_some(copies),
+                    ..tile.clone()
+                };
+                spatial(e, &direct, &tile, &first, &mut point.clone())?;
+                // The others follow.
+                let behind = HashMap::from([(row.var.clone(), row.var.expr() + rows)]);
+                inner.map_exprs(&mut |x| x.substitute(&behind));
+                order[0].extent = PrimExpr::i64(len - rows);
+            }
+            if copying.is_none_or(|(_, len, rows)| len > rows) {
+                if let (Some((_, len, rows)), Some(own)) = (copying, tile.rows.first_mut()) {
+                    own.1 = rows_for(e, &Axis { extent: PrimExpr::i64(len - rows), ..order[0].clone() }, rows);
+                }
+                spatial(e, &inner, &tile, &order, &mut point)?;
+            }
+            e.end_lane(&c.lane);
         }
         Ok(())
-    };
-    let mut axes: Vec<Axis> = c.slot.iter().cloned().collect();
-    axes.extend(n.reduce.iter().cloned());
-    outside_loops(e, &axes, &mut copy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_columns_go_with_the_last_sliver() {
+        assert_eq!([64, 128, 197, 100, 30, 7, 150].map(|n| whole_slivers(n, 64)), [64, 128, 128, 64, 0, 0, 128]);
+        assert_eq!([0, 3, 5, 9, 16, 36, 69].map(padded), [0, 4, 8, 16, 16, 36, 72]);
+        let part = |at, count, last| Part { at, count, last };
+        assert_eq!(parts(72, 69, 16, 5), [part(0, 4, Some((8, 5)))]);
+        assert_eq!(parts(72, 69, 8, 3), [part(0, 3, None), part(24, 3, None), part(48, 2, Some((8, 5)))]);
+        assert_eq!(parts(16, 9, 4, 3), [part(0, 2, Some((4, 1)))]);
+        assert_eq!(parts(36, 36, 16, 4), [part(0, 2, Some((4, 4)))]);
+    }
 }

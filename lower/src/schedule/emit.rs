@@ -465,6 +465,13 @@ impl Emit {
         Ok(())
     }
 
+    /// Stores to memory that nothing reads which is in registers.
+    pub fn store_apart(&mut self, ptr: &Var, offset: &Poly, value: PrimExpr) -> Res<()> {
+        let (ptr, offset) = self.address(ptr, offset, value.dtype().element().bytes() as i64)?;
+        self.push(FlatStmt::Store { ptr, offset, value });
+        Ok(())
+    }
+
     /// A block-form scalar (flattened or not) as flat expression.
     pub fn scalar(&mut self, e: &PrimExpr) -> Res<PrimExpr> {
         self.value(e, &Lane::scalar())

@@ -334,6 +334,10 @@ impl Machine {
             let all = vals.iter().flat_map(|v| if let Int(x) = v { x.clone() } else { vec![] });
             return Ok(Int(all.map(|x| x.clamp(0, 255)).collect()));
         }
+        if let (Intrin::Repeat, [Float(a), Int(n), Int(i)]) = (f, &vals[..]) {
+            let (n, i) = (n[0] as usize, i[0] as usize);
+            return Ok(Float((0..a.len()).map(|l| a[l / n * n + i]).collect()));
+        }
         if let (Intrin::Interleave | Intrin::Parts, [Float(a), Float(b), rest @ ..]) = (f, &vals[..]) {
             let lanes: Vec<usize> = shuffled(f, a.len(), rest)?;
             let both: Vec<f64> = a.iter().chain(b).copied().collect();

@@ -15,6 +15,7 @@ mod poly;
 mod product;
 mod ranges;
 mod reduce;
+mod sliver;
 mod stage;
 mod stmt;
 pub mod streamed;

@@ -19,6 +19,7 @@ use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
 /// The decisions for one reduction.
+#[derive(Clone)]
 pub struct Tile {
     /// Vectors along this axis; `None` for scalar code.
     pub vector: Option<Vector>,
@@ -28,6 +29,16 @@ pub struct Tile {
     pub unroll: i64,
     /// Rows left over go by tiles of half the height, and so on, before single ones.
     pub halves: bool,
+    /// What is read is also written elsewhere.
+    pub copies: Option<Copies>,
+}
+
+/// A value along the vectors, which each reduction step stores to memory that nothing else of the nest reads or writes.
+#[derive(Clone)]
+pub struct Copies {
+    pub value: PrimExpr,
+    pub ptr: Var,
+    pub offset: PrimExpr,
 }
 
 #[derive(Clone)]
@@ -36,8 +47,18 @@ pub struct Vector {
     pub lanes: u16,
     /// Registers side by side.
     pub count: u16,
+    /// Behind these, a vector of its own.
+    pub last: Option<Last>,
     /// The axis is a reduction axis and this combines the lanes.
     pub combine: Option<BinOp>,
+}
+
+/// The last vector of a tile, which may be narrower and reach beyond the end of the axis.
+#[derive(Clone, Copy)]
+pub struct Last {
+    pub lanes: u16,
+    /// Lanes before the end.
+    pub valid: u16,
 }
 
 pub fn reduction(e: &mut Emit, s: &Stage, scratch: Option<&Var>, o: &SchedOptions) -> Res<()> {
@@ -117,28 +138,49 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
     }
 }
 
-/// The points of a tile: substitutions of the axis variables.
-fn instances(t: &Tile, p: &Point) -> Vec<HashMap<Var, PrimExpr>> {
-    let mut all = vec![HashMap::new()];
-    let mut cross = |v: &Var, count: i64, step: i64| {
+/// One vector of a tile, or one point of scalar code.
+struct Spot {
+    /// What the axis variables stand for.
+    map: HashMap<Var, PrimExpr>,
+    lane: Lane,
+    /// Its first lane, from the beginning of the tile.
+    at: i64,
+    /// Lanes before the end of the axis.
+    valid: u16,
+}
+
+/// The vectors of a tile, row by row.
+fn instances(t: &Tile, p: &Point) -> Vec<Spot> {
+    let mut rows: Vec<HashMap<Var, PrimExpr>> = vec![HashMap::new()];
+    for (v, count) in &p.offsets {
         let mut next = vec![];
-        for m in &all {
-            for i in 0..count {
-                let mut m: HashMap<Var, PrimExpr> = m.clone();
+        for m in &rows {
+            for i in 0..*count {
+                let mut m = m.clone();
                 if i > 0 {
-                    m.insert(v.clone(), v.expr() + i * step);
+                    m.insert(v.clone(), v.expr() + i);
                 }
                 next.push(m);
             }
         }
-        all = next;
-    };
-    for (v, count) in &p.offsets {
-        cross(v, *count, 1);
+        rows = next;
     }
-    if let Some(v) = &t.vector {
-        if v.combine.is_none() && p.lanes > 1 {
-            cross(&v.axis.var, p.count as i64, p.lanes as i64);
+    let vector = t.vector.as_ref().filter(|v| v.combine.is_none());
+    let Some(v) = vector.filter(|v| p.lanes > 1 || v.last.is_some()) else {
+        let lane = vector.map_or_else(Lane::scalar, |v| Lane::of(&v.axis.var, p.lanes));
+        return rows.into_iter().map(|map| Spot { map, lane: lane.clone(), at: 0, valid: p.lanes }).collect();
+    };
+    let mut pieces: Vec<(i64, u16, u16)> =
+        (0..p.count as i64).map(|i| (i * p.lanes as i64, p.lanes, p.lanes)).collect();
+    pieces.extend(v.last.map(|l| (p.count as i64 * p.lanes as i64, l.lanes, l.valid)));
+    let mut all = vec![];
+    for row in rows {
+        for &(at, lanes, valid) in &pieces {
+            let mut map = row.clone();
+            if at > 0 {
+                map.insert(v.axis.var.clone(), v.axis.var.expr() + at);
+            }
+            all.push(Spot { map, lane: Lane::of(&v.axis.var, lanes), at, valid });
         }
     }
     all
@@ -146,74 +188,110 @@ fn instances(t: &Tile, p: &Point) -> Vec<HashMap<Var, PrimExpr>> {
 
 fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
     let points = instances(t, p);
-    let spatial_lane = match &t.vector {
-        Some(v) if v.combine.is_none() => Lane::of(&v.axis.var, p.lanes),
-        _ => Lane::scalar(),
-    };
     let along = t.vector.as_ref().filter(|v| v.combine.is_some());
     // Initial values.
     let mut finals: Vec<Vec<Var>> = vec![];
-    for m in &points {
+    for s in &points {
         let mut accs = vec![];
         for a in &n.accs {
-            let init = e.value(&a.init.substitute(m), &spatial_lane)?;
-            accs.push(e.local("acc", spread(init, spatial_lane.lanes)));
+            let init = e.value(&a.init.substitute(&s.map), &s.lane)?;
+            accs.push(e.local("acc", spread(init, s.lane.lanes)));
         }
         finals.push(accs);
     }
     match along {
         None => {
             let locals = finals.clone();
-            steps(e, t, &n.reduce, &mut HashMap::new(), &mut |e, k| update(e, n, &points, &locals, k, &spatial_lane))?
+            steps(e, t, &n.reduce, &mut HashMap::new(), &mut |e, k| {
+                if let Some(c) = &t.copies {
+                    let per_row = p.count as usize + t.vector.as_ref().is_some_and(|v| v.last.is_some()) as usize;
+                    copy(e, c, &points[..per_row.min(points.len())], k)?;
+                }
+                update(e, n, &points, &locals, k, None)
+            })?
         }
         Some(v) => lanewise(e, n, t, v, &points, &finals)?,
     }
-    if side_by_side(e, n, t, p, &finals)? {
+    if side_by_side(e, n, t, p, &points, &finals)? {
         return Ok(());
     }
-    for (m, accs) in points.iter().zip(&finals) {
+    for (s, accs) in points.iter().zip(&finals).filter(|(s, _)| s.valid == s.lane.lanes) {
         for (a, local) in n.accs.iter().zip(accs) {
             e.set_value(&a.var, local.expr());
         }
         let mut outs = n.outs.clone();
         for o in &mut outs {
-            o.offset = o.offset.substitute(m);
-            o.value = o.value.substitute(m);
+            o.offset = o.offset.substitute(&s.map);
+            o.value = o.value.substitute(&s.map);
         }
-        point(e, &outs, &spatial_lane)?;
+        point(e, &outs, &s.lane)?;
+    }
+    let ends: Vec<usize> = (0..points.len()).filter(|&i| points[i].valid < points[i].lane.lanes).collect();
+    match (&t.vector, ends.first()) {
+        (Some(v), Some(&first)) => {
+            let sums: Vec<(&Spot, &Var)> = ends.iter().map(|&i| (&points[i], &finals[i][0])).collect();
+            through_memory(e, n, v, p, &sums, &shorter(&points[first]))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn copy(e: &mut Emit, c: &Copies, row: &[Spot], k: &HashMap<Var, PrimExpr>) -> Res<()> {
+    for s in row {
+        let mut map = s.map.clone();
+        map.extend(k.iter().map(|(v, x)| (v.clone(), x.clone())));
+        let x = e.value(&c.value.substitute(&map), &s.lane)?;
+        let offset = Poly::of(&c.offset.substitute(&map), &e.ranges);
+        e.store_apart(&c.ptr, &offset, spread(x, s.lane.lanes))?;
     }
     Ok(())
 }
 
-/// An epilogue that is a long chain of operations: the sums go to memory, and several vectors at a time go through the
-/// chain side by side. `false`, with nothing emitted, for any other.
-fn side_by_side(e: &mut Emit, n: &Nest, t: &Tile, p: &Point, sums: &[Vec<Var>]) -> Res<bool> {
-    let Some(v) = t.vector.as_ref().filter(|v| v.combine.is_none() && e.wide && p.lanes > 1) else { return Ok(false) };
-    let ([acc], true) = (n.accs.as_slice(), p.offsets.len() <= 1) else { return Ok(false) };
-    let values: Vec<&PrimExpr> = n.outs.iter().map(|o| &o.value).collect();
-    if compute_type(acc.var.dtype()) != DType::F32 || scan(&values, &v.axis.var, e).calls == 0 || sums.len() < 2 {
-        return Ok(false);
+/// The lanes before the end, as vectors of 4 lanes or more and single ones: first lane, lanes.
+fn shorter(s: &Spot) -> Vec<(i64, u16)> {
+    let (mut at, end) = (s.at, s.at + s.valid as i64);
+    let mut out = vec![];
+    for lanes in [16, 8, 4, 1] {
+        while lanes <= s.lane.lanes && end - at >= lanes as i64 {
+            out.push((at, lanes));
+            at += lanes as i64;
+        }
     }
-    let (lanes, count) = (p.lanes as i64, p.count as i64);
-    let width = lanes * count;
-    let stack = e.sums(sums.len() as u32 * p.lanes as u32 * 4);
-    for (i, s) in sums.iter().enumerate() {
-        let offset = PrimExpr::i64(i as i64 * lanes);
-        e.push(FlatStmt::Store { ptr: stack.expr(), offset, value: s[0].expr() });
+    out
+}
+
+/// Sums go to memory and come back row by row in other vectors (`parts`: first lane, lanes) for the epilogue.
+fn through_memory(
+    e: &mut Emit,
+    n: &Nest,
+    v: &Vector,
+    p: &Point,
+    sums: &[(&Spot, &Var)],
+    parts: &[(i64, u16)],
+) -> Res<()> {
+    let Some(acc) = n.accs.first() else { return Err(e.internal("no accumulator")) };
+    let d = compute_type(acc.var.dtype());
+    let from = sums.iter().map(|(s, _)| s.at).min().unwrap_or(0);
+    let width = sums.iter().map(|(s, _)| s.at + s.lane.lanes as i64).max().unwrap_or(0) - from;
+    let rows = p.offsets.first().map_or(1, |(_, n)| *n);
+    let stack = e.sums((rows * width) as u32 * d.bytes() as u32);
+    for (i, (s, sum)) in sums.iter().enumerate() {
+        let row = (i * rows as usize / sums.len()) as i64;
+        let offset = PrimExpr::i64(row * width + s.at - from);
+        e.push(FlatStmt::Store { ptr: stack.expr(), offset, value: sum.expr() });
     }
-    let rows = sums.len() as i64 / count;
     let i = Var::new("i", DType::I64);
     e.ranges.add_loop(&i, Poly::default(), Poly::constant(rows));
     e.for_loop(&i, PrimExpr::i64(0), PrimExpr::i64(rows), 1, |e| {
-        let mut first = 0;
-        while first < count {
-            // As many as there are registers for.
-            let together = (count - first).min(if lanes == 16 { 4 } else { 2 });
-            let many = (together * lanes) as u16;
-            let offset = i.expr() * width + first * lanes;
-            let sum = e.bind("sum", PrimExpr::load_ptr(stack.expr(), offset, DType::F32.with_lanes(many)));
+        for &(at, lanes) in parts {
+            let offset = i.expr() * width + (at - from);
+            let sum = e.bind("sum", PrimExpr::load_ptr(stack.expr(), offset, d.with_lanes(lanes)));
             e.set_value(&acc.var, sum);
-            let mut map = HashMap::from([(v.axis.var.clone(), v.axis.var.expr() + first * lanes)]);
+            let first = match lanes {
+                1 => PrimExpr::i64(at),
+                _ => v.axis.var.expr() + at,
+            };
+            let mut map = HashMap::from([(v.axis.var.clone(), first)]);
             if let Some((row, _)) = p.offsets.first() {
                 map.insert(row.clone(), row.expr() + i.expr());
             }
@@ -222,23 +300,39 @@ fn side_by_side(e: &mut Emit, n: &Nest, t: &Tile, p: &Point, sums: &[Vec<Var>]) 
                 o.offset = o.offset.substitute(&map);
                 o.value = o.value.substitute(&map);
             }
-            point(e, &outs, &Lane::of(&v.axis.var, many))?;
-            first += together;
+            point(e, &outs, &Lane::of(&v.axis.var, lanes))?;
         }
         Ok(())
-    })?;
+    })
+}
+
+/// An epilogue that is a long chain of operations: the sums go to memory, and several vectors at a time go through the
+/// chain side by side. `false`, with nothing emitted, for any other.
+fn side_by_side(e: &mut Emit, n: &Nest, t: &Tile, p: &Point, points: &[Spot], sums: &[Vec<Var>]) -> Res<bool> {
+    let Some(v) = t.vector.as_ref().filter(|v| v.combine.is_none() && e.wide && p.lanes > 1) else { return Ok(false) };
+    let ([acc], true) = (n.accs.as_slice(), p.offsets.len() <= 1) else { return Ok(false) };
+    let values: Vec<&PrimExpr> = n.outs.iter().map(|o| &o.value).collect();
+    if compute_type(acc.var.dtype()) != DType::F32 || scan(&values, &v.axis.var, e).calls == 0 || sums.len() < 2 {
+        return Ok(false);
+    }
+    let (lanes, count) = (p.lanes as i64, p.count as i64);
+    let (mut parts, mut first) = (vec![], 0);
+    while first < count {
+        // As many as there are registers for.
+        let together = (count - first).min(if lanes == 16 { 4 } else { 2 });
+        parts.push((first * lanes, (together * lanes) as u16));
+        first += together;
+    }
+    if let (Some(_), Some(s)) = (v.last, points.get(count as usize)) {
+        parts.extend(shorter(s));
+    }
+    let sums: Vec<(&Spot, &Var)> = points.iter().zip(sums.iter().map(|s| &s[0])).collect();
+    through_memory(e, n, v, p, &sums, &parts)?;
     Ok(true)
 }
 
 /// Vectors along a reduction axis: partial results per lane, combined at the end.
-fn lanewise(
-    e: &mut Emit,
-    n: &Nest,
-    t: &Tile,
-    v: &Vector,
-    points: &[HashMap<Var, PrimExpr>],
-    finals: &[Vec<Var>],
-) -> Res<()> {
+fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], finals: &[Vec<Var>]) -> Res<()> {
     let Some(op) = v.combine else { return Err(e.internal("no way to combine lanes")) };
     let Some(acc) = n.accs.first() else { return Err(e.internal("no accumulator")) };
     let others: Vec<Axis> = n.reduce.iter().filter(|a| a.var != v.axis.var).cloned().collect();
@@ -258,7 +352,7 @@ fn lanewise(
     steps(e, t, &others, &mut HashMap::new(), &mut |e, k| {
         strips(e, &v.axis.var, PrimExpr::i64(0), end.clone(), v.lanes, v.count, v.lanes, |e, lane| {
             if lane.lanes == 1 {
-                return update(e, n, points, finals, k, lane);
+                return update(e, n, points, finals, k, Some(lane));
             }
             for c in 0..lane.lanes / v.lanes {
                 let mut k = k.clone();
@@ -266,7 +360,7 @@ fn lanewise(
                     k.insert(v.axis.var.clone(), v.axis.var.expr() + (c * v.lanes) as i64);
                 }
                 let locals: Vec<Vec<Var>> = partial.iter().map(|p| p[c as usize].clone()).collect();
-                update(e, n, points, &locals, &k, &Lane::of(&v.axis.var, v.lanes))?;
+                update(e, n, points, &locals, &k, Some(&Lane::of(&v.axis.var, v.lanes)))?;
             }
             Ok(())
         })
@@ -322,17 +416,18 @@ fn steps(e: &mut Emit, t: &Tile, axes: &[Axis], k: &mut HashMap<Var, PrimExpr>, 
     e.for_loop(&first.var, whole, end, 1, |e| body(e, k))
 }
 
-/// One reduction step of every point of the tile.
+/// One reduction step of every point of the tile; `lane`: along the reduction.
 fn update(
     e: &mut Emit,
     n: &Nest,
-    points: &[HashMap<Var, PrimExpr>],
+    points: &[Spot],
     locals: &[Vec<Var>],
     k: &HashMap<Var, PrimExpr>,
-    lane: &Lane,
+    lane: Option<&Lane>,
 ) -> Res<()> {
-    for (m, accs) in points.iter().zip(locals) {
-        let mut map = m.clone();
+    for (s, accs) in points.iter().zip(locals) {
+        let lane = lane.unwrap_or(&s.lane);
+        let mut map = s.map.clone();
         for (v, x) in k {
             map.insert(v.clone(), x.clone());
         }
@@ -381,7 +476,7 @@ pub fn rows_for(e: &Emit, a: &Axis, most: i64) -> i64 {
 }
 
 fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
-    let scalar = Tile { vector: None, rows: vec![], unroll: 1, halves: false };
+    let scalar = Tile { vector: None, rows: vec![], unroll: 1, halves: false, copies: None };
     let updates: Vec<&PrimExpr> = n.accs.iter().map(|a| &a.update).collect();
     let values = n.values();
     let acc_bytes = n.accs.iter().map(|a| compute_type(a.var.dtype()).bytes()).max().unwrap_or(4);
@@ -401,7 +496,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         if s.blocked || lanes < 2 || short {
             continue;
         }
-        let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, combine: None };
+        let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, last: None, combine: None };
         best = Some((score(u.gather, u.unit, u.invariant), v));
         break;
     }
@@ -411,7 +506,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         let short = a.len().is_some_and(|l| l < lanes as i64);
         let cost = score(u.gather, u.unit, u.invariant) + 1;
         if !u.blocked && lanes >= 2 && !short && u.gather == 0 && best.as_ref().is_none_or(|(c, _)| cost < *c) {
-            let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, combine: Some(op) };
+            let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, last: None, combine: Some(op) };
             best = Some((cost, v));
         }
     }
@@ -472,7 +567,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     let size = updates.iter().map(|u| weight(u)).sum::<usize>();
     let points = rows.iter().map(|(_, r)| *r as usize).product::<usize>() * v.count as usize;
     let unroll = if heavy || v.combine.is_some() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
-    Tile { vector: Some(v), rows, unroll, halves: false }
+    Tile { vector: Some(v), rows, unroll, halves: false, copies: None }
 }
 
 /// Lanes of vectors along `a`: where registers are wide, no more than it has elements.

@@ -350,6 +350,34 @@ fn panels_of_slivers() {
     check(&f, &[&[]]);
 }
 
+#[test]
+fn columns_that_do_not_fill_vectors() {
+    let c = PrimExpr::i64;
+    for (m, p, n) in [(14i64, 37i64, 69i64), (8, 64, 100), (20, 33, 197), (7, 170, 30), (3, 400, 44)] {
+        for turned in [false, true] {
+            for heavy in [false, true] {
+                let mut k = KernelBuilder::new("product");
+                let a = k.input("a", &[c(m), c(p)], DType::F32);
+                let b = k.input("b", &if turned { [c(n), c(p)] } else { [c(p), c(n)] }, DType::F32);
+                let s = k.input("s", &[c(m), c(n)], DType::F32);
+                let y = k.sum("y", &[c(m), c(n)], DType::F32, &[c(p)], |i, r| {
+                    let b = if turned { at(&b, &[&i[1], &r[0]]) } else { at(&b, &[&r[0], &i[1]]) };
+                    at(&a, &[&i[0], &r[0]]) * PrimExpr::f32(0.01) * b
+                });
+                let z = k.compute("z", &[c(m), c(n)], DType::F32, |i| {
+                    let sum = y.at(i) + s.at(i);
+                    if heavy {
+                        sum.call1(Intrin::Tanh)
+                    } else {
+                        sum
+                    }
+                });
+                check(&k.finish(&[z]), &[&[]]);
+            }
+        }
+    }
+}
+
 /// The loops of a kernel, one inside of another counted each.
 fn loops(f: &PrimFunc, vector_bytes: u32) -> usize {
     use relax_ir::flat::FlatStmt;

@@ -140,9 +140,36 @@ fn rows(e: &mut Emit, r: &Run, from: Operands, run: i64, (lo, hi): (&PrimExpr, &
     })
 }
 
+/// One tap of groups of channels that share vectors: as many multiplications for each sum as a group has channels.
+fn shared(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], sums: &[Vec<Var>]) -> Res<()> {
+    let n = r.w.reach();
+    let (step, apart) = (r.w.stride[1] * r.w.taken, g.tap * r.w.dilation[1] * r.w.taken);
+    for (at, p) in pieces.iter().enumerate() {
+        let lanes = DType::F32.with_lanes(p.lanes as u16);
+        let mut vectors = vec![];
+        for c in 0..n {
+            let offset = PrimExpr::i64((g.tap * n + c) * from.width + p.at);
+            vectors.push(e.bind("w", PrimExpr::load_ptr(from.weights.clone(), offset, lanes)));
+        }
+        for (i, row) in sums.iter().enumerate().filter(|(i, _)| g.inside[*i]) {
+            let offset = PrimExpr::i64(apart + i as i64 * step + p.at);
+            let x = e.bind("x", PrimExpr::load_ptr(from.x.clone(), offset, lanes));
+            for (c, w) in vectors.iter().enumerate() {
+                let own = vec![x.clone(), PrimExpr::i64(n), PrimExpr::i64(c as i64)];
+                let x = PrimExpr::call(Intrin::Repeat, own);
+                e.assign(&row[at], PrimExpr::call(Intrin::Fma, vec![x, w.clone(), row[at].expr()]));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The taps of a group, which lie behind one another in data and weights. (With dilation and in groups of channels it is
 /// one tap.)
 fn group(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], sums: &[Vec<Var>]) -> Res<()> {
+    if pieces.iter().any(|p| r.w.is_shared(p.lanes)) {
+        return shared(e, r, from, g, pieces, sums);
+    }
     let (unit, step) = if r.w.last { (r.w.reach(), r.w.taken) } else { (1, 1) };
     let (first, len) = (g.tap * unit, g.taps * unit);
     // The data lies further apart than the weights.
@@ -185,11 +212,27 @@ fn tap(
         vectors.push(if full && i == 3 { load } else { e.bind("w", load) });
     }
     let step = r.w.stride[1] * r.strides()[2];
+    // Where the channels of a vector's group begin.
+    let [taken, made] = r.w.group();
+    let channel = |p: &Piece| if r.w.groups > 1 { p.at / made.max(1) * taken } else { 0 };
     for (i, row) in sums.iter().enumerate().filter(|(i, _)| g.inside[*i]) {
-        let load = PrimExpr::load_ptr(from.x.clone(), k.clone() + (tap + apart + i as i64 * step), DType::F32);
         let lone = pieces.len() == 1;
-        let x = if lone { load } else { e.bind("x", load) };
+        let mut before: Option<(i64, PrimExpr)> = None;
         for ((sum, p), w) in row.iter().zip(pieces).zip(&vectors) {
+            let first = channel(p);
+            let x = match before.take().filter(|(at, _)| *at == first) {
+                Some((_, x)) => x,
+                None => {
+                    let offset = k.clone() + (tap + apart + first + i as i64 * step);
+                    let load = PrimExpr::load_ptr(from.x.clone(), offset, DType::F32);
+                    if lone {
+                        load
+                    } else {
+                        e.bind("x", load)
+                    }
+                }
+            };
+            before = Some((first, x.clone()));
             let x = x.clone().broadcast(p.lanes as u16);
             // The second factor is the one that may be read from memory.
             let (a, b) = if lone { (w.clone(), x) } else { (x, w.clone()) };

@@ -177,35 +177,43 @@ impl Window {
         matches!(self.kind, Kind::Max | Kind::Sum)
     }
 
-    /// Channels that a panel of weights reads: where it is wider than a group, those of several groups, whose weights
-    /// are zeros elsewhere.
-    pub fn reach(&self) -> i64 {
-        let [taken, made] = [self.taken, self.made].map(|n| n / self.groups.max(1));
-        match self.groups {
-            ..=1 => self.taken,
-            _ => taken * (self.panel / made.max(1)).max(1),
-        }
+    /// Channels taken and made by a group.
+    fn group(&self) -> [i64; 2] {
+        [self.taken, self.made].map(|n| n / self.groups.max(1))
     }
 
-    /// The first of them for a channel made.
+    /// Channels that a channel made is a sum over.
+    pub fn reach(&self) -> i64 {
+        self.group()[0]
+    }
+
+    /// The first of them.
     fn first_taken(&self, channel: PrimExpr) -> PrimExpr {
-        let [taken, made] = [self.taken, self.made].map(|n| n / self.groups.max(1));
-        (channel.floor_div(self.panel) * self.panel).floor_div(made.max(1)) * taken
+        let [taken, made] = self.group();
+        channel.floor_div(made.max(1)) * taken
     }
 
     /// The same for the first channel of a panel.
     fn panel_taken(&self, first: PrimExpr) -> PrimExpr {
-        let [taken, made] = [self.taken, self.made].map(|n| n / self.groups.max(1));
+        let [taken, made] = self.group();
         match self.panel % made.max(1) == 0 && taken == made {
             true => first,
             false => first.floor_div(made.max(1)) * taken,
         }
     }
 
-    /// Whether panels of so many channels can be computed: each belongs to one group, or to several whole ones.
+    /// Whether a vector of so many lanes holds several groups.
+    fn is_shared(&self, lanes: i64) -> bool {
+        self.groups > 1 && self.group()[1] < lanes
+    }
+
+    /// Whether panels of so many channels can be computed: each belongs to one group, or to several whole ones that do
+    /// not share vectors, or share one in equal parts.
     pub fn takes_panel(&self, panel: i64) -> bool {
-        let made = self.made / self.groups.max(1);
-        self.groups <= 1 || (self.made % panel == 0 && (made % panel == 0 || panel % made == 0))
+        let [taken, made] = self.group();
+        let equal = taken == made && [2, 4, 8].contains(&made) && panel <= 16;
+        let several = panel % made.max(1) == 0 && (made % 16 == 0 || equal);
+        self.groups <= 1 || (self.made % panel == 0 && (made % panel == 0 || several))
     }
 
     /// Whether [`Kind::Winograd`] can compute it.
@@ -281,24 +289,15 @@ impl Window {
                 std::array::from_fn(|t| at(o, i, t as i64 / 3, t as i64 % 3, self.taken) as f64)
             });
         }
-        let [taken, made] = [self.taken, self.made].map(|n| n / self.groups.max(1));
+        let reach = self.reach();
         for first in (0..self.made).step_by(self.panel as usize) {
             let end = self.made.min(first + self.panel);
-            let reach = self.reach();
             for k in 0..self.depth() {
                 let (i, y, x) = match self.last {
                     true => (k % reach, k / reach / kw, k / reach % kw),
                     false => (k / (kh * kw), k / kw % kh, k % kw),
                 };
-                out.extend((first..end).map(|o| {
-                    // The channel among those of its group.
-                    let i = (first / made - o / made) * taken + i;
-                    if (0..taken).contains(&i) {
-                        at(o, i, y, x, taken)
-                    } else {
-                        0.0
-                    }
-                }));
+                out.extend((first..end).map(|o| at(o, i, y, x, reach)));
             }
         }
         out

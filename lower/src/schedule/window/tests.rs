@@ -137,10 +137,41 @@ fn taps_apart() {
 #[test]
 fn groups() {
     // Several groups in a panel, one, and several panels in a group; groups that make more or fewer than they take.
-    for (groups, taken, made) in [(8, 4, 4), (4, 8, 8), (3, 16, 16), (2, 5, 32), (2, 32, 64), (4, 3, 16), (8, 1, 2)] {
+    for (groups, taken, made) in
+        [(8, 4, 4), (4, 8, 8), (3, 16, 16), (2, 5, 32), (2, 32, 64), (4, 3, 16), (8, 2, 2), (8, 1, 2)]
+    {
         for (kernel, stride) in [(3, 1), (1, 1), (3, 2)] {
             let w = conv([6, 7], groups * taken, groups * made, [kernel, kernel], [stride, stride], [kernel / 2; 2]);
             check_groups(Window { groups, ..w });
+        }
+    }
+}
+
+/// What is infinite in one group is nothing to its neighbours.
+#[test]
+fn groups_are_apart() {
+    for each in [2, 4, 8] {
+        for kernel in [1, 3] {
+            let groups = 16 / each;
+            let mut w = Window { groups, ..conv([5, 5], 16, 16, [kernel, kernel], [1, 1], [kernel / 2; 2]) };
+            w.choose_panel(16);
+            let weights: Vec<f32> = (0..16 * each * kernel * kernel).map(|i| (i % 7) as f32 - 2.5).collect();
+            let tensor = |shape: &[i64], v: Vec<f32>| {
+                let bytes: Vec<u8> = v.into_iter().flat_map(f32::to_le_bytes).collect();
+                Arg::Tensor(Tensor::from_constant(&Constant::new(DType::F32, shape.to_vec(), bytes)))
+            };
+            let group = |i: i64| i % 16 / each;
+            let x = (0..400).map(|i| if group(i) == 1 { f32::INFINITY } else { i as f32 * 0.25 }).collect();
+            let packed = w.pack(&weights);
+            let out = Arg::Tensor(Tensor::zeros(DType::F32, &[1, 5, 5, 16]));
+            let args = vec![tensor(&[1, 5, 5, 16], x), tensor(&[packed.len() as i64], packed), out];
+            for bytes in [16, 32, 64] {
+                let mut got = args.clone();
+                machine::run(&w.prim(), &mut got, &SchedOptions::vectors(bytes)).expect("scheduled");
+                let Some(Arg::Tensor(t)) = got.pop() else { panic!("a tensor") };
+                let finite = |(i, y): (usize, &f64)| y.is_finite() == (group(i as i64) != 1);
+                assert!(t.to_f64().iter().enumerate().all(finite), "groups of {each} at {bytes} bytes");
+            }
         }
     }
 }

@@ -113,6 +113,10 @@ pub fn best_rows(w: &Window, lanes: i64, pieces: i64) -> (i64, f64) {
     if w.last && w.stride[1] * w.taken * 4 % 4096 == 0 {
         most = most.min(8);
     }
+    if w.is_shared(lanes) {
+        // The weights of all channels of a group stay in registers.
+        most = most.min((registers(lanes) - w.reach() - 2) / pieces).max(1);
+    }
     let mut best = (1, f64::MAX);
     for r in 1..=most.min(w.out[1].max(1)) {
         let cost = rows_cost(w, pieces, r);
