@@ -1,12 +1,13 @@
 //! Choices among kernels that compute the same.
 //!
 //! A [`Site`] is a heavy computation for which there are several kernels: a convolution, a depthwise one, maxima over
-//! windows, a matrix product. [`Site::key`] is what it is known by: kind, sizes, dtype and what follows it; the
-//! processor is said once for all by whoever keeps a [`Tuned`]. [`Site::candidates`] lists the ways to compute it, few
-//! and bounded, in the order of the cost model. Without further knowledge the model's choice is taken; a [`Tuned`] says
-//! which ways were fastest where they were measured. Decisions travel with the block that they are about (as the
-//! attributes of [`Window`] and of products), so that every pass behind sees the same.
+//! windows, a matrix product, a convolution of bytes. [`Site::key`] is what it is known by: kind, sizes, dtype and what
+//! follows it; the processor is said once for all by whoever keeps a [`Tuned`]. [`Site::candidates`] lists the ways to
+//! compute it, few and bounded, in the order of the cost model. Without further knowledge the model's choice is taken; a
+//! [`Tuned`] says which ways were fastest where they were measured. Decisions travel with the block that they are about
+//! (as the attributes of [`Window`], of products and of kernels of bytes), so that every pass behind sees the same.
 
+use crate::schedule::int8::{self, Conv};
 use crate::schedule::window::{Kind, Outer, Window};
 use crate::schedule::{self, Product};
 use relax_ir::analysis::Typed;
@@ -102,11 +103,15 @@ impl Tuned {
 pub enum Site {
     Window(Window),
     Product(Product),
+    Bytes(Conv),
 }
 
 impl Site {
     /// The sites of a kernel.
     pub fn of(f: &PrimFunc) -> Vec<Site> {
+        if let Some(conv) = Conv::of(f) {
+            return vec![Site::Bytes(conv)];
+        }
         let mut out = vec![];
         f.body.walk(&mut |s| {
             if let StmtKind::Block(b) = s.kind() {
@@ -122,6 +127,7 @@ impl Site {
     /// What it is known by in a [`Tuned`]; the same however it is computed.
     pub fn key(&self) -> String {
         match self {
+            Site::Bytes(c) => c.key(),
             Site::Window(w) => {
                 let name = match w.kind {
                     Kind::Conv | Kind::Winograd(_) => "conv",
@@ -158,12 +164,14 @@ impl Site {
         match self {
             Site::Window(w) => w.config(lanes),
             Site::Product(p) => p.config(lanes),
+            Site::Bytes(c) => c.config(),
         }
     }
 
     /// Multiplications of vectors, about, where a dim that is open has `open` values.
     pub fn work(&self, lanes: i64, open: i64) -> f64 {
         match self {
+            Site::Bytes(c) => c.steps() as f64 / (lanes * if c.tile.dot4 { 4 } else { 2 }) as f64,
             Site::Window(w) => {
                 let points = (w.batch * w.out[0] * w.out[1] * w.made) as f64;
                 points * (w.depth() as f64 + 4.0) / lanes as f64
@@ -182,6 +190,7 @@ impl Site {
         let mut all = match self {
             Site::Window(w) => w.candidates(lanes),
             Site::Product(p) => p.candidates(lanes),
+            Site::Bytes(c) => c.candidates(),
         };
         all.retain(|(c, _)| !strict || c.algorithm == Algorithm::Direct);
         all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
@@ -220,6 +229,13 @@ pub fn epilogue_class(residual: bool, calls: bool) -> i64 {
 pub fn apply(typed: &mut Typed, tuned: &Tuned) {
     for f in &mut typed.module.funcs {
         let Func::Prim(f) = f else { continue };
+        if let Some(mut conv) = Conv::of(f) {
+            if let Some(best) = tuned.best(&conv.key(), None) {
+                conv.configure(&best);
+                f.attrs.set(int8::ATTR, conv.attr());
+            }
+            continue;
+        }
         if f.private && !crate::integer::in_library(f) {
             schedule::choose_products(f, &|p| {
                 let best = tuned.best(&Site::Product(p.clone()).key(), None)?;

@@ -201,7 +201,7 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
 pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<Typed, Diagnostics> {
     let wide = assembles && options.opt_level >= 2 && options.wide_bytes > 16;
     if wide {
-        quant::quantised(&mut typed, options.wide_bytes);
+        quant::quantised(&mut typed, options.wide_bytes, options.dot4 && !options.versions);
         streamed::streamed(&mut typed);
     }
     let layout = options.layout().filter(|_| wide);

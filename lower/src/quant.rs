@@ -7,7 +7,7 @@
 //! form rounds once, when it scales the total to the output.
 
 use crate::legalize::{call_tir, Names};
-use crate::schedule::int8::{Conv, Pixels};
+use crate::schedule::int8::{Conv, Pixels, Tile};
 use relax_ir::analysis::Typed;
 use relax_ir::prim::Intrin;
 use relax_ir::relax::{
@@ -24,14 +24,14 @@ const MOST_INPUTS: usize = 1 << 15;
 const LARGE: f64 = 1e9;
 
 /// Rewrites every Relax function, before operators become kernels. `vector_bytes` are those of the registers in which
-/// four bytes at a time can be multiplied.
-pub fn quantised(typed: &mut Typed, vector_bytes: u32) {
+/// four bytes at a time can be multiplied; with `dot4`, the form that is tuned does it in one step.
+pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool) {
     let mut names = Names::new(&typed.module);
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     let mut new = vec![];
     for f in &mut funcs {
         if let Func::Relax(f) = f {
-            let mut pass = Pass { values: values(f, &typed.sinfo), names: &mut names, new: vec![], vector_bytes };
+            let mut pass = Pass { values: values(f, &typed.sinfo), names: &mut names, new: vec![], vector_bytes, dot4 };
             if pass.values.is_empty() {
                 continue;
             }
@@ -418,6 +418,7 @@ struct Pass<'a> {
     names: &'a mut Names,
     new: Vec<PrimFunc>,
     vector_bytes: u32,
+    dot4: bool,
 }
 
 impl Pass<'_> {
@@ -513,6 +514,7 @@ impl Pass<'_> {
             zero: y.scale.zero,
             bounded: false,
             vector_bytes: self.vector_bytes as i64,
+            tile: Tile { dot4: self.dot4, ..Tile::default() },
         }
     }
 }

@@ -88,7 +88,7 @@ fn integers_agree_with_floats() {
     let mut typed = typed.expect("the module is sound");
     let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[1, 3, 7, 6], |i| byte(i) * 0.02)));
     let wanted = run(&typed.module, &x);
-    quant::quantised(&mut typed, 64);
+    quant::quantised(&mut typed, 64, true);
     let got = run(&typed.module, &x);
     let names: Vec<&str> = typed.module.funcs.iter().map(|f| f.name()).collect();
     let count = |name: &str| names.iter().filter(|n| n.starts_with(name)).count();

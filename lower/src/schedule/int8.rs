@@ -9,6 +9,7 @@
 
 mod depthwise;
 mod pixels;
+mod tile;
 
 use relax_ir::attrs::AttrValue;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
@@ -18,6 +19,7 @@ use relax_ir::{DType, PrimExpr, Var};
 
 use pixels::PIXELS;
 pub use pixels::{pixels, Pixels};
+pub use tile::Tile;
 
 /// The attribute that holds a [`Conv`].
 pub const ATTR: &str = "relax_aot.int8";
@@ -59,6 +61,7 @@ pub struct Conv {
     pub bounded: bool,
     /// Bytes of a vector register of the widest form.
     pub vector_bytes: i64,
+    pub tile: Tile,
 }
 
 /// What the processor of a form has.
@@ -134,6 +137,9 @@ impl Conv {
             self.zero,
             self.bounded as i64,
             self.vector_bytes,
+            self.tile.rows,
+            self.tile.columns,
+            self.tile.dot4 as i64,
         ]
     }
 
@@ -143,7 +149,7 @@ impl Conv {
     }
 
     fn from(v: &[i64]) -> Option<Conv> {
-        let [batch, in_h, in_w, in_c, k_h, k_w, stride_h, stride_w, off_h, off_w, rows, columns, channels, out_h, out_w, top, left, depthwise, zero, bounded, vector_bytes] =
+        let [batch, in_h, in_w, in_c, k_h, k_w, stride_h, stride_w, off_h, off_w, rows, columns, channels, out_h, out_w, top, left, depthwise, zero, bounded, vector_bytes, tile_rows, tile_columns, dot4] =
             *v
         else {
             return None;
@@ -171,6 +177,7 @@ impl Conv {
             zero,
             bounded: bounded != 0,
             vector_bytes,
+            tile: Tile { rows: tile_rows, columns: tile_columns, dot4: dot4 != 0 },
         })
     }
 
@@ -464,41 +471,9 @@ impl Writer<'_> {
                 |first: i64| Group { lanes, at: (0..4).map(|j| j * p.lanes + first).collect(), first: 4 * first };
             return (0..p.lanes).step_by(lanes as usize).map(group).collect();
         }
-        let most = match (self.conv.depthwise, self.form.vector_bytes) {
-            (true, _) => 1,
-            (_, 64) => 4,
-            _ => 2,
-        };
+        let most = self.conv.columns_of(self.form) as usize;
         let all: Vec<i64> = (0..p.width()).step_by(lanes as usize).collect();
         all.chunks(most).map(|at| Group { lanes, at: at.to_vec(), first: at[0] }).collect()
-    }
-
-    /// Rows of a tile.
-    fn rows(&self, g: &Group) -> i64 {
-        let (vectors, depthwise) = (g.at.len() as i64, self.conv.depthwise);
-        match (self.form.dot4, self.form.vector_bytes) {
-            (true, _) => match (depthwise, vectors) {
-                (true, 4) => 3,
-                (true, _) => 8,
-                (_, 4) => 7,
-                (_, 3) => 9,
-                (_, 2) => 14,
-                _ => 16,
-            },
-            (_, 64) => match (depthwise, vectors) {
-                (true, 4) => 3,
-                (true, _) => 8,
-                (_, 4) => 4,
-                (_, 3) => 6,
-                (_, 2) => 9,
-                _ => 14,
-            },
-            _ => match (depthwise, vectors) {
-                (true, 4) => 2,
-                (_, 2) => 4,
-                _ => 6,
-            },
-        }
     }
 
     /// All pixels of some channels.
@@ -519,16 +494,10 @@ impl Writer<'_> {
             let at = |t: i64| column.clone() + (t * v.channels + g.first);
             (0..taps).map(|t| let_(out, "w", load(&self.w.expr(), at(t), ints))).collect()
         });
-        let most = self.rows(g);
         // All pixels of an image in one row, where nothing lies between its rows.
-        let dense = v.k_h * v.k_w == 1
-            && v.stride_h * v.stride_w == 1
-            && v.in_w == v.columns
-            && v.out_w == v.columns
-            && v.off_w == 0;
-        let (rows, columns) = if dense { (1, v.rows * v.columns) } else { (v.rows, v.columns) };
-        let tiles = (columns + most - 1) / most;
-        let size = (columns + tiles - 1) / tiles.max(1);
+        let columns = v.row();
+        let rows = if columns == v.columns { v.rows } else { 1 };
+        let size = v.even(v.rows_of(self.form, g.at.len() as i64));
         let whole = columns / size.max(1) * size;
         loop_(out, 0, v.batch, 1, &mut |out, n| {
             let first = n.clone() * (v.in_h * v.in_w) + (v.off_h * v.in_w + v.off_w);
@@ -720,6 +689,7 @@ mod tests {
             zero: 100,
             bounded: true,
             vector_bytes: 64,
+            tile: Tile::default(),
         };
         let one = Conv { k_h: 1, k_w: 1, in_h: 5, in_w: 7, rows: 5, columns: 7, out_h: 5, out_w: 7, ..base };
         let one = Conv { top: 0, left: 0, channels: 148, batch: 2, in_c: 12, bounded: false, ..one };
@@ -757,6 +727,19 @@ mod tests {
                 machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes, dot4 }).unwrap();
                 let (Arg::Tensor(a), Arg::Tensor(b)) = (&args[5], &scheduled[5]) else { panic!() };
                 assert_eq!(a.data, b.data, "{vector_bytes} {dot4} {v:?}");
+            }
+            // Every tile computes the same.
+            for dot4 in [true, false] {
+                let asked = Conv { tile: Tile { dot4, ..v.tile }, ..v };
+                for (config, _) in asked.candidates() {
+                    let (mut f, mut told, mut scheduled) = (f.clone(), asked, before.clone());
+                    told.configure(&config);
+                    assert_eq!(told.config(), config, "{told:?}");
+                    f.attrs.set(ATTR, told.attr());
+                    machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes: 64, dot4 }).unwrap();
+                    let (Arg::Tensor(a), Arg::Tensor(b)) = (&args[5], &scheduled[5]) else { panic!() };
+                    assert_eq!(a.data, b.data, "{dot4} {told:?}");
+                }
             }
         }
     }
