@@ -40,7 +40,6 @@ static int32_t refuse(void *self, int64_t n, int32_t (*body)(void *, int64_t, in
   return 77;
 }
 
-
 int main(void) {
   int64_t x[] = {70, 512}, w[] = {512, 1024}, h[] = {8, 192, 64}, p[] = {1, 64, 56, 56}, e[] = {60003},
           g[] = {12, 1, 512};
@@ -57,16 +56,7 @@ int main(void) {
   if (m_run(NULL, args, INPUTS, a, RESULTS, NULL)) return 1;
   if (m_run(NULL, args, INPUTS, b, RESULTS, &call)) return 2;
   if (call.parallel_for != own || call.parallel_self != &loops) return 3;
-  for (int i = 0; i < RESULTS; ++i) {
-    size_t n = 4;
-    for (int32_t d = 0; d < a[i]->dl_tensor.ndim; ++d) n *= (size_t)a[i]->dl_tensor.shape[d];
-    if (memcmp(a[i]->dl_tensor.data, b[i]->dl_tensor.data, n)) {
-      fprintf(stderr, "result %d differs\n", i);
-      return 4;
-    }
-    a[i]->deleter(a[i]);
-    b[i]->deleter(b[i]);
-  }
+  if (differ(a, b)) return 4;
   if (m_run(NULL, args, INPUTS, none, RESULTS, &refused) != 77) return 5;
   for (int i = 0; i < INPUTS; ++i) free(inputs[i].data);
   printf("%d\n", (int)loops);

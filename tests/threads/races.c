@@ -149,16 +149,7 @@ int main(int argc, char **argv) {
   call.release = give;
   if (m_run(NULL, args, INPUTS, a, RESULTS, &plain)) return 1;
   if (m_run(NULL, args, INPUTS, b, RESULTS, &call)) return 2;
-  for (int i = 0; i < RESULTS; ++i) {
-    size_t n = 4;
-    for (int32_t d = 0; d < a[i]->dl_tensor.ndim; ++d) n *= (size_t)a[i]->dl_tensor.shape[d];
-    if (memcmp(a[i]->dl_tensor.data, b[i]->dl_tensor.data, n)) {
-      fprintf(stderr, "result %d differs\n", i);
-      return 4;
-    }
-    a[i]->deleter(a[i]);
-    b[i]->deleter(b[i]);
-  }
+  if (differ(a, b)) return 4;
   for (int i = 0; i < INPUTS; ++i) free(inputs[i].data);
   printf("%d\n", (int)loops);
   return wrong != 0;

@@ -34,20 +34,28 @@ enum Kind {
     Once,
 }
 
-/// The kernel with the bounds of its share as last parameters; `None` when its loops do not allow it. With `joint`, all
-/// shares work in one workspace and loops that hand each other data are phases. Rounds are cut where shares for so many
-/// threads would be uneven (1: never).
-pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Split> {
-    if f.params.iter().any(|p| !matches!(p.dtype(), DType::HANDLE | DType::I64)) {
-        return None;
-    }
+/// Whether a kernel can be told its share: pointers and int64 go through the loop's context.
+pub(super) fn takes_shares(f: &FlatFunc) -> bool {
+    f.params.iter().all(|p| matches!(p.dtype(), DType::HANDLE | DType::I64))
+}
+
+/// A kernel with the workspace that host code passes to all its forms when one needs it, and what of its parameters is
+/// memory of its own.
+pub(super) fn with_workspace(f: &FlatFunc, s: &Shared) -> Option<(FlatFunc, HashSet<Var>)> {
     let mut f = f.clone();
-    // Host code passes a workspace to all forms of a kernel when one needs it.
     let own = f.params.len().checked_sub(s.buffers + s.dims.len())?;
     if own == 0 && s.workspace {
         f.params.push(Var::new("workspace", DType::HANDLE));
     }
-    let private: HashSet<Var> = f.params.iter().skip(s.buffers + s.dims.len()).cloned().collect();
+    let private = f.params.iter().skip(s.buffers + s.dims.len()).cloned().collect();
+    Some((f, private))
+}
+
+/// The kernel with the bounds of its share as last parameters; `None` when its loops do not allow it. With `joint`, all
+/// shares work in one workspace and loops that hand each other data are phases. Rounds are cut where shares for so many
+/// threads would be uneven (1: never).
+pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Split> {
+    let (mut f, private) = with_workspace(f, s).filter(|_| takes_shares(f))?;
     let body = std::mem::take(&mut f.body);
     let (tops, facts) = classify(&f, &body, private, s.apart)?;
     let private = &facts.private;
@@ -100,11 +108,7 @@ pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Spli
 
 /// The kernel as the work of the first share alone: for a form that is not worth more.
 pub fn alone(f: &FlatFunc, s: &Shared, joint: bool) -> Option<Split> {
-    let mut f = f.clone();
-    let own = f.params.len().checked_sub(s.buffers + s.dims.len())?;
-    if own == 0 && s.workspace {
-        f.params.push(Var::new("workspace", DType::HANDLE));
-    }
+    let (mut f, _) = with_workspace(f, s)?;
     let (from, to) = (Var::new("from", DType::I64), Var::new("to", DType::I64));
     let mut then = std::mem::take(&mut f.body);
     then.retain(|s| !matches!(s, FlatStmt::Return(None)));

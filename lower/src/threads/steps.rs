@@ -5,7 +5,7 @@
 //! Before the first step and after the last one, too, it works alone. The kernel runs one segment of one step in a call:
 //! these are its phases, in order, with the beginning as the first and the end as the last.
 
-use super::split::{loads, mentions, Facts};
+use super::split::{loads, mentions, takes_shares, with_workspace, Facts};
 use super::{Shared, WHOLE};
 use relax_ir::flat::{FlatFunc, FlatStmt};
 use relax_ir::prim::Var;
@@ -42,21 +42,13 @@ struct Segment {
 /// The kernel with the bounds of its share as last parameters; `None` when it is no recurrence whose products can be
 /// dealt out.
 pub fn split_steps(f: &FlatFunc, s: &Shared) -> Option<Stepped> {
-    if f.params.iter().any(|p| !matches!(p.dtype(), DType::HANDLE | DType::I64)) {
-        return None;
-    }
-    let mut f = f.clone();
-    let own = f.params.len().checked_sub(s.buffers + s.dims.len())?;
-    if own == 0 && s.workspace {
-        f.params.push(Var::new("workspace", DType::HANDLE));
-    }
+    let (mut f, private) = with_workspace(f, s).filter(|_| takes_shares(f))?;
     let body = std::mem::take(&mut f.body);
     let at = single(&body)?;
     let FlatStmt::For { var: t, begin, end, step: 1, body: step } = &body[at] else { return None };
     if !begin.is_int(0) {
         return None;
     }
-    let private = f.params.iter().skip(s.buffers + s.dims.len()).cloned().collect();
     let mut facts = Facts { private, ..Default::default() };
     facts.roots.extend(f.params.iter().map(|p| (p.clone(), vec![p.clone()])));
     // Names that all phases have.
