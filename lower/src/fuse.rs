@@ -182,6 +182,10 @@ impl Fuse<'_> {
             if gp == gi || uses.get(&nodes[p].var) != Some(&inside) {
                 return None;
             }
+            // What is put together of several parts may be written by those who make the parts.
+            if self.prims.get(&nodes[p].prim).is_some_and(pieced) {
+                return None;
+            }
             let mut readers = members[gi].iter().filter(|m| reads(m) > 0);
             let fits = members[gp].len() + members[gi].len() <= MAX_STAGES
                 && readers.all(|&c| self.may_join(nodes, &members[gp], &members[gi], p, c));
@@ -606,6 +610,18 @@ fn stores(s: &Stmt) -> HashSet<u32> {
         }
     });
     out
+}
+
+/// Whether several statements write the kernel's result, each a piece of it.
+fn pieced(f: &PrimFunc) -> bool {
+    let Some(out) = f.buffers().last() else { return false };
+    let mut writers = 0;
+    f.body.walk(&mut |s| {
+        if let StmtKind::Block(b) = s.kind() {
+            writers += matches!(b.body.kind(), StmtKind::Store { buffer, .. } if buffer == out) as usize;
+        }
+    });
+    writers > 1
 }
 
 /// See [`Fuse::permutation`].

@@ -9,6 +9,8 @@
 //!
 //! Which operators follow, by name: [`elementwise`], [`pool`], [`reduction`], [`concat`], [`flattened`].
 
+mod slices;
+
 use crate::choice::{epilogue_class, Algorithm, Site, Tuned};
 use crate::legalize::{call_tir, Names};
 use crate::schedule::window::{Kind, Plan, Window};
@@ -78,6 +80,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice) {
         transformed: HashMap::new(),
         sigmoids: HashMap::new(),
         parts: HashMap::new(),
+        pieces: HashMap::new(),
         readers: readers(typed),
         lanes,
         strict: choice.strict,
@@ -119,6 +122,8 @@ struct Pass {
     sigmoids: HashMap<RVar, RVar>,
     /// What NHWC forms are concatenated from, along the channels.
     parts: HashMap<RVar, Vec<RVar>>,
+    /// What NHWC forms are cut into.
+    pieces: HashMap<RVar, slices::Pieces>,
     /// How often each variable of the program is used.
     readers: HashMap<RVar, usize>,
     lanes: i64,
@@ -229,9 +234,15 @@ impl Pass {
             self.known.insert(b.var.clone(), c);
             return None;
         }
+        if matches!(e.kind(), ExprKind::TupleGetItem(..)) {
+            return self.field(b, dataflow, typed);
+        }
         let c = e.as_call()?;
         let name = c.op()?.name;
         let mut out = Out { typed, dataflow, span: e.span(), list: vec![] };
+        if name == "split" {
+            self.cut(b, c, &out)?;
+        }
         let dims = self.dims(&b.var.expr(), &out)?;
         if flattening(name) {
             return self.flattened(b, c, &dims, out);
@@ -253,15 +264,14 @@ impl Pass {
                 None => self.pool(b, c, &mut out)?,
             },
             "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(b, c, &mut out)?,
+            "strided_slice" => self.slice(b, c, &mut out)?,
+            "image.resize2d" => self.resize(b, c, &mut out)?,
             "mean" | "sum" | "max" | "min" => self.reduction(b, c, &mut out)?,
             _ if ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,
             _ => return None,
         };
         // The form that the program names.
-        let value = match dims[2] * dims[3] {
-            1 => reshape(new.expr(), &dims, out.span)?,
-            _ => transpose(new.expr(), &[0, 3, 1, 2], out.span)?,
-        };
+        let value = self.named(&new, &dims, out.span)?;
         self.last.insert(b.var.clone(), new);
         out.list.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
         Some(out.list)
@@ -332,6 +342,7 @@ impl Pass {
             batch: data[0],
             size: [data[2], data[3]],
             taken: data[1],
+            pitch: 0,
             out: [dims[2], dims[3]],
             made,
             kernel: [kh, kw],
@@ -534,6 +545,7 @@ impl Pass {
             batch: data[0],
             size: [data[2], data[3]],
             taken: data[1],
+            pitch: 0,
             out: [dims[2], dims[3]],
             made: data[1],
             kernel: two(c, "pool_size")?,

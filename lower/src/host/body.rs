@@ -49,6 +49,7 @@ impl Body<'_> {
                 }
                 None => super::build::null(),
             },
+            Place::Part { of, at } => self.pointer(b, *of).ptr_add(at.clone()),
             Place::Workspace => match &self.layout.offsets[id.0] {
                 Some(o) => {
                     let base = self.layout.region_of.get(id.0).and_then(|&r| self.regions.get(r));

@@ -79,7 +79,10 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
     }
     let mut facts = sig.facts();
     let planner = Planner::new(typed, facts.clone(), cx.room, &mut cx.checks, &mut cx.kernels);
-    let plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;
+    let mut plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;
+    if cx.parts {
+        super::parts::parts(&mut plan, &typed.module, &mut cx.kernels, cx.room);
+    }
     sig.late = plan.late.clone();
     let late = sig.late.iter().map(|l| EntryDim { var: l.var.clone(), lower: None, upper: None, divisor: None });
     sig.dims.extend(late);

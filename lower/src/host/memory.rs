@@ -31,7 +31,7 @@ pub type Range = (usize, usize);
 pub fn layout(bufs: &[Buf], steps: &[Step], facts: &mut dyn ShapeFacts) -> Layout {
     let mut ranges: Vec<Option<Range>> = vec![None; bufs.len()];
     let mut at = 0;
-    mark(steps, &mut at, &mut ranges);
+    mark(bufs, steps, &mut at, &mut ranges);
     let live: Vec<usize> =
         (0..bufs.len()).filter(|&i| matches!(bufs[i].place, Place::Workspace) && ranges[i].is_some()).collect();
     let sizes: Vec<PrimExpr> = bufs.iter().map(|b| align_up(b.bytes.clone())).collect();
@@ -40,6 +40,17 @@ pub fn layout(bufs: &[Buf], steps: &[Step], facts: &mut dyn ShapeFacts) -> Layou
     } else {
         share(bufs.len(), &live, &sizes, &ranges, facts)
     }
+}
+
+/// Bytes of the workspace that are in use at once where it is most, with these values of sizes.
+pub fn least(bufs: &[Buf], steps: &[Step], size: &dyn Fn(&PrimExpr) -> i64) -> i64 {
+    let mut ranges: Vec<Option<Range>> = vec![None; bufs.len()];
+    mark(bufs, steps, &mut 0, &mut ranges);
+    let own = bufs.iter().zip(ranges).enumerate().filter(|(_, (b, _))| matches!(b.place, Place::Workspace));
+    let item = |(buffer, (b, range)): (usize, (&Buf, Option<Range>))| {
+        Some(Item { buffer, bytes: size(&align_up(b.bytes.clone())), range: range? })
+    };
+    peak(&own.filter_map(item).collect::<Vec<_>>())
 }
 
 /// The names of the steps, and the first and last step at which each buffer is in use.
@@ -61,7 +72,7 @@ pub fn timeline(bufs: &[Buf], steps: &[Step]) -> (Vec<String>, Vec<Option<(usize
         }
     }
     let mut ranges: Vec<Option<Range>> = vec![None; bufs.len()];
-    mark(steps, &mut 0, &mut ranges);
+    mark(bufs, steps, &mut 0, &mut ranges);
     let mut list = vec![];
     names(steps, &mut list);
     (list, ranges)
@@ -72,12 +83,14 @@ pub fn align_up(bytes: PrimExpr) -> PrimExpr {
     (bytes + PrimExpr::i64(ALIGN - 1)).floor_div(PrimExpr::i64(ALIGN)) * PrimExpr::i64(ALIGN)
 }
 
-fn mark(steps: &[Step], at: &mut usize, ranges: &mut [Option<Range>]) {
+fn mark(bufs: &[Buf], steps: &[Step], at: &mut usize, ranges: &mut [Option<Range>]) {
     for s in steps {
         *at += 1;
         let mut touch = |b: BufId| {
-            let r = ranges[b.0].get_or_insert((*at, *at));
-            r.1 = *at;
+            for b in [Some(b), bufs[b.0].inside()].into_iter().flatten() {
+                let r = ranges[b.0].get_or_insert((*at, *at));
+                r.1 = *at;
+            }
         };
         match s {
             Step::Kernel { buffers, scratch, .. } => buffers.iter().chain(scratch).for_each(|&b| touch(b)),
@@ -89,8 +102,8 @@ fn mark(steps: &[Step], at: &mut usize, ranges: &mut [Option<Range>]) {
             Step::Read { from, .. } => touch(*from),
             Step::Check { .. } => {}
             Step::If { then, otherwise, .. } => {
-                mark(then, at, ranges);
-                mark(otherwise, at, ranges);
+                mark(bufs, then, at, ranges);
+                mark(bufs, otherwise, at, ranges);
             }
         }
     }

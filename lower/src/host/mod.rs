@@ -13,6 +13,7 @@ mod kernel_args;
 mod memory;
 mod ops;
 mod params;
+mod parts;
 mod plan;
 mod regions;
 mod slice;
@@ -45,6 +46,8 @@ pub struct Context {
     pub checks: Vec<CheckInfo>,
     /// Of the widest vectors that kernels may be scheduled for.
     pub room: Room,
+    /// Tensors may be parts of others.
+    pub parts: bool,
     /// Kernels made while planning.
     pub kernels: Vec<PrimFunc>,
     /// Memories for the workspace, the fastest first; none for one piece.
@@ -74,6 +77,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         pool: Pool::new(prefix, unchecked, options.silent),
         funcs: vec![],
         checks: vec![],
+        parts: options.opt_level >= 2,
         kernels: vec![],
         regions: options.regions.clone(),
         constants: Constants::new(prefix, options.external_weights),

@@ -32,6 +32,11 @@ pub fn layout(
     let (names, ranges) = timeline(bufs, steps);
     let mut accesses = vec![0u64; bufs.len()];
     count(steps, kernels, upper, &mut accesses);
+    for (i, b) in bufs.iter().enumerate() {
+        if let Some(of) = b.inside() {
+            accesses[of.0] = accesses[of.0].saturating_add(accesses[i]);
+        }
+    }
     let mut order: Vec<usize> = vec![];
     let mut sizes = vec![PrimExpr::i64(0); bufs.len()];
     for (i, b) in bufs.iter().enumerate() {

@@ -73,6 +73,11 @@ pub enum Place {
     Constant(Constant),
     /// In the workspace, at an offset that memory planning finds.
     Workspace,
+    /// Inside of another buffer, which is no part itself, from that byte on.
+    Part {
+        of: BufId,
+        at: PrimExpr,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +85,16 @@ pub struct Buf {
     pub place: Place,
     /// Bytes, over the shape variables of the entry (an upper bound where data decides).
     pub bytes: PrimExpr,
+}
+
+impl Buf {
+    /// The buffer that it is a part of.
+    pub fn inside(&self) -> Option<BufId> {
+        match self.place {
+            Place::Part { of, .. } => Some(of),
+            _ => None,
+        }
+    }
 }
 
 /// A dim of an unranked parameter, read when its rank is `rank` (else 0).

@@ -9,6 +9,7 @@ mod fuse;
 pub mod int8;
 pub mod machine;
 mod map;
+mod moves;
 mod narrow;
 mod nest;
 mod poly;
@@ -23,6 +24,7 @@ mod transpose;
 pub mod window;
 
 pub use contract::Packable;
+pub use moves::{moves, statements, takes_strides, Move};
 pub use product::{choose_products, products, Product};
 pub use ranges::Ranges;
 

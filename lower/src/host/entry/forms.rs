@@ -65,7 +65,10 @@ fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function) -> Resu
     let mut sig = Signature::new(f, &typed.sinfo, &mut vec![], cx.uncallable)?;
     let mut facts = sig.facts();
     let planner = Planner::new(typed, facts.clone(), cx.room, &mut cx.checks, &mut cx.kernels);
-    let plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;
+    let mut plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;
+    if cx.parts {
+        crate::host::parts::parts(&mut plan, &typed.module, &mut cx.kernels, cx.room);
+    }
     sig.late = plan.late.clone();
     let map = alike(&sig, general.sig);
     let layout = if cx.regions.is_empty() {

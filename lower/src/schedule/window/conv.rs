@@ -143,7 +143,7 @@ fn rows(e: &mut Emit, r: &Run, from: Operands, run: i64, (lo, hi): (&PrimExpr, &
 /// One tap of groups of channels that share vectors: as many multiplications for each sum as a group has channels.
 fn shared(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], sums: &[Vec<Var>]) -> Res<()> {
     let n = r.w.reach();
-    let (step, apart) = (r.w.stride[1] * r.w.taken, g.tap * r.w.dilation[1] * r.w.taken);
+    let (step, apart) = (r.w.stride[1] * r.w.pixel(), g.tap * r.w.dilation[1] * r.w.pixel());
     for (at, p) in pieces.iter().enumerate() {
         let lanes = DType::F32.with_lanes(p.lanes as u16);
         let mut vectors = vec![];
@@ -170,7 +170,7 @@ fn group(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], su
     if pieces.iter().any(|p| r.w.is_shared(p.lanes)) {
         return shared(e, r, from, g, pieces, sums);
     }
-    let (unit, step) = if r.w.last { (r.w.reach(), r.w.taken) } else { (1, 1) };
+    let (unit, step) = if r.w.last { (r.w.reach(), r.w.pixel()) } else { (1, 1) };
     let (first, len) = (g.tap * unit, g.taps * unit);
     // The data lies further apart than the weights.
     let apart = g.tap * (r.w.dilation[1] * step - unit);

@@ -13,6 +13,7 @@ mod tile;
 mod winograd;
 
 use super::emit::{Emit, Res};
+use super::poly::Poly;
 use super::stage::Stage;
 use super::SchedOptions;
 use relax_ir::attrs::Attrs;
@@ -85,6 +86,8 @@ pub struct Window {
     pub size: [i64; 2],
     /// Channels of the data.
     pub taken: i64,
+    /// Elements from one pixel of channels-last data to the next, where it is a part of a tensor; 0: its channels.
+    pub pitch: i64,
     /// Rows and columns of the result.
     pub out: [i64; 2],
     /// Channels of the result.
@@ -139,6 +142,7 @@ impl Window {
             },
             batch: v[1],
             taken: v[2],
+            pitch: 0,
             made: v[3],
             size: pair(4),
             out: pair(6),
@@ -161,6 +165,22 @@ impl Window {
     /// Sets the panel that suits vectors of so many lanes best.
     pub fn choose_panel(&mut self, lanes: i64) {
         self.panel = tile::best_panel(self, lanes);
+    }
+
+    /// For channels-last data with these strides, where its pixels lie evenly.
+    pub fn with_strides(&self, strides: &[i64]) -> Option<Window> {
+        let &[n, h, w, c] = strides else { return None };
+        let even = c == 1 && w >= self.taken && h == w * self.size[1] && (self.batch == 1 || n == h * self.size[0]);
+        (even && self.last).then(|| Window { pitch: if w == self.taken { 0 } else { w }, ..self.clone() })
+    }
+
+    /// Elements from one pixel of channels-last data to the next.
+    pub fn pixel(&self) -> i64 {
+        if self.pitch == 0 {
+            self.taken
+        } else {
+            self.pitch
+        }
     }
 
     /// Elements of packed weights.
@@ -440,6 +460,13 @@ pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &Sche
     {
         return Ok(false);
     }
+    let strides: Option<Vec<i64>> = e.places.get(x).and_then(|p| p.strides.iter().map(Poly::as_const).collect());
+    let dense = w.last.then(|| w.with_strides(&strides?));
+    let w = match dense {
+        Some(Some(w)) if w.pitch == 0 || !matches!(w.kind, Kind::Winograd(_)) => &w.clone(),
+        None => w,
+        _ => return Ok(false),
+    };
     let run = tile::Run::new(e, s, w, o, x, weight)?;
     match w.kind {
         Kind::Conv => conv::emit(e, &run)?,

@@ -55,6 +55,7 @@ fn conv(size: [i64; 2], taken: i64, made: i64, kernel: [i64; 2], stride: [i64; 2
         batch: 1,
         size,
         taken,
+        pitch: 0,
         out,
         made,
         kernel,

@@ -86,7 +86,7 @@ pub fn cuts(w: &Window, len: i64) -> Vec<Cut> {
     let mut out: Vec<Cut> = vec![];
     let columns = w.out[1];
     // Taps that lie behind one another in the data, too.
-    let dense = w.dilation[1] == 1 && w.groups == 1;
+    let dense = w.dilation[1] == 1 && w.groups == 1 && w.pitch == 0;
     for start in (0..columns).step_by(len as usize) {
         let len = len.min(columns - start);
         let mut groups: Vec<Group> = vec![];
@@ -110,7 +110,7 @@ pub fn cuts(w: &Window, len: i64) -> Vec<Cut> {
 /// The length of tiles that takes the least time, and that time in cycles for all columns of a row.
 pub fn best_rows(w: &Window, lanes: i64, pieces: i64) -> (i64, f64) {
     let mut most = most_rows(lanes, pieces);
-    if w.last && w.stride[1] * w.taken * 4 % 4096 == 0 {
+    if w.last && w.stride[1] * w.pixel() * 4 % 4096 == 0 {
         most = most.min(8);
     }
     if w.is_shared(lanes) {
@@ -197,6 +197,7 @@ pub fn product(w: &Window, rows: i64) -> Window {
         groups: 1,
         before: [0, 0],
         last: true,
+        pitch: 0,
         ..w.clone()
     }
 }
@@ -290,9 +291,9 @@ impl Run {
     /// Elements between neighbours of the data: batch, row, column, channel.
     pub fn strides(&self) -> [i64; 4] {
         let [h, w] = self.w.size;
-        let c = self.w.taken;
+        let (c, p) = (self.w.taken, self.w.pixel());
         match self.w.last {
-            true => [h * w * c, w * c, c, 1],
+            true => [h * w * p, w * p, p, 1],
             false => [c * h * w, w, 1, h * w],
         }
     }

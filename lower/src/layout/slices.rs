@@ -1,0 +1,97 @@
+//! Channels last for what cuts tensors, and for pictures of another size.
+
+use super::{Out, Pass};
+use relax_ir::attrs::Attrs;
+use relax_ir::relax::{Binding, BindingValue, Call, Expr, ExprKind, RVar, StructInfo};
+use relax_ir::{AttrValue, DType, PrimExpr, Span};
+
+/// Where the axes of NCHW are in NHWC.
+const LAST: [i64; 4] = [0, 3, 1, 2];
+
+/// What an NHWC tensor is cut into, along one of its axes: where each piece begins, and the end.
+pub(super) struct Pieces {
+    of: RVar,
+    axis: i64,
+    cuts: Vec<i64>,
+}
+
+fn list(values: &[i64], span: Span) -> Expr {
+    let one = |v: &i64| Expr::new(ExprKind::Prim(PrimExpr::i64(*v)), span);
+    Expr::new(ExprKind::Tuple(values.iter().map(one).collect()), span)
+}
+
+impl Pass {
+    /// Slices along axes that are numbers.
+    pub(super) fn slice(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<RVar> {
+        let x = self.last_of(c.args.first()?)?;
+        let ExprKind::Tuple(axes) = c.args.get(1)?.kind() else { return None };
+        let axis = |e: &Expr| match e.kind() {
+            ExprKind::Prim(p) => LAST.get(p.as_int()?.rem_euclid(4) as usize).copied(),
+            _ => None,
+        };
+        let axes: Vec<i64> = axes.iter().map(axis).collect::<Option<_>>()?;
+        let mut c = c.clone();
+        c.args[0] = x.expr();
+        c.args[1] = list(&axes, out.span);
+        out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
+    }
+
+    /// Remembers what a tensor is cut into; [`Pass::piece`] makes the pieces.
+    pub(super) fn cut(&mut self, b: &Binding, c: &Call, out: &Out) -> Option<()> {
+        let of = self.last_of(c.args.first()?)?;
+        let axis = c.attrs.int("axis")?.rem_euclid(4) as usize;
+        let mut cuts = vec![0];
+        for field in out.typed.sinfo.get(&b.var)?.as_tuple()? {
+            let t = field.as_tensor().filter(|t| t.dtype == Some(DType::F32))?;
+            cuts.push(cuts.last()? + super::dims_of(t)?.get(axis)?);
+        }
+        self.pieces.insert(b.var.clone(), Pieces { of, axis: LAST[axis], cuts });
+        None
+    }
+
+    /// A field of what was cut.
+    pub(super) fn piece(&mut self, b: &Binding, e: &Expr, i: usize, out: &mut Out) -> Option<RVar> {
+        let p = self.pieces.get(e.as_var()?)?;
+        let (begin, end) = (*p.cuts.get(i)?, *p.cuts.get(i + 1)?);
+        let bounds = [[p.axis], [begin], [end]].map(|v| list(&v, out.span));
+        let args = [vec![p.of.expr()], bounds.to_vec()].concat();
+        let value = super::call("strided_slice", args, Attrs::default(), out.span)?;
+        out.bind(b.var.name(), value)
+    }
+
+    /// Pictures of another size.
+    pub(super) fn resize(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<RVar> {
+        let x = self.last_of(c.args.first()?)?;
+        let mut c = c.clone();
+        // Regions of interest go by axis.
+        let region = c.attrs.get("roi").and_then(|r| r.as_list()).is_some_and(|r| !r.is_empty());
+        if region || c.attrs.str("layout") != Some("NCHW") {
+            return None;
+        }
+        c.attrs.set("layout", AttrValue::Str("NHWC".into()));
+        c.args[0] = x.expr();
+        out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
+    }
+
+    /// [`Pass::piece`] for a binding, with the form that the program names.
+    pub(super) fn field(&mut self, b: &Binding, dataflow: bool, typed: &mut super::Typed) -> Option<Vec<Binding>> {
+        let e = b.expr();
+        let ExprKind::TupleGetItem(of, i) = e.kind() else { return None };
+        let StructInfo::Tensor(t) = typed.sinfo.get(&b.var)?.clone() else { return None };
+        let dims = super::dims_of(&t).filter(|d| d.len() == 4)?;
+        let mut out = Out { typed, dataflow, span: e.span(), list: vec![] };
+        let new = self.piece(b, of, *i, &mut out)?;
+        let value = self.named(&new, &dims, out.span)?;
+        self.last.insert(b.var.clone(), new);
+        out.list.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
+        Some(out.list)
+    }
+
+    /// The NCHW form of an NHWC tensor.
+    pub(super) fn named(&self, new: &RVar, dims: &[i64], span: Span) -> Option<Expr> {
+        match dims[2] * dims[3] {
+            1 => super::reshape(new.expr(), dims, span),
+            _ => super::transpose(new.expr(), &[0, 3, 1, 2], span),
+        }
+    }
+}
