@@ -268,7 +268,7 @@ pub unsafe extern "C" fn relax_rt_as_tensor(
     }
 }
 
-/// The elements of a dense tensor of int64 with one dim, as a shape.
+/// The elements of a dense tensor of integers with one dim, as a shape.
 ///
 /// # Safety
 /// As for [`relax_rt_shape`]; `tensor` is valid, `what` null or NUL-terminated.
@@ -286,11 +286,32 @@ pub unsafe extern "C" fn relax_rt_as_shape(
         if t.ndim != 1 {
             return relax_rt_fail(call, code::RANK, 0, 1, t.ndim as i64, what);
         }
-        if t.dtype.code != 0 || t.dtype.bits != 64 || t.dtype.lanes != 1 {
+        let width = t.dtype.bits / 8;
+        if t.dtype.code > 1 || !matches!(t.dtype.bits, 8 | 16 | 32 | 64) || t.dtype.lanes != 1 {
             return relax_rt_fail(call, code::DTYPE, 0, 64, t.dtype.bits as i64, what);
         }
-        let data = t.data.cast::<u8>().add(t.byte_offset as usize).cast::<i64>();
-        relax_rt_shape(call, null_mut(), *t.shape, data, out)
+        let data = t.data.cast::<u8>().add(t.byte_offset as usize);
+        if width == 8 {
+            return relax_rt_shape(call, null_mut(), *t.shape, data.cast::<i64>(), out);
+        }
+        let p = make(call, null_mut(), tag::SHAPE, bytes_of(size_of::<Shape>(), *t.shape, 8), out).cast::<Shape>();
+        if p.is_null() {
+            return code::MEMORY;
+        }
+        p.write(Shape { count: *t.shape });
+        let values = p.add(1).cast::<i64>();
+        for i in 0..*t.shape as usize {
+            let value = match (t.dtype.code, width) {
+                (0, 1) => data.cast::<i8>().add(i).read() as i64,
+                (0, 2) => data.cast::<i16>().add(i).read() as i64,
+                (0, _) => data.cast::<i32>().add(i).read() as i64,
+                (_, 1) => data.add(i).read() as i64,
+                (_, 2) => data.cast::<u16>().add(i).read() as i64,
+                _ => data.cast::<u32>().add(i).read() as i64,
+            };
+            values.add(i).write(value);
+        }
+        code::OK
     }
 }
 

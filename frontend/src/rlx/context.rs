@@ -46,8 +46,10 @@ pub struct Names<'a> {
     pub loops: FnvHashMap<u32, (PrimExpr, PrimExpr)>,
     /// Types of variables, for what `*t` unpacks.
     pub types: Types,
-    /// Scalar parameters, and the shape variables of those that dims and scalars name.
+    /// Parameters and bindings that are scalars, and the shape variables of those that dims and scalars name.
     pub scalars: HashMap<RVar, (DType, Option<Var>)>,
+    /// Bindings of scalars that are written down.
+    pub known: HashMap<RVar, PrimExpr>,
     /// What a PrimFunc reads of the structs of its handles, these by position.
     pub read: Vec<(usize, TensorField, Var)>,
 }
@@ -63,6 +65,7 @@ impl<'a> Names<'a> {
             loops: FnvHashMap::default(),
             types: Types::default(),
             scalars: HashMap::new(),
+            known: HashMap::new(),
             read: vec![],
         }
     }
@@ -108,6 +111,8 @@ pub struct Cx<'a> {
     pub globals: Vec<&'a str>,
     /// What functions state of their results, where that is a tuple.
     pub results: HashMap<&'a str, StructInfo>,
+    /// `f = R.ExternFunc("symbol")` of the module, by name.
+    pub externs: HashMap<&'a str, String>,
     /// `n = TypeVar("n")`
     pub type_vars: Vec<&'a str>,
     pub metadata: Option<Metadata>,
@@ -125,6 +130,7 @@ impl<'a> Cx<'a> {
             module_name: "Module",
             globals: vec![],
             results: HashMap::new(),
+            externs: HashMap::new(),
             type_vars: vec![],
             metadata: None,
             names: Names::new(DType::I64),

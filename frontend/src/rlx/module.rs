@@ -74,7 +74,12 @@ impl<'a> Cx<'a> {
     }
 
     fn class(&mut self, class: &ClassDef<'a>) -> IRModule {
-        if !class.decorators.iter().any(|d| decorator(d).as_deref() == Some("I.ir_module") || d.is_error()) {
+        // TVM's parser takes a class without decorators as well: what a decorated class is when Python shows its source.
+        let is_module = |d: &Expr| {
+            matches!(decorator(d).as_deref(), Some("I.ir_module" | "tvm.script.ir_module" | "ir_module"))
+                || d.is_error()
+        };
+        if !class.decorators.is_empty() && !class.decorators.iter().any(is_module) {
             let d = Diagnostic::error("module", class.name.span, format!("`{}` is no module", class.name.name));
             self.diags.push(d.help("write `@I.ir_module` above the class"));
         }
@@ -96,6 +101,9 @@ impl<'a> Cx<'a> {
                 self.declare(s);
             }
         }
+        self.externs = class.body.iter().filter_map(extern_function).collect();
+        let externs: Vec<&str> = self.externs.keys().copied().collect();
+        self.globals.extend(externs);
         for s in &class.body {
             self.member(s, &mut module);
         }
@@ -146,6 +154,7 @@ impl<'a> Cx<'a> {
                 _ => self.stray(s),
             },
             StmtKind::Pass | StmtKind::Import | StmtKind::Broken(_) => {}
+            _ if extern_function(s).is_some() => {}
             _ => self.stray(s),
         }
     }
@@ -164,6 +173,17 @@ impl<'a> Cx<'a> {
         let at = first_line(self.text, s.span);
         let d = Diagnostic::error("module", at, "a module holds functions and attributes only");
         self.diags.push(d.help("this line is neither; is it indented as it should be?"));
+    }
+}
+
+/// `f = R.ExternFunc("symbol")`
+fn extern_function<'a>(s: &Stmt<'a>) -> Option<(&'a str, String)> {
+    let StmtKind::Assign { target, value: Some(value), .. } = &s.kind else { return None };
+    match (value.called().as_deref(), value.as_call()?.args.as_slice()) {
+        (Some("R.ExternFunc"), [Expr { kind: ExprKind::Str(symbol), .. }, ..]) => {
+            Some((target.as_name()?, symbol.clone()))
+        }
+        _ => None,
     }
 }
 

@@ -375,7 +375,8 @@ impl<'a> Parser<'a, '_> {
             self.skip_line();
             return StmtKind::Broken(None);
         };
-        if self.eat_op("(") && self.expect_op(")").is_err() {
+        // What a class inherits says nothing of the module.
+        if self.eat_op("(") && !self.eat_op(")") && (self.expr().is_err() || self.expect_op(")").is_err()) {
             self.skip_line();
             return StmtKind::Broken(Some(name.name));
         }

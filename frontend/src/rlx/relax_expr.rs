@@ -19,7 +19,10 @@ impl<'a> Cx<'a> {
             ExprKind::Tuple(items) | ExprKind::List(items) => RKind::Tuple(self.relax_list(items)?),
             ExprKind::Attribute(base, field) => {
                 if let Some(name) = self.global_name(base, field) {
-                    RKind::GlobalVar(name?)
+                    match (name?, self.externs.get(field.name)) {
+                        (_, Some(symbol)) => RKind::ExternFunc(symbol.clone()),
+                        (name, None) => RKind::GlobalVar(name),
+                    }
                 } else {
                     let name = e.dotted().unwrap_or_default();
                     return self.error("unknown-name", e.span, format!("`{name}` is no value"));
@@ -104,7 +107,10 @@ impl<'a> Cx<'a> {
     /// Does this compute on scalars (as opposed to tensors)?
     fn is_scalar(&self, e: &Expr<'a>) -> bool {
         match &e.kind {
-            ExprKind::Name(n) => !matches!(self.names.get(n), Some(Value::Relax(_))) && self.names.prim(n).is_some(),
+            ExprKind::Name(n) => match self.names.get(n) {
+                Some(Value::Relax(v)) => self.names.scalars.contains_key(v) || self.names.known.contains_key(v),
+                _ => self.names.prim(n).is_some(),
+            },
             ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => true,
             ExprKind::Unary(_, a) => self.is_scalar(a),
             ExprKind::Binary(_, a, b) => self.is_scalar(a) && self.is_scalar(b),

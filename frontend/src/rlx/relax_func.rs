@@ -3,9 +3,11 @@
 use super::context::{Births, Cx, Names, Value};
 use super::syntax::*;
 use relax_ir::relax::{
-    Binding, BindingBlock, BindingValue, Expr as RExpr, ExprKind as RKind, Function, Param, RVar, SeqExpr, StructInfo,
+    Binding, BindingBlock, BindingValue, Callee, Expr as RExpr, ExprKind as RKind, Function, Param, RVar, SeqExpr,
+    StructInfo,
 };
 use relax_ir::{Attrs, DType, Diagnostic, Span, Var};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What a list of statements belongs to.
@@ -129,6 +131,7 @@ impl<'a> Cx<'a> {
         if !(ok && body.ok) {
             return None;
         }
+        name_scalars(&mut body.blocks, &self.names.scalars);
         Some(Function {
             name: def.name.name.to_string(),
             params,
@@ -318,6 +321,10 @@ impl<'a> Cx<'a> {
             (Some("R.func_attr"), Some(call)) => {
                 let attrs = self.attrs_argument(call, span)?;
                 for (k, v) in attrs.0 {
+                    if body.attrs.get(&k).is_some() {
+                        let message = format!("the attribute \"{k}\" of this function is given twice");
+                        return self.error("argument", span, message);
+                    }
                     body.attrs.set(&k, v);
                 }
                 return Some(());
@@ -380,10 +387,55 @@ impl<'a> Cx<'a> {
             Some(info) => info,
             None => None,
         };
+        if let (Some(a), Some(BindingValue::MatchCast { struct_info, .. })) = (&annotation, &bound) {
+            if a != struct_info {
+                let d = Diagnostic::error("annotation", span, format!("`{name}` has another type than it is cast to"));
+                return self.report(d.help("leave the annotation out: the cast states the type"));
+            }
+        }
         let var = self.new_var(name, name_span, rest, body, place);
+        // A bare number is a constant tensor, unless the annotation says otherwise.
+        let number = matches!(value.kind, ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_));
+        if let Some(bound) = bound.as_ref().filter(|_| !number || annotation.is_some()) {
+            self.scalar_binding(&var, annotation.as_ref(), bound);
+        }
         self.names.bind(name, Value::Relax(var.clone()));
         self.emit(body, Binding { var, annotation, value: bound?, span });
         Some(())
+    }
+
+    /// Notes whether `var` is a scalar, which dims and scalars of later bindings may name.
+    fn scalar_binding(&mut self, var: &RVar, annotation: Option<&StructInfo>, value: &BindingValue) {
+        let (stated, bound) = match value {
+            BindingValue::MatchCast { struct_info, .. } => (Some(struct_info), None),
+            BindingValue::Expr(e) => (annotation, Some(e.kind())),
+        };
+        let dtype = match (stated, bound) {
+            (_, Some(RKind::Prim(p))) | (Some(StructInfo::Prim { value: Some(p), .. }), _) => {
+                self.names.known.insert(var.clone(), p.clone());
+                return;
+            }
+            (_, Some(RKind::Var(other))) => {
+                let known = self.names.known.get(other).cloned().or_else(|| {
+                    let (dtype, named) = self.names.scalars.get_mut(other)?;
+                    Some(named.get_or_insert_with(|| Var::with_span(other.name(), *dtype, other.span())).expr())
+                });
+                self.names.known.extend(known.map(|e| (var.clone(), e)));
+                return;
+            }
+            (Some(StructInfo::Prim { dtype, .. }), _) => *dtype,
+            (None, Some(RKind::Call(call))) => match &call.callee {
+                Callee::Op(op) => match op.name {
+                    "inspect.tensor_shape_i" | "inspect.tensor_stride_i" => DType::I64,
+                    _ => return,
+                },
+                _ => return,
+            },
+            _ => return,
+        };
+        if dtype.is_int() {
+            self.names.scalars.insert(var.clone(), (dtype, None));
+        }
     }
 
     /// A fresh variable; a dataflow one unless the block outputs this last binding of the name.
@@ -516,7 +568,9 @@ impl<'a> Cx<'a> {
             let d = d.here("the first branch's result").label(no.span, "the second branch's result");
             return self.report(d.help("both branches must end by binding the same name"));
         }
-        let annotation = if yes.annotation == no.annotation { yes.annotation } else { None };
+        let same = yes.annotation == no.annotation;
+        let annotation = if same { yes.annotation.clone() } else { None };
+        let (yes, no) = if same { (yes, no) } else { (yes.bound(), no.bound()) };
         let var = RVar::new(yes.name, false, yes.span);
         self.names.bind(yes.name, Value::Relax(var.clone()));
         let kind = RKind::If { cond: cond?, then: Arc::new(yes.seq), otherwise: Arc::new(no.seq) };
@@ -544,8 +598,13 @@ impl<'a> Cx<'a> {
         let block = bindings_left.last_mut().filter(|b| !b.dataflow)?;
         let binding = block.bindings.pop()?;
         let annotation = binding.annotation.clone();
+        let mut last_binding = None;
         let result = match &binding.value {
-            BindingValue::Expr(e) if e.is_leaf() => e.clone(),
+            BindingValue::Expr(e) if e.is_leaf() => {
+                let e = e.clone();
+                last_binding = Some(binding);
+                e
+            }
             _ => {
                 let e = RExpr::new(RKind::Var(binding.var.clone()), binding.var.span());
                 block.bindings.push(binding);
@@ -559,7 +618,8 @@ impl<'a> Cx<'a> {
             StmtKind::Assign { target, .. } => target.span,
             _ => first_line(self.text, span),
         };
-        Some(Branch { name, seq: SeqExpr { blocks: bindings_left, body: result }, annotation, span: at })
+        let seq = SeqExpr { blocks: bindings_left, body: result };
+        Some(Branch { name, seq, annotation, last: last_binding, span: at })
     }
 
     /// `@R.function def inner(..)` in a body: a closure bound to its name, which it may call itself.
@@ -594,12 +654,59 @@ impl<'a> Cx<'a> {
     }
 }
 
+/// A cast that names its value follows the binding of each scalar that a dim or another scalar names.
+fn name_scalars(blocks: &mut [BindingBlock], scalars: &HashMap<RVar, (DType, Option<Var>)>) {
+    if scalars.values().all(|(_, v)| v.is_none()) {
+        return;
+    }
+    for block in blocks {
+        let bindings = std::mem::take(&mut block.bindings);
+        for mut b in bindings {
+            if let BindingValue::Expr(e) = &b.value {
+                if let RKind::If { cond, then, otherwise } = e.kind() {
+                    let (mut then, mut otherwise) = (then.clone(), otherwise.clone());
+                    name_scalars(&mut Arc::make_mut(&mut then).blocks, scalars);
+                    name_scalars(&mut Arc::make_mut(&mut otherwise).blocks, scalars);
+                    let kind = RKind::If { cond: cond.clone(), then, otherwise };
+                    b.value = BindingValue::Expr(RExpr::new(kind, e.span()));
+                }
+            }
+            let cast = match scalars.get(&b.var) {
+                Some((dtype, Some(v))) => {
+                    let struct_info = StructInfo::Prim { dtype: *dtype, value: Some(v.expr()) };
+                    let value = RExpr::new(RKind::Var(b.var.clone()), b.span);
+                    let var = RVar::new("_", block.dataflow, b.span);
+                    let value = BindingValue::MatchCast { value, struct_info };
+                    Some(Binding { var, annotation: None, value, span: b.span })
+                }
+                _ => None,
+            };
+            block.bindings.push(b);
+            block.bindings.extend(cast);
+        }
+    }
+}
+
 struct Branch<'a> {
     name: &'a str,
     seq: SeqExpr,
     annotation: Option<StructInfo>,
+    /// The binding of the result, where `seq` ends by its value instead.
+    last: Option<Binding>,
     /// Where the result is bound.
     span: Span,
+}
+
+impl Branch<'_> {
+    /// With its own variable as the result, and so with its own annotation.
+    fn bound(mut self) -> Self {
+        if let Some(b) = self.last.take().filter(|b| b.annotation.is_some()) {
+            self.seq.body = RExpr::new(RKind::Var(b.var.clone()), b.var.span());
+            let span = b.span;
+            self.seq.blocks.push(BindingBlock { dataflow: false, bindings: vec![b], span });
+        }
+        self
+    }
 }
 
 /// The names in the target of an assignment.

@@ -229,8 +229,11 @@ impl<'a> Cx<'a> {
         match self.names.get(name) {
             Some(Value::Poison) => return None,
             Some(Value::Relax(v)) => {
-                // A scalar parameter is a shape variable where a scalar is wanted.
+                // A scalar parameter or binding is a shape variable where a scalar is wanted.
                 let v = v.clone();
+                if let Some(e) = self.names.known.get(&v) {
+                    return Some(e.clone().with_span(span));
+                }
                 if let Some((dtype, known)) = self.names.scalars.get_mut(&v) {
                     let var = known.get_or_insert_with(|| Var::with_span(name, *dtype, span));
                     return Some(var.expr().with_span(span));
@@ -311,6 +314,9 @@ impl<'a> Cx<'a> {
             }
             BinaryOp::MatMul => return self.error("type", span, "`@` does not apply to scalars"),
         };
+        if matches!(op, BinOp::FloorDiv | BinOp::FloorMod) && matches!(&b, Num::Int(0)) {
+            return self.error("type", span, "this divides by zero");
+        }
         if let (Num::Int(x), Num::Int(y)) = (&a, &b) {
             if let Some(v) = literal_arithmetic(op, *x, *y) {
                 return Some(v);

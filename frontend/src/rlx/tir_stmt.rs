@@ -178,7 +178,7 @@ impl<'a> Cx<'a> {
             StmtKind::Assert(cond, message) => {
                 let cond = self.condition(cond);
                 let message = match message {
-                    Some(m) => self.string(m)?,
+                    Some(m) => self.assertion(m)?,
                     None => String::new(),
                 };
                 one(TKind::Assert { cond: cond?, message })
@@ -239,7 +239,10 @@ impl<'a> Cx<'a> {
                 let regions = regions.into_iter().collect::<Option<Vec<_>>>()?;
                 let b = self.parts(block, place, &name, span)?;
                 let slot = if name == "T.reads" { &mut b.reads } else { &mut b.writes };
-                slot.get_or_insert_with(Vec::new).extend(regions);
+                if slot.is_some() {
+                    return self.error("tir", span, format!("`{name}` of this block is stated already"));
+                }
+                *slot = Some(regions);
                 Some(vec![])
             }
             "T.where" => {
@@ -520,6 +523,17 @@ impl<'a> Cx<'a> {
         Some(vec![])
     }
 
+    /// What an assertion says: a text, or the kind of error and the parts of the text.
+    fn assertion(&mut self, e: &Expr<'a>) -> Option<String> {
+        match e.elements() {
+            Some([_, parts]) => match parts.elements() {
+                Some(parts) => parts.iter().map(|p| self.string(p)).collect(),
+                None => self.string(parts),
+            },
+            _ => self.string(e),
+        }
+    }
+
     /// `T.axis.spatial(extent, value)`, `T.axis.remap("SR", [i, j])`
     fn axes(&mut self, target: &Expr<'a>, axis: &str, call: &CallExpr<'a>, span: Span) -> Option<Vec<BlockAxis>> {
         let names: Vec<&Expr<'a>> = match target.elements() {
@@ -541,6 +555,10 @@ impl<'a> Cx<'a> {
         };
         let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
         let (min, extent) = self.range(dom)?;
+        let t = extent.dtype();
+        if !t.is_signed() || t.bits < 32 {
+            return self.error("type", dom.span, format!("the extent of an axis is an int32 or int64, not {t}"));
+        }
         // At least 32 bits, the widest of range and value: TVM 0.25 prints `(1, T.int64(0))` for an int64 axis.
         let value = self.num(binding)?;
         let width = |p: &PrimExpr| if p.dtype().is_int() { p.dtype().bits } else { 0 };

@@ -750,7 +750,7 @@ impl Deriver<'_> {
                     }
                     let pure = match self.module.get(name) {
                         Some(Func::Relax(f)) => signature::is_pure(f),
-                        Some(Func::Prim(_)) => false,
+                        Some(Func::Prim(f)) => f.is_pure(),
                         None => true,
                     };
                     (format!("`{name}`"), pure)

@@ -9,7 +9,7 @@
 //! `R.call_packed` of a name is a call of the extern function with that name; functions of TVM's runtime that stand for
 //! operators become those ([`runtime_calls`]).
 
-use super::runtime_calls;
+use super::{runtime_calls, signature};
 use crate::attrs::Attrs;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::op::lookup;
@@ -21,11 +21,12 @@ use std::sync::Arc;
 
 /// The function in normal form.
 pub fn function(f: &Function, diags: &mut Diagnostics) -> Function {
-    Function { body: Arc::new(sequence(&f.body, diags)), ..f.clone() }
+    let impure = !signature::is_pure(f) || signature::forced_pure(f);
+    Function { body: Arc::new(sequence(&f.body, impure, diags)), ..f.clone() }
 }
 
-fn sequence(seq: &SeqExpr, diags: &mut Diagnostics) -> SeqExpr {
-    let mut n = Normalizer { blocks: vec![], dataflow: false, fresh: 0, diags };
+fn sequence(seq: &SeqExpr, impure: bool, diags: &mut Diagnostics) -> SeqExpr {
+    let mut n = Normalizer { blocks: vec![], dataflow: false, fresh: 0, impure, diags };
     for block in &seq.blocks {
         n.block(block);
     }
@@ -40,6 +41,8 @@ struct Normalizer<'d> {
     /// The kind of block under way.
     dataflow: bool,
     fresh: usize,
+    /// The function may call what has effects.
+    impure: bool,
     diags: &'d mut Diagnostics,
 }
 
@@ -97,8 +100,8 @@ impl Normalizer<'_> {
             ExprKind::Function(f) => ExprKind::Function(Arc::new(function(f, self.diags))),
             ExprKind::If { cond, then, otherwise } => ExprKind::If {
                 cond: self.leaf(cond),
-                then: Arc::new(sequence(then, self.diags)),
-                otherwise: Arc::new(sequence(otherwise, self.diags)),
+                then: Arc::new(sequence(then, self.impure, self.diags)),
+                otherwise: Arc::new(sequence(otherwise, self.impure, self.diags)),
             },
             ExprKind::Call(c) => ExprKind::Call(self.call(c)),
             _ => return e.clone(),
@@ -121,6 +124,11 @@ impl Normalizer<'_> {
                 Some(ExprKind::Str(name) | ExprKind::ExternFunc(name)) => Some(name.clone()),
                 _ => None,
             };
+            if let ("vm.call_tir_dyn", [f, fields]) = (op.name, args.as_slice()) {
+                if let Some(call) = runtime_calls::kernel(f, fields) {
+                    return call;
+                }
+            }
             // A compiled library holds no Python: the host registers the function under its name.
             if let (Some(name), "call_py_func", Some(ExprKind::Tuple(fields)), Some(packed)) =
                 (&target, op.name, args.get(1).map(Expr::kind), lookup("call_pure_packed"))
@@ -131,8 +139,11 @@ impl Normalizer<'_> {
                 return Call { callee: Callee::Op(packed), args, attrs: Attrs::default(), sinfo_args };
             }
             if let (Some(name), "call_packed" | "call_pure_packed") = (target, op.name) {
-                if let Some(call) = runtime_calls::operator(&name, &args[1..]) {
-                    return call;
+                // Without effects only where this one may have them, or says that it has none.
+                if op.name == "call_pure_packed" || self.impure {
+                    if let Some(call) = runtime_calls::operator(&name, &args[1..]) {
+                        return call;
+                    }
                 }
                 if op.name == "call_packed" {
                     let f = args.remove(0);
@@ -140,7 +151,7 @@ impl Normalizer<'_> {
                 }
             }
         } else if let Callee::Expr(f) = &callee {
-            if let ExprKind::ExternFunc(name) = f.kind() {
+            if let (ExprKind::ExternFunc(name), true) = (f.kind(), self.impure) {
                 if let Some(call) = runtime_calls::operator(name, &args) {
                     return call;
                 }

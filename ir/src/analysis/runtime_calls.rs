@@ -24,6 +24,21 @@ pub fn operator(name: &str, args: &[Expr]) -> Option<Call> {
     Some(Call { callee: Callee::Op(lookup(op)?), args, attrs: Attrs::default(), sinfo_args: vec![] })
 }
 
+/// `R.vm.call_tir_dyn(f, (tensors.., R.shape([scalars..])))` as the call of the PrimFunc that it is; `None` where `f` is
+/// no function of the module, or the arguments are not written down.
+pub fn kernel(f: &Expr, fields: &Expr) -> Option<Call> {
+    let (ExprKind::GlobalVar(_), ExprKind::Tuple(fields)) = (f.kind(), fields.kind()) else { return None };
+    let (last, tensors) = fields.split_last()?;
+    let mut args = tensors.to_vec();
+    match last.kind() {
+        ExprKind::Shape(values) => {
+            args.extend(values.iter().map(|v| Expr::new(ExprKind::Prim(v.clone()), last.span())))
+        }
+        _ => args.push(last.clone()),
+    }
+    Some(Call { callee: Callee::Expr(f.clone()), args, attrs: Attrs::default(), sinfo_args: vec![] })
+}
+
 fn is_text(e: &Expr) -> bool {
     matches!(e.kind(), ExprKind::Str(_))
 }

@@ -311,4 +311,17 @@ impl PrimFunc {
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         self.params.iter().filter_map(PrimParam::buffer)
     }
+
+    /// Does a call of it write nothing but what it allocates itself, and call nothing of the host? A function that
+    /// computes a scalar is such a one.
+    pub fn is_pure(&self) -> bool {
+        let (mut own, mut pure) = (vec![], true);
+        self.body.walk(&mut |s| match s.kind() {
+            StmtKind::Alloc { buffer, .. } => own.push(buffer.clone()),
+            StmtKind::Store { buffer, .. } => pure &= own.contains(buffer),
+            StmtKind::CallPacked { .. } => pure = false,
+            _ => {}
+        });
+        pure
+    }
 }

@@ -16,8 +16,8 @@ from tvm import relax  # noqa: F401, registers operators
 
 HERE = pathlib.Path(__file__).resolve().parent
 TESTS = HERE.parents[1]
-# Refused by name, with a message that says so. The last is of the code that TVM's virtual machine runs.
-REFUSED = re.compile(r"dist\.|to_vdevice$|vm\.call_tir_dyn$")
+# Refused by name, with a message that says so.
+REFUSED = re.compile(r"dist\.|to_vdevice$")
 
 
 def texts(folder):

@@ -95,9 +95,12 @@ pub fn infer_nll(cx: &mut InferCx, first: usize) -> Result<StructInfo, Diagnosti
         cx.same_dtype(&[("predictions", p.dtype), ("weights", w.dtype)])?;
         if let (Some(pd), Some(wd)) = (p.known_dims(), w.known_dims()) {
             let c = class(pd);
-            cx.require_eq(&c, &wd[0], || {
-                format!("predictions have {} classes, weights {}", dim_text(&c), dim_text(&wd[0]))
-            })?;
+            let message = || format!("predictions have {} classes, weights {}", dim_text(&c), dim_text(&wd[0]));
+            match first {
+                0 => cx.require_eq(&c, &wd[0], message)?,
+                // The gradient, as TVM has it, looks up the weights of the classes that there are.
+                _ => cx.require(c.clone().le(wd[0].clone()), message)?,
+            }
         }
     }
     Ok(match reduction {

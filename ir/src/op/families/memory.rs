@@ -43,7 +43,7 @@ pub static OPS: &[OpDecl] = &[
         "A tensor of the given shape and dtype at byte `offset` of a storage.",
         &[operand("storage"), operand("offset"), operand("shape"), operand("dtype"), DEVICE],
         Purity::Pure,
-        |cx| tensor_at(cx, 2, 3),
+        placed,
     ),
     host("memory.kill_storage", "Ends a storage's life.", &[operand("storage")], Purity::Impure, unit),
     host("memory.kill_tensor", "Ends a tensor's life.", &[operand("tensor")], Purity::Impure, unit),
@@ -80,7 +80,7 @@ pub static OPS: &[OpDecl] = &[
         "A tensor of the given shape and dtype at byte `offset` of a storage.",
         &[operand("storage"), operand("offset"), operand("shape"), operand("dtype"), DEVICE],
         Purity::Pure,
-        |cx| tensor_at(cx, 2, 3),
+        placed,
     ),
     host("vm.kill_object", "Ends an object's life.", &[operand("obj")], Purity::Impure, unit),
     inspect("inspect.tensor_dtype_code", "DLPack's type code of the elements, int64... as uint8.", |cx| {
@@ -162,6 +162,14 @@ fn dtype_operand(cx: &InferCx, i: usize) -> Option<DType> {
         Some(ExprKind::Str(s)) => s.parse().ok(),
         _ => None,
     }
+}
+
+/// A tensor in a storage.
+fn placed(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    if !matches!(cx.infos.get(1), Some(StructInfo::Prim { .. }) | None) {
+        return Err(cx.error("the offset must be a scalar"));
+    }
+    tensor_at(cx, 2, 3)
 }
 
 /// A tensor whose shape and dtype are operands.

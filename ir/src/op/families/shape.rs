@@ -67,8 +67,8 @@ fn shape_to_tensor(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 
 fn tensor_to_shape(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let t = cx.tensor(0)?;
-    if t.dtype.is_some_and(|d| d != DType::I64) {
-        return Err(cx.error(format!("the elements must be int64, not {}", t.dtype.unwrap_or(DType::I64))));
+    if let Some(d) = t.dtype.filter(|d| !d.is_int() || d.bits < 8) {
+        return Err(cx.error(format!("the elements must be integers, not {d}")));
     }
     if t.ndim.is_some_and(|n| n != 1) {
         return Err(cx.error(format!("the tensor must have rank 1, not {}", t.ndim.unwrap_or(0))));

@@ -64,11 +64,13 @@ impl Gen<'_, '_> {
                 _ => wrong("a shape"),
             },
             "tensor_to_shape" => match self.operand(c, 0, span, scope)? {
-                Dyn::Tensor(t) if t.dims.len() == 1 && t.dims[0].as_int().is_some() && t.dtype == DType::I64 => {
+                Dyn::Tensor(t) if t.dims.len() == 1 && t.dims[0].as_int().is_some() && t.dtype.is_int() => {
                     let n = t.dims[0].as_int().unwrap_or(0);
                     let mut values = vec![];
                     for i in 0..n {
-                        let v = self.b.load("value", &t.data, i * 8, DType::I64);
+                        let at = t.data.clone().ptr_add(PrimExpr::i64(i * t.dtype.bytes() as i64));
+                        let v = PrimExpr::load_ptr(at, PrimExpr::i64(0), t.dtype).cast(DType::I64);
+                        let v = self.b.bind("value", v);
                         self.may_be_negative(&v);
                         let what = format!("tensor_to_shape: value {i} is negative");
                         self.require(v.clone().ge(PrimExpr::i64(0)), code::CHECK, what, span);
