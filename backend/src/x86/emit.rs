@@ -387,6 +387,13 @@ impl Emitter<'_> {
                     Op1::ToInt => wide!(self.a, w, vcvttps2dq, n, a)?,
                     Op1::RoundToInt => wide!(self.a, w, vcvtps2dq, n, a)?,
                     Op1::Within(order) => wide!(self.a, w, vpermilps, n, a; order as i32)?,
+                    Op1::Twice(i) if w == 16 => {
+                        self.a.vshuff32x4(z(n), z(a), z(a), if i == 0 { 0xa0 } else { 0xf5 })?
+                    }
+                    Op1::Twice(i) if self.wide.evex() => {
+                        self.a.vshuff32x4(y(n), y(a), y(a), if i == 0 { 0 } else { 3 })?
+                    }
+                    Op1::Twice(i) => self.a.vperm2f128(y(n), y(a), y(a), if i == 0 { 0 } else { 0x11 })?,
                     Op1::WordsUp => wide!(self.a, w, vpsllw, n, a; 8)?,
                     Op1::WordsDown => wide!(self.a, w, vpsrlw, n, a; 8)?,
                     Op1::WordsDownSigned => wide!(self.a, w, vpsraw, n, a; 8)?,

@@ -87,6 +87,8 @@ pub enum Op1 {
     WordsDownSigned,
     /// Lanes of each 128-bit part, by two bits each.
     Within(u8),
+    /// The first or second 128-bit part of each two, twice.
+    Twice(u8),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

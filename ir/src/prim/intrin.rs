@@ -61,7 +61,8 @@ intrins! {
     /// Flat form: `parts(a, b, odd)` takes the 128-bit parts of `a` with even numbers, then those of `b`; the odd ones where
     /// `odd` is 1.
     Parts = "parts",
-    /// Flat form: `repeat(a, n, i)` has in every lane what `a` has in lane `i` of the same group of `n` lanes: 2, 4, or 8.
+    /// Flat form: `repeat(a, n, i, size)` has piece `i` of each `n` pieces of `a` in the place of all of these; a piece is one
+    /// lane, of 2 or 4, or four lanes, of 2.
     Repeat = "repeat",
     /// A hint, returns its argument.
     Likely = "likely",

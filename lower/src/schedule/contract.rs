@@ -7,7 +7,7 @@
 
 use super::emit::{compute_type, has_load, is_narrow, Emit, Res};
 use super::map::strips;
-use super::nest::{used_plainly, Nest};
+use super::nest::{used_plainly, Nest, Target};
 use super::poly::Poly;
 use super::reduce::{rows_for, spatial, Copies, Last, Point, Tile, Vector};
 use super::sliver::Sliver;
@@ -63,6 +63,12 @@ const PANEL_BYTES: i64 = 400 << 10;
 pub(super) const ALONE: i64 = 8;
 /// Below this many multiplications packing does not pay.
 const LEAST_WORK: i64 = 32768;
+
+/// Reductions of more steps than `DEEP` go by blocks of at most so many, whose packed columns stay in the second-level
+/// cache; the sums of up to `MOST_ROWS` rows wait in memory meanwhile.
+const BLOCK: i64 = 1024;
+const DEEP: i64 = 1536;
+const MOST_ROWS: i64 = 2048;
 
 /// Fewer columns than this behind the last full sliver go with that.
 const FEW: i64 = 16;
@@ -121,11 +127,23 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
         return None;
     }
     let panel = panel(o, rows, depth, compute_type(d).bytes() as i64);
+    let blocks = block(o, rows, depth).zip(rows).map(|(step, rows)| (step + rows) * widest(o, 4) * 4);
     let depth = s.reduce.iter().fold(PrimExpr::i64(1), |n, k| n * k.extent.clone());
     let bytes = compute_type(d).bytes() as i64;
-    let width = panel * (most_columns(o) as i64) * (o.vector_bytes.max(16) as i64 / bytes).max(1);
-    // The last sliver takes some columns more.
-    Some(depth * ((width + FEW) * bytes))
+    let whole = depth * ((panel * (widest(o, bytes) - FEW) + FEW) * bytes);
+    Some(blocks.map_or(whole.clone(), |n| whole.max(n)))
+}
+
+/// Elements of the longest packed row of a sliver: the last one takes some columns more.
+fn widest(o: &SchedOptions, bytes: i64) -> i64 {
+    most_columns(o) as i64 * (o.vector_bytes.max(16) as i64 / bytes).max(1) + FEW
+}
+
+/// Steps of a block of the reduction, where that goes by blocks.
+fn block(o: &SchedOptions, rows: Option<i64>, depth: Option<i64>) -> Option<i64> {
+    let (rows, depth) = (rows?, depth?);
+    let blocks = (depth + BLOCK - 1) / BLOCK;
+    (o.is_wide() && depth > DEEP && rows <= MOST_ROWS).then(|| ((depth + blocks - 1) / blocks + 15) / 16 * 16)
 }
 
 /// Slivers to pack at a time: several when the rows do not stay in a cache until the next sliver.
@@ -375,6 +393,8 @@ struct Product<'a> {
     b: PrimExpr,
     right: Right<'a>,
     rows: Vec<Axis>,
+    /// Steps of the blocks that the reduction goes by.
+    block: Option<i64>,
     o: &'a SchedOptions,
 }
 
@@ -398,7 +418,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         (None, Some(scratch)) => Right::Scratch(scratch),
         (None, None) => return Ok(false),
     };
-    let mut p = Product { n, a, b, right, rows: vec![], o };
+    let mut p = Product { n, a, b, right, rows: vec![], block: None, o };
     let (a, b, rows) = (&p.a, &p.b, &mut p.rows);
     let mut outside = vec![];
     for i in n.spatial.iter().filter(|i| i.var != j.var) {
@@ -428,8 +448,11 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     };
     let (start, lane) = (Var::new("column", DType::I64), Var::new("lane", DType::I64));
     let mut columns = Columns { start, lane, slot: None, j, outer, rest: false };
+    let deep = packed.is_none() && n.reduce.len() == 1 && ct == DType::F32;
+    p.block = block(o, size(rows), size(&n.reduce)).filter(|_| deep);
     let panel = match packed {
         Some(_) => 1,
+        None if p.block.is_some() => 1,
         None => panel(o, size(rows), size(&n.reduce), ct.bytes() as i64),
     };
     let most = if rows.is_empty() { ALONE } else { most_columns(o) as i64 };
@@ -528,8 +551,53 @@ pub(super) fn stride_is_one(e: &Emit, b: &PrimExpr, j: &Var) -> bool {
 }
 
 impl Product<'_> {
-    /// Packs one sliver of `valid` columns, whose packed rows have `width` elements, then runs all rows over it.
+    /// A sliver of `valid` columns, whose packed rows have `width` elements.
     fn sliver(&self, e: &mut Emit, c: &Columns, width: i64, valid: i64, lanes: u16, parts: &[Part]) -> Res<()> {
+        let (Some(step), Right::Scratch(scratch), [k]) = (self.block, &self.right, self.n.reduce.as_slice()) else {
+            return self.rows(e, c, width, valid, lanes, parts);
+        };
+        let Some(depth) = k.len() else { return Err(e.internal("depth")) };
+        // Where the sums of a row wait, behind the packed values.
+        let mut at = c.j.var.expr() - c.start.expr() + step * widest(self.o, 4);
+        let mut size = width;
+        for r in self.rows.iter().rev() {
+            at = at + r.var.expr() * size;
+            size *= r.len().unwrap_or(1);
+        }
+        let waiting = PrimExpr::load_ptr(scratch.expr(), at.clone(), DType::F32);
+        let acc = &self.n.accs[0].var;
+        let away = Target { ptr: (*scratch).clone(), offset: at, dtype: DType::F32, value: acc.expr() };
+        let last = (depth - 1) / step * step;
+        let of = |from: PrimExpr, steps: i64| {
+            let mut n = self.n.clone();
+            let map = HashMap::from([(k.var.clone(), from + k.var.expr())]);
+            n.map_exprs(&mut |x| x.substitute(&map));
+            n.reduce = vec![Axis { var: k.var.clone(), extent: PrimExpr::i64(steps) }];
+            (n, self.a.substitute(&map), self.b.substitute(&map))
+        };
+        let run = |e: &mut Emit, (n, a, b): (Nest, PrimExpr, PrimExpr)| {
+            let right = Right::Scratch(*scratch);
+            let p = Product { n: &n, a, b, right, rows: self.rows.clone(), block: None, o: self.o };
+            p.rows(e, c, width, valid, lanes, parts)
+        };
+        let (mut n, a, b) = of(PrimExpr::i64(0), step);
+        n.outs = vec![away.clone()];
+        run(e, (n, a, b))?;
+        let from = Var::new("from", DType::I64);
+        e.ranges.add_loop(&from, Poly::constant(step), Poly::constant(last - step));
+        e.for_loop(&from, PrimExpr::i64(step), PrimExpr::i64(last), step, |e| {
+            let (mut n, a, b) = of(from.expr(), step);
+            n.accs[0].init = waiting.clone();
+            n.outs = vec![away.clone()];
+            run(e, (n, a, b))
+        })?;
+        let (mut n, a, b) = of(PrimExpr::i64(last), depth - last);
+        n.accs[0].init = waiting.clone();
+        run(e, (n, a, b))
+    }
+
+    /// Packs the sliver, then runs all rows over it.
+    fn rows(&self, e: &mut Emit, c: &Columns, width: i64, valid: i64, lanes: u16, parts: &[Part]) -> Res<()> {
         let n = self.n;
         let Some(acc) = n.accs.first() else { return Err(e.internal("no accumulator")) };
         // Position in the sliver: k * width + lane.

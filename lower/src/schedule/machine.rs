@@ -334,9 +334,9 @@ impl Machine {
             let all = vals.iter().flat_map(|v| if let Int(x) = v { x.clone() } else { vec![] });
             return Ok(Int(all.map(|x| x.clamp(0, 255)).collect()));
         }
-        if let (Intrin::Repeat, [Float(a), Int(n), Int(i)]) = (f, &vals[..]) {
-            let (n, i) = (n[0] as usize, i[0] as usize);
-            return Ok(Float((0..a.len()).map(|l| a[l / n * n + i]).collect()));
+        if let (Intrin::Repeat, [Float(a), Int(n), Int(i), Int(size)]) = (f, &vals[..]) {
+            let (n, i, size) = (n[0] as usize, i[0] as usize, size[0] as usize);
+            return Ok(Float((0..a.len()).map(|l| a[(l / size / n * n + i) * size + l % size]).collect()));
         }
         if let (Intrin::Interleave | Intrin::Parts, [Float(a), Float(b), rest @ ..]) = (f, &vals[..]) {
             let lanes: Vec<usize> = shuffled(f, a.len(), rest)?;

@@ -353,7 +353,7 @@ fn panels_of_slivers() {
 #[test]
 fn columns_that_do_not_fill_vectors() {
     let c = PrimExpr::i64;
-    for (m, p, n) in [(14i64, 37i64, 69i64), (8, 64, 100), (20, 33, 197), (7, 170, 30), (3, 400, 44)] {
+    for (m, p, n) in [(14i64, 37i64, 69i64), (8, 64, 100), (20, 33, 197), (7, 170, 30), (3, 400, 44), (7, 3100, 69)] {
         for turned in [false, true] {
             for heavy in [false, true] {
                 let mut k = KernelBuilder::new("product");

@@ -293,15 +293,10 @@ impl Builder {
             Intrin::Parts if n == 8 || n == self.wide => {
                 self.two(Op2::Parts { odd: literal(2)? != 0 }, n, &a, v.get(1)?)?
             }
-            Intrin::Repeat => match (literal(1)?, literal(2)? as u8) {
-                (2, i) => self.one(Op1::Within(0xa0 + 0x55 * i), n, &a)?,
-                (4, i) => self.one(Op1::Within(0x55 * i), n, &a)?,
-                (8, i) if n == 16 && self.wide == 16 => {
-                    let order = self.vector(&[0, 8].map(|half| [half + i as u32; 8]).concat());
-                    let d = self.lanes_reg();
-                    self.push(Inst::Two { op: Op2::Permute, w: n, d, a: order, b: piece(&a, 0)? });
-                    Val::Lanes { regs: vec![d], uniform: false }
-                }
+            Intrin::Repeat => match (literal(1)?, literal(2)? as u8, literal(3)?) {
+                (2, i, 1) => self.one(Op1::Within(0xa0 + 0x55 * i), n, &a)?,
+                (4, i, 1) => self.one(Op1::Within(0x55 * i), n, &a)?,
+                (2, i, 4) if n == 8 || n == self.wide => self.one(Op1::Twice(i), n, &a)?,
                 _ => return None,
             },
             Intrin::ByteWords => match (literal(1)?, literal(2)?) {

@@ -154,10 +154,17 @@ fn shared(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], s
         for (i, row) in sums.iter().enumerate().filter(|(i, _)| g.inside[*i]) {
             let offset = PrimExpr::i64(apart + i as i64 * step + p.at);
             let x = e.bind("x", PrimExpr::load_ptr(from.x.clone(), offset, lanes));
-            for (c, w) in vectors.iter().enumerate() {
-                let own = vec![x.clone(), PrimExpr::i64(n), PrimExpr::i64(c as i64)];
-                let x = PrimExpr::call(Intrin::Repeat, own);
-                e.assign(&row[at], PrimExpr::call(Intrin::Fma, vec![x, w.clone(), row[at].expr()]));
+            let repeat = |x: &PrimExpr, n: i64, i: i64, size: i64| {
+                let literals = [n, i, size].map(PrimExpr::i64);
+                PrimExpr::call(Intrin::Repeat, [vec![x.clone()], literals.to_vec()].concat())
+            };
+            for part in 0..(n + 3) / 4 {
+                let part_of = if n == 8 { e.bind("x", repeat(&x, 2, part, 4)) } else { x.clone() };
+                for c in 0..n.min(4) {
+                    let own = repeat(&part_of, n.min(4), c, 1);
+                    let w = vectors[(part * 4 + c) as usize].clone();
+                    e.assign(&row[at], PrimExpr::call(Intrin::Fma, vec![own, w, row[at].expr()]));
+                }
             }
         }
     }

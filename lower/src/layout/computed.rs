@@ -1,0 +1,58 @@
+//! Convolutions whose weights are computed: these are packed in each call, by reshapes and transpositions.
+
+use super::{reshape, transpose, Out, Pass, FEW_CHANNELS};
+use crate::schedule::window::Kind;
+use relax_ir::relax::{Binding, Call, Expr, RVar};
+use relax_ir::DType;
+
+/// Convolutions whose weights are computed have a kernel of their own from so many points of the result on.
+const COMPUTED_POINTS: i64 = 64;
+
+impl Pass {
+    /// A convolution whose weights are computed: they are packed in each call.
+    pub(super) fn computed(
+        &mut self,
+        b: &Binding,
+        c: &Call,
+        data: &[i64],
+        dims: &[i64],
+        at: &Expr,
+        out: &mut Out,
+    ) -> Option<RVar> {
+        let [x, weight] = c.args.as_slice() else { return None };
+        let float = out.typed.info_of(weight)?.as_tensor()?.dtype == Some(DType::F32);
+        let shape = self.dims(weight, out).filter(|_| float && self.constant(weight).is_none())?;
+        let mut w = self.window_of(&b.var, c, data, dims, &shape)?;
+        // Few points do not pay for the packing.
+        if w.batch * w.out[0] * w.out[1] < COMPUTED_POINTS {
+            return None;
+        }
+        w.last = w.kind == Kind::Depthwise || w.groups > 1 || self.last_of(x).is_some() || w.taken > FEW_CHANNELS;
+        self.choose(&mut w);
+        let [made, taken, kh, kw] = *shape.as_slice() else { return None };
+        let taps = kh * kw;
+        let mut packed = weight.clone();
+        let mut turn = |packed: &mut Expr, dims: &[i64], axes: &[i64]| -> Option<()> {
+            let apart = out.bind("weight", reshape(packed.clone(), dims, at.span())?)?;
+            *packed = out.bind("weight", transpose(apart.expr(), axes, at.span())?)?.expr();
+            Some(())
+        };
+        if w.kind == Kind::Depthwise {
+            turn(&mut packed, &[made, taps], &[1, 0])?;
+        } else {
+            // Panels of one width alone.
+            let even = |n: &i64| made % (n * self.lanes) == 0 && w.takes_panel(n * self.lanes);
+            if made % w.panel.min(made) != 0 {
+                w.panel = (1..=4).rev().find(even)? * self.lanes;
+            }
+            let panel = w.panel.min(made);
+            turn(&mut packed, &[made / panel, panel, taken * taps], &[0, 2, 1])?;
+            if w.last && taps > 1 {
+                turn(&mut packed, &[made / panel, taken, taps, panel], &[0, 2, 1, 3])?;
+            }
+        }
+        let packed = out.bind("weight", reshape(packed, &[shape.iter().product()], at.span())?)?;
+        let x = if w.last { self.as_last(x, out)?.expr() } else { x.clone() };
+        self.kernel(b, &w, vec![x, packed.expr()], at, out)
+    }
+}
