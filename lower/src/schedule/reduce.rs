@@ -548,8 +548,8 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         // Dot products: rows on up to two axes.
         let mut candidates: Vec<&&Axis> = row_axes.iter().filter(|a| shared(a) > 0).collect();
         candidates.reverse();
-        // Two axes in tiles read less for each multiplication; the values of one of them and all sums are in registers.
-        let most = if o.vector_bytes == 64 && candidates.len() > 1 { [5, 4] } else { [3, 3] };
+        // Each sum takes two registers, of which there are 16 or 32.
+        let most = if o.vector_bytes == 64 && candidates.len() > 1 { [3, 4] } else { [3, 3] };
         for (a, most) in candidates.into_iter().zip(most) {
             rows.push((a.var.clone(), rows_for(e, a, most)));
         }
