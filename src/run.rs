@@ -40,9 +40,13 @@ pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
     let results = match call() {
         Ok(r) => r,
         Err(e) => {
-            let mut d =
-                Diagnostic::error("run", Span::NONE, format!("{} failed with code {}: {}", a.entry, e.code, e.message));
-            if e.constraint != 0 {
+            let check = program.checks.iter().find(|c| i64::from(c.number) == i64::from(e.constraint));
+            let at = check.map_or(Span::NONE, |c| c.span);
+            let mut d = Diagnostic::error("run", at, format!("{} failed with code {}: {}", a.entry, e.code, e.message));
+            if let Some(c) = check {
+                let what = format!("check number {}, {}", c.number, c.condition);
+                d = d.here("checked here").note(format!("{what}: wanted {}, got {}", e.wanted, e.got));
+            } else if e.constraint != 0 {
                 d = d.note(format!("check number {}: wanted {}, got {}", e.constraint, e.wanted, e.got));
             }
             s.diags.push(d);

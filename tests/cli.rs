@@ -163,6 +163,26 @@ fn deep_nesting_is_refused() {
 }
 
 #[test]
+fn enormous_signatures_and_sums_are_refused() {
+    let tensor = "R.Tensor((4,), dtype=\"float32\")";
+    let module = |params: &str, lines: &str| {
+        format!("@I.ir_module\nclass Module:\n    @R.function\n    def main({params}):\n        {lines}\n")
+    };
+    let params: Vec<String> = (0..10_000).map(|i| format!("p{i}: {tensor}")).collect();
+    let one = format!("x: {tensor}");
+    let texts = [
+        ("10,000 parameters", module(&params.join(", "), "return p0")),
+        ("10,000 results", module(&one, &format!("return ({})", "x, ".repeat(10_000)))),
+        ("5,000 terms", module(&one, &format!("return {}", vec!["x"; 5_000].join(" + ")))),
+        ("10,000 dims", module(&format!("x: R.Tensor(({}), \"float32\")", "1, ".repeat(10_000)), "return x")),
+    ];
+    for (name, text) in texts {
+        let err = refused(name, text.as_bytes()).expect(name);
+        assert!(shows_place(&err), "{name}:\n{err}");
+    }
+}
+
+#[test]
 fn files_that_cannot_be_read() {
     let dir = scratch();
     let folder = dir.path().join("folder.rlx");

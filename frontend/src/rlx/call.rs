@@ -81,8 +81,32 @@ impl<'a> Cx<'a> {
         while args.last().is_some_and(|a| matches!(a.kind(), RKind::Absent)) {
             args.pop();
         }
-        let call = Call { callee: Callee::Op(decl), args, attrs, sinfo_args };
+        let mut call = Call { callee: Callee::Op(decl), args, attrs, sinfo_args };
+        if let Some(kernel) = call.args.first().and_then(|f| self.kernel(f)) {
+            match decl.name {
+                "call_packed" => {
+                    call.args.remove(0);
+                    let (callee, args) = (Callee::Expr(kernel), call.args);
+                    call = Call { callee, args, attrs: Attrs::default(), sinfo_args: vec![] };
+                }
+                "call_dps_packed" => {
+                    call.callee = op::lookup("call_tir").map_or(call.callee, Callee::Op);
+                    call.args[0] = kernel;
+                }
+                _ => {}
+            }
+        }
         Some(RExpr::new(RKind::Call(call), span))
+    }
+
+    /// The PrimFunc of the module that a packed function's name stands for (relax_spec.md, "Evaluating Expressions", 8).
+    fn kernel(&self, f: &RExpr) -> Option<RExpr> {
+        match f.kind() {
+            RKind::ExternFunc(n) | RKind::GlobalVar(n) if self.kernels.contains(n.as_str()) => {
+                Some(RExpr::new(RKind::GlobalVar(n.clone()), f.span()))
+            }
+            _ => None,
+        }
     }
 
     /// `R.linear(data, weight, bias=None, out_dtype=None)`, which TVM reads as a product with the transposed weight.

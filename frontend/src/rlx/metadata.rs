@@ -95,7 +95,14 @@ fn read_tensor(bytes: &[u8]) -> Option<Constant> {
     }
     let end = (at + 8).checked_add(size)?;
     let data = bytes.get(at + 8..end)?;
-    let data = if packed { Constant::unpacked(dtype, data, elements) } else { data.to_vec() };
+    let data = match (dtype.is_float(), dtype.bits) {
+        // TVM 0.27 saves a byte for each element of float4 and fills half of them: two codes a byte, the first in the
+        // high bits. Those of float6 have a byte each.
+        (true, 4) if whole => (0..elements).map(|i| data[i / 2] >> (4 * (1 - i % 2)) & 15).collect(),
+        (true, 6) if whole => data.to_vec(),
+        _ if packed => Constant::unpacked(dtype, data, elements),
+        _ => data.to_vec(),
+    };
     Some(Constant::new(dtype, shape, data))
 }
 
@@ -155,6 +162,29 @@ impl<'a> Cx<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Saved by TVM 0.27 itself, but for the integers, which its arrays hold packed.
+    #[test]
+    fn small_elements_are_unpacked() {
+        let saved = |code: u8, bits: u8, n: i64, data: &[u8]| {
+            let mut b = MAGIC.to_le_bytes().to_vec();
+            b.extend([0; 8]);
+            b.extend([1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, code, bits, 1, 0]);
+            b.extend(n.to_le_bytes());
+            b.extend((data.len() as i64).to_le_bytes());
+            b.extend(data);
+            let c = read_tensor(&b)?;
+            Some((0..n as usize).map(|i| c.get_f64(i)).collect::<Vec<f64>>())
+        };
+        // 0.5, -6, 1.5 and what lay in memory; 1, -7.5, 0.125.
+        assert_eq!(saved(17, 4, 3, &[0x1f, 0x30, 0xd5]), Some(vec![0.5, -6.0, 1.5]));
+        assert_eq!(saved(15, 6, 3, &[0x08, 0x3f, 0x01]), Some(vec![1.0, -7.5, 0.125]));
+        assert_eq!(saved(0, 4, 3, &[0x78, 0x03]), Some(vec![-8.0, 7.0, 3.0]));
+        assert_eq!(saved(1, 4, 3, &[0x1f, 0x08]), Some(vec![15.0, 1.0, 8.0]));
+        assert_eq!(saved(0, 4, 1, &[0x0f]), Some(vec![-1.0]));
+        assert_eq!(saved(0, 2, 5, &[0b1100_0110, 1]), Some(vec![-2.0, 1.0, 0.0, -1.0, 1.0]));
+        assert_eq!(saved(6, 8, 3, &[1, 0, 1]), Some(vec![1.0, 0.0, 1.0]));
+    }
 
     #[test]
     fn a_saved_tensor_is_checked_to_its_end() {

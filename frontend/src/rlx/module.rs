@@ -110,9 +110,18 @@ impl<'a> Cx<'a> {
         module
     }
 
-    /// Remembers a stated result that is a tuple: functions before this one may unpack it.
+    /// Remembers a stated result that is a tuple: functions before this one may unpack it. And PrimFuncs that have a
+    /// symbol: they are packed functions of that name.
     fn declare(&mut self, s: &Stmt<'a>) {
         let StmtKind::Function(def) = &s.kind else { return };
+        let private = |d: &Expr<'a>| {
+            let stated = d.as_call().and_then(|c| c.keyword("private"));
+            stated.is_some_and(|p| matches!(p.kind, ExprKind::Bool(true)))
+        };
+        let kernel = |d: &Expr<'a>| decorator(d).as_deref() == Some("T.prim_func");
+        if def.decorators.iter().any(kernel) && !def.decorators.iter().any(private) {
+            self.kernels.insert(def.name.name);
+        }
         if let Some(info @ StructInfo::Tuple(_)) = def.returns.as_ref().map(outline) {
             self.results.insert(def.name.name, info);
         }

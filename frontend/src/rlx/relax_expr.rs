@@ -199,6 +199,7 @@ impl<'a> Cx<'a> {
             },
             "R.tuple" => RKind::Tuple(self.relax_list(&call.args)?),
             "R.ExternFunc" => match call.arg(0, "global_symbol").and_then(Expr::as_str) {
+                Some(s) if self.kernels.contains(s) => RKind::GlobalVar(s.to_string()),
                 Some(s) => RKind::ExternFunc(s.to_string()),
                 None => return self.error("argument", span, "R.ExternFunc takes the name of a function"),
             },

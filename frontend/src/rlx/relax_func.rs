@@ -93,6 +93,13 @@ impl<'a> Cx<'a> {
                     None
                 }
             };
+            if let Some(Value::Relax(first)) = self.names.own(p.name.name) {
+                let d =
+                    Diagnostic::error("syntax", p.name.span, format!("two parameters are called `{}`", p.name.name));
+                let d = d.label(first.span(), "the first of them");
+                self.diags.push(d);
+                ok = false;
+            }
             let var = RVar::new(p.name.name, false, p.name.span);
             if let Some(info) = &annotation {
                 self.names.types.state(&var, info);

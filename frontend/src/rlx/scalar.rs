@@ -129,7 +129,11 @@ impl<'a> Cx<'a> {
     /// One dim: an expression, in quotes where the dialect writes it so.
     pub fn dim(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
         if !matches!(e.kind, ExprKind::Str(_)) {
-            let p = self.prim(e)?;
+            let n = self.num(e)?;
+            if matches!(n, Num::Int(v) if !fits(DType::I64, v)) {
+                return self.error("type", e.span, "this dim does not fit 64 bits");
+            }
+            let p = self.settle(n).with_span(e.span);
             return if p.dtype().is_int() { Some(p) } else { self.not_int(&p, e.span) };
         }
         if self.names.births != Births::Signature {
@@ -198,8 +202,8 @@ impl<'a> Cx<'a> {
         match &e.kind {
             ExprKind::Name(name) => self.scalar_name(name, e.span).map(Num::Expr),
             ExprKind::Int(t) => match parse_int(t) {
-                Some(v) => Some(Num::Int(v)),
-                None => self.error("syntax", e.span, "this integer is too large"),
+                Some(v) if v <= u64::MAX as i128 => Some(Num::Int(v)),
+                _ => self.error("syntax", e.span, "this integer is too large"),
             },
             ExprKind::Float(t) => match parse_float(t) {
                 Some((d, s)) => Some(Num::Float(d, s)),
@@ -222,7 +226,19 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// The scalar that the binding of this name writes down.
+    fn written(&self, name: &str) -> Option<PrimExpr> {
+        match self.names.get(name) {
+            Some(Value::Relax(v)) => self.names.known.get(v).cloned(),
+            _ => None,
+        }
+    }
+
     fn scalar_name(&mut self, name: &'a str, span: Span) -> Option<PrimExpr> {
+        // `n = T.int64()`, then `n = R.prim_value(4)`: the last binding of the name counts.
+        if let Some(e) = self.written(name) {
+            return Some(e.with_span(span));
+        }
         if let Some(v) = self.names.prim(name) {
             return Some(v.expr().with_span(span));
         }
@@ -231,14 +247,15 @@ impl<'a> Cx<'a> {
             Some(Value::Relax(v)) => {
                 // A scalar parameter or binding is a shape variable where a scalar is wanted.
                 let v = v.clone();
-                if let Some(e) = self.names.known.get(&v) {
-                    return Some(e.clone().with_span(span));
-                }
                 if let Some((dtype, known)) = self.names.scalars.get_mut(&v) {
                     let var = known.get_or_insert_with(|| Var::with_span(name, *dtype, span));
                     return Some(var.expr().with_span(span));
                 }
-                return self.error("type", span, format!("`{name}` is a Relax value, a scalar is needed here"));
+                let message = format!("`{name}` is a Relax value, a scalar is needed here");
+                let d = Diagnostic::error("type", span, message);
+                return self.report(d.help(format!(
+                    "where it is a scalar, `k = T.int64()` and `_ = R.match_cast({name}, R.Prim(value=k))` name it"
+                )));
             }
             Some(Value::Buffer(b)) => {
                 // A buffer of rank 0 stands for its element.

@@ -21,6 +21,9 @@ const TYPES: [&str; 11] = [
     "T.bool",
 ];
 
+/// What DLPack's consumers and TVM's saved tensors stay below by far.
+const MAX_RANK: usize = 64;
+
 impl<'a> Cx<'a> {
     pub fn struct_info(&mut self, e: &Expr<'a>) -> Option<StructInfo> {
         let (name, call) = match e.as_call() {
@@ -132,6 +135,10 @@ impl<'a> Cx<'a> {
                 Some(t) => info.dtype = Some(t),
                 None => ok = false,
             },
+        }
+        if info.ndim.is_some_and(|n| n > MAX_RANK) {
+            let n = info.ndim.unwrap_or(0);
+            return self.unsupported("type", span, format!("a tensor of {n} dims: a rank is from 0 to {MAX_RANK}"));
         }
         if let Some(n) = call.arg(3, "ndim") {
             match self.int(n)? {

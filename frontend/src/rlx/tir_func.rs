@@ -60,6 +60,12 @@ impl<'a> Cx<'a> {
             .collect();
         self.names.births = Births::Signature;
         for (i, (p, scalar)) in def.params.iter().zip(scalars).enumerate() {
+            if let Some(first) = def.params[..i].iter().find(|q| q.name.name == p.name.name) {
+                let d =
+                    Diagnostic::error("syntax", p.name.span, format!("two parameters are called `{}`", p.name.name));
+                self.diags.push(d.label(first.name.span, "the first of them"));
+                f.ok = false;
+            }
             if let Some(v) = scalar {
                 f.params.push(Some(PrimParam::Scalar(v)));
                 continue;

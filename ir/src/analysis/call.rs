@@ -112,7 +112,7 @@ impl Env<'_> {
                     facts: self.facts,
                 };
                 let info = (op.infer)(&mut cx)?;
-                Self::bounded(&info, op.name, span)?;
+                self.bounded(&info, op.name, span)?;
                 Ok(info)
             }
             Callee::Expr(f) => {
@@ -136,9 +136,21 @@ impl Env<'_> {
 
     /// Refuses results with dims of very many terms: each operator may double them, and everything that follows
     /// walks them as trees.
-    fn bounded(info: &StructInfo, name: &str, span: Span) -> Result<(), Diagnostic> {
-        let mut large = false;
-        vars::each_dim(info, &mut |d, _| large |= d.exceeds(TERMS));
+    fn bounded(&mut self, info: &StructInfo, name: &str, span: Span) -> Result<(), Diagnostic> {
+        let (mut large, mut beyond) = (false, None);
+        vars::each_dim(info, &mut |d, _| {
+            large |= d.exceeds(TERMS);
+            if d.as_int().is_none() && d.as_var().is_none() && d.vars().is_empty() {
+                let mut whole = true;
+                d.walk(&mut |n| whole &= n.dtype().is_int());
+                beyond = beyond.take().or_else(|| whole.then(|| d.clone()));
+            }
+        });
+        // A number that did not fold.
+        if let Some(d) = beyond.filter(|d| self.facts.simplify(d).as_int().is_none()) {
+            let message = format!("R.{name}: the dim {} does not fit 64 bits", show::dim(&d));
+            return Err(Diagnostic::error("operator", span, message));
+        }
         if !large {
             return Ok(());
         }

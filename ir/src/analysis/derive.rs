@@ -179,11 +179,17 @@ impl Deriver<'_> {
         self.inside += usize::from(own.is_some());
 
         let mut params: Vec<Param> = f.params.clone();
-        if self.name_dims {
-            for p in &mut params {
+        for p in &mut params {
+            if let Some(info) = p.annotation.as_ref().and_then(|a| vars::named_shapes(a, &self.sinfo)) {
+                p.annotation = Some(info);
+            }
+            if self.name_dims {
                 let stated = p.annotation.clone().unwrap_or(StructInfo::Object);
                 let mut births = vec![];
                 p.annotation = Some(name_dims(&stated, &p.var, &mut vec![], &mut births));
+            }
+            if let Some(info @ StructInfo::Shape { .. }) = &p.annotation {
+                self.sinfo.insert(p.var.clone(), info.clone());
             }
         }
         self.bind_params(f, &params);
@@ -246,6 +252,13 @@ impl Deriver<'_> {
                     _ => None,
                 };
                 let (lo, hi) = (bound("tir_var_lower_bound"), bound("tir_var_upper_bound"));
+                if let (Some(hi), low) = (hi, lo.unwrap_or(if is_dim { 0 } else { i64::MIN })) {
+                    if hi < low {
+                        let why = format!("`{}`: {} is at least {low} and at most {hi}", f.name, v.name());
+                        let d = Diagnostic::error("shape-constraint", f.signature_span, why);
+                        self.report(d.here("no call can meet these bounds"));
+                    }
+                }
                 if lo.is_some() || hi.is_some() {
                     self.facts.declare_bounds(&v, lo, hi);
                 }
@@ -416,6 +429,8 @@ impl Deriver<'_> {
 
     /// Rule 8.
     fn binding(&mut self, b: &Binding, out: &mut Vec<Binding>) {
+        let resolved = vars::bound_shapes(b, &self.sinfo);
+        let b = resolved.as_ref().unwrap_or(b);
         match &b.value {
             BindingValue::MatchCast { value, struct_info } => self.match_cast(b, value, struct_info, out),
             BindingValue::Expr(e) => {

@@ -1,7 +1,9 @@
 //! Shape variables in struct info: which occur, which are bound, renaming and substitution.
 
 use crate::prim::{PrimExpr, Var};
-use crate::relax::{FuncInfo, RVar, StructInfo, TensorInfo, TensorShape};
+use crate::relax::{
+    Binding, BindingValue, Call, Expr, ExprKind, FuncInfo, RVar, StructInfo, StructInfoMap, TensorInfo, TensorShape,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -91,6 +93,54 @@ pub fn map_binding_dims(s: &StructInfo, f: &mut dyn FnMut(&PrimExpr) -> PrimExpr
         StructInfo::Tuple(fields) => StructInfo::Tuple(fields.iter().map(|s| map_binding_dims(s, f)).collect()),
         _ => map_dims(s, f),
     }
+}
+
+/// `s` with the dims, or at least the rank, of the shapes that its tensors name; `None` where nothing changes.
+pub fn named_shapes(s: &StructInfo, sinfo: &StructInfoMap) -> Option<StructInfo> {
+    match s {
+        StructInfo::Tensor(t) => {
+            let Some(TensorShape::Var(v)) = &t.shape else { return None };
+            match sinfo.get(v)? {
+                StructInfo::Shape { values: Some(d), .. } if t.ndim.is_none_or(|n| n == d.len()) => {
+                    let (shape, ndim) = (Some(TensorShape::Dims(d.clone())), Some(d.len()));
+                    Some(StructInfo::Tensor(TensorInfo { shape, ndim, ..t.clone() }))
+                }
+                StructInfo::Shape { ndim: n @ Some(_), .. } if t.ndim.is_none() => {
+                    Some(StructInfo::Tensor(TensorInfo { ndim: *n, ..t.clone() }))
+                }
+                _ => None,
+            }
+        }
+        StructInfo::Tuple(fields) => {
+            let new: Vec<Option<StructInfo>> = fields.iter().map(|f| named_shapes(f, sinfo)).collect();
+            new.iter().any(Option::is_some).then(|| {
+                StructInfo::Tuple(new.into_iter().zip(fields).map(|(n, f)| n.unwrap_or_else(|| f.clone())).collect())
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The binding with the dims of the shapes that its types name; `None` where nothing changes.
+pub fn bound_shapes(b: &Binding, sinfo: &StructInfoMap) -> Option<Binding> {
+    let annotation = b.annotation.as_ref().and_then(|a| named_shapes(a, sinfo));
+    let value = match &b.value {
+        BindingValue::MatchCast { value, struct_info } => named_shapes(struct_info, sinfo)
+            .map(|struct_info| BindingValue::MatchCast { value: value.clone(), struct_info }),
+        BindingValue::Expr(e) => e.as_call().and_then(|c| {
+            let new: Vec<Option<StructInfo>> = c.sinfo_args.iter().map(|s| named_shapes(s, sinfo)).collect();
+            new.iter().any(Option::is_some).then(|| {
+                let new = new.into_iter().zip(&c.sinfo_args).map(|(n, s)| n.unwrap_or_else(|| s.clone()));
+                let call = Call { sinfo_args: new.collect(), ..c.clone() };
+                BindingValue::Expr(Expr::new(ExprKind::Call(call), e.span()))
+            })
+        }),
+    };
+    if annotation.is_none() && value.is_none() {
+        return None;
+    }
+    let kept = b.clone();
+    Some(Binding { annotation: annotation.or(kept.annotation), value: value.unwrap_or(kept.value), ..kept })
 }
 
 /// Replaces shape variables.

@@ -68,7 +68,14 @@ pub fn module(m: &IRModule, diags: &mut Diagnostics) {
                 .help("drop pure=False or relax.force_pure"),
             );
         }
-        let mut w = Scopes { diags, bound: HashSet::new(), scope: HashMap::new(), block: 0, blocks: 0 };
+        let mut w = Scopes {
+            diags,
+            bound: HashSet::new(),
+            scope: HashMap::new(),
+            block: 0,
+            blocks: 0,
+            unstated: HashMap::new(),
+        };
         w.function(f, None);
     }
     let only_prims = m.relax_funcs().next().is_none();
@@ -93,6 +100,8 @@ struct Scopes<'d> {
     /// The dataflow block under way; 0 outside.
     block: u32,
     blocks: u32,
+    /// Local functions under way that state no result, and whether they were met in their own bodies.
+    unstated: HashMap<RVar, bool>,
 }
 
 impl Scopes<'_> {
@@ -105,6 +114,9 @@ impl Scopes<'_> {
         let mut undo = vec![];
         if let Some(v) = own {
             self.enter(v, 0, &mut undo);
+            if f.ret.is_none() {
+                self.unstated.insert(v.clone(), false);
+            }
         }
         for p in &f.params {
             if p.var.is_dataflow() {
@@ -123,6 +135,11 @@ impl Scopes<'_> {
             self.info(ret, f.signature_span);
         }
         self.sequence(&f.body);
+        if own.and_then(|v| self.unstated.remove(v)) == Some(true) {
+            let what = format!("recursive function `{}` must state its result (well-formedness 7)", f.name);
+            let d = Diagnostic::error("missing-annotation", f.signature_span, what);
+            self.diags.push(d.help("write `-> TYPE` after the parameters"));
+        }
         self.leave(undo);
         self.block = outer;
     }
@@ -197,6 +214,9 @@ impl Scopes<'_> {
     }
 
     fn uses(&mut self, v: &RVar, span: Span) {
+        if let Some(met) = self.unstated.get_mut(v) {
+            *met = true;
+        }
         let (code, why) = match self.scope.get(v) {
             Some(0) => return,
             Some(block) if *block == self.block => return,

@@ -282,10 +282,12 @@ fn fold_binary(op: BinOp, a: &PrimExpr, b: &PrimExpr) -> Option<PrimExpr> {
         let unsigned = d.is_uint();
         let int = |v: i64| Some(PrimExpr::int(d, v));
         let less = if unsigned { ux < uy } else { x < y };
+        // What leaves 64 bits stays as written: as a dim it is refused.
+        let wraps = d != DType::I64;
         return match op {
-            Add => int(x.wrapping_add(y)),
-            Sub => int(x.wrapping_sub(y)),
-            Mul => int(x.wrapping_mul(y)),
+            Add => int(x.checked_add(y).or_else(|| wraps.then(|| x.wrapping_add(y)))?),
+            Sub => int(x.checked_sub(y).or_else(|| wraps.then(|| x.wrapping_sub(y)))?),
+            Mul => int(x.checked_mul(y).or_else(|| wraps.then(|| x.wrapping_mul(y)))?),
             Div | TruncDiv if unsigned => int(ux.checked_div(uy)? as i64),
             TruncMod | FloorMod if unsigned => int(ux.checked_rem(uy)? as i64),
             FloorDiv if unsigned => int(ux.checked_div(uy)? as i64),

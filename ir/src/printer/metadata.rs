@@ -117,7 +117,16 @@ fn saved_tensor(c: &Constant) -> Vec<u8> {
     for d in &c.shape {
         out.extend(d.to_le_bytes());
     }
-    let data = c.packed();
+    // What `read_tensor` of the frontend says of TVM's own files.
+    let data = match (c.dtype.is_float(), c.dtype.bits) {
+        (true, 4) => {
+            let codes = c.bytes();
+            let pair = |i: usize| codes.get(i).map_or(0, |b| b & 15) << 4 | codes.get(i + 1).map_or(0, |b| b & 15);
+            (0..codes.len()).map(|i| if 2 * i < codes.len() { pair(2 * i) } else { 0 }).collect()
+        }
+        (true, 6) => c.bytes().to_vec(),
+        _ => c.packed(),
+    };
     out.extend((data.len() as i64).to_le_bytes());
     out.extend(data);
     out

@@ -11,6 +11,7 @@ mod dynamic;
 mod entry;
 mod kernel_args;
 mod memory;
+mod names;
 mod ops;
 mod params;
 mod parts;
@@ -93,6 +94,10 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     if narrow.has_errors() {
         return Err(narrow);
     }
+    let mut warnings = names::check(typed, prefix);
+    if warnings.has_errors() {
+        return Err(warnings);
+    }
     let mut program = Program { prefix: prefix.to_string(), unchecked, ..Default::default() };
     program.proved = typed.proved.iter().map(|p| (p.condition.clone(), p.span)).collect();
     let mut errors = Diagnostics::default();
@@ -114,7 +119,6 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     }
     // A public function that C cannot call (a function among its parameters, say) is left out with a warning, as long
     // as an entry remains.
-    let mut warnings = Diagnostics::default();
     let crossing = |d: &relax_ir::Diagnostic| matches!(d.code, "parameter" | "result");
     if program.entries.is_empty() && errors.list.iter().all(crossing) {
         // Without any, calls of them fail at run time and say why.

@@ -299,11 +299,15 @@ fn cuts(attrs: &crate::Attrs, dim: &PrimExpr) -> Option<Vec<PrimExpr>> {
     }
 }
 
+/// More fields than any tuple of a real model has.
+const PARTS: i64 = 65_536;
+
 fn infer_split(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let t = cx.tensor(0)?.clone();
     let parts = match cx.attrs.get("indices_or_sections") {
         Some(AttrValue::List(l)) => l.len() + 1,
         Some(v) => match v.as_int() {
+            Some(n) if n > PARTS => return Err(cx.error(format!("{n} parts: more than {PARTS} are not supported"))),
             Some(n) if n > 0 => n as usize,
             _ => return Err(cx.error("indices_or_sections must be a positive number or a list of indices")),
         },

@@ -96,6 +96,12 @@ pub fn infer_reshape(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
             }
         }
     }
+    if let Some(d) = target.iter().find(|d| d.as_int().is_some_and(|d| d < -1)) {
+        return Err(cx.error(format!(
+            "a dim cannot be {}: it is a size, 0 (the same as before) or -1",
+            crate::op::rule::dim_text(d)
+        )));
+    }
     let holes = target.iter().filter(|d| d.is_int(-1)).count();
     if holes > 1 {
         return Err(cx.error("more than one dim is -1"));
