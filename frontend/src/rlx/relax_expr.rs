@@ -6,7 +6,7 @@ use super::scalar::{parse_float, parse_int};
 use super::suggest::nearest;
 use super::syntax::*;
 use relax_ir::op;
-use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind};
+use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind, StructInfo};
 use relax_ir::{Attrs, Constant, DType, Diagnostic, Span};
 
 impl<'a> Cx<'a> {
@@ -235,8 +235,32 @@ impl<'a> Cx<'a> {
                 }
             }
         }
-        let call = Call { callee: Callee::Expr(callee?), args: args?, attrs: Attrs::default(), sinfo_args };
+        let pure = self.pure_extern(&call.func);
+        let (callee, mut args) = (callee?, args?);
+        let callee = match (pure, op::lookup("call_pure_packed")) {
+            (Some(stated), Some(op)) => {
+                args.insert(0, callee);
+                if sinfo_args.is_empty() {
+                    sinfo_args = stated;
+                }
+                Callee::Op(op)
+            }
+            _ => Callee::Expr(callee),
+        };
+        let call = Call { callee, args, attrs: Attrs::default(), sinfo_args };
         Some(RExpr::new(RKind::Call(call), span))
+    }
+
+    /// What `R.ExternFunc("f", R.Callable(.., purity=True))` states of its result; `None` where it promises no purity.
+    fn pure_extern(&mut self, e: &Expr<'a>) -> Option<Vec<StructInfo>> {
+        let call = e.as_call().filter(|_| e.called().as_deref() == Some("R.ExternFunc"))?;
+        let ty = call.arg(1, "ty")?;
+        let ty = ty.as_call().filter(|_| ty.called().as_deref() == Some("R.Callable"))?;
+        ty.arg(2, "purity").filter(|p| matches!(p.kind, ExprKind::Bool(true)))?;
+        match ty.arg(1, "ret") {
+            Some(result) => Some(vec![self.struct_info(result)?]),
+            None => Some(vec![]),
+        }
     }
 
     /// `R.const(1.5, "float32")`; lists make tensors.

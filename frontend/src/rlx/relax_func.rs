@@ -218,7 +218,7 @@ impl<'a> Cx<'a> {
             }
             StmtKind::Function(def) => self.local_function(def, s.span, rest, body, place),
             StmtKind::Return(value) => {
-                if place != Place::Function {
+                if place == Place::Branch {
                     let d = Diagnostic::error("syntax", s.span, "a return belongs at the end of the function");
                     return self.report(d.help("both branches of an `if` bind the same name, which is returned later"));
                 }
@@ -521,6 +521,13 @@ impl<'a> Cx<'a> {
         let broken = inner.iter().any(|s| matches!(s.kind, StmtKind::Broken(_)));
         self.names.push();
         self.statements(inner, &mut block, Place::Dataflow);
+        // The function's result may stand before R.output, which names it.
+        if let Some(result) = block.result.take() {
+            if place != Place::Function || body.result.is_some() {
+                return self.error("syntax", span, "a return belongs at the end of the function, once");
+            }
+            body.result = Some(result);
+        }
         let outputs: Vec<(&'a str, Option<Value>)> =
             block.outputs.iter().map(|n| (*n, self.names.own(n).cloned())).collect();
         self.names.pop();

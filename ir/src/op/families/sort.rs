@@ -94,7 +94,10 @@ fn infer_topk(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     Ok(match cx.attrs.str("ret_type") {
         Some("values") => StructInfo::Tensor(values),
         Some("indices") => indices,
-        _ => StructInfo::Tuple(vec![StructInfo::Tensor(values), indices]),
+        Some("both") | None => StructInfo::Tuple(vec![StructInfo::Tensor(values), indices]),
+        Some(other) => {
+            return Err(cx.error(format!("ret_type is \"{other}\", it must be \"both\", \"values\" or \"indices\"")));
+        }
     })
 }
 
