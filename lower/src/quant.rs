@@ -4,7 +4,9 @@
 //! A tensor that `quantize` makes and only `dequantize` reads is *held* as uint8 (int8 values moved by 128) in NHWC,
 //! channels filled up to a multiple of 4, with the border that the convolutions behind it need. What else reads it gets
 //! its floats back. Sums of products are exact in int32; where the float form rounds each product and sum, the integer
-//! form rounds once, when it scales the total to the output.
+//! form rounds once, when it scales the total to the output. Sums of two tensors are those of the float form ([`sums`]).
+
+mod sums;
 
 use crate::legalize::{call_tir, Names};
 use crate::schedule::int8::{Conv, Pixels, Tile};
@@ -461,7 +463,7 @@ impl Pass<'_> {
             Kind::Float(source) => Some((bytes(value, self.vector_bytes), vec![source.clone()])),
             Kind::Add(a, b) => {
                 let ((a, x), (b, y)) = (held(a)?, held(b)?);
-                Some((sum(value, &a, &b), vec![x.expr(), y.expr()]))
+                Some((sums::sum(value, &a, &b), vec![x.expr(), y.expr()]))
             }
             Kind::Max { input, window, strides, pads } => {
                 let (x, var) = held(input)?;
@@ -675,16 +677,4 @@ fn maximum(value: &Value, x: &Value, window: [i64; 2], strides: [i64; 2], off: [
         inside.if_then_else(v, PrimExpr::int(DType::U8, value.scale.zero))
     });
     k.finish(&[y])
-}
-
-/// A sum of tensors with equal borders: those of the terms give that of the sum.
-fn sum(value: &Value, a: &Value, b: &Value) -> PrimFunc {
-    let mut k = KernelBuilder::new("qadd");
-    let shape = literals(&value.shape());
-    let (x, y) = (k.input("a", &shape, DType::U8), k.input("b", &shape, DType::U8));
-    let z = k.compute("y", &shape, DType::U8, |i| {
-        let total = real(x.at(i), &a.scale) + real(y.at(i), &b.scale);
-        rounded(total / PrimExpr::f32(value.scale.scale), &value.scale)
-    });
-    k.finish(&[z])
 }
