@@ -9,7 +9,7 @@
 mod sums;
 
 use crate::legalize::{call_tir, Names};
-use crate::schedule::int8::{Conv, Pixels, Tile};
+use crate::schedule::int8::{Conv, Pixels, Plus, Tile};
 use relax_ir::analysis::Typed;
 use relax_ir::prim::Intrin;
 use relax_ir::relax::{
@@ -92,6 +92,8 @@ struct Value {
     rank: usize,
     /// Top, left, bottom, right.
     pads: [i64; 4],
+    /// Read once.
+    alone: bool,
     held: Option<RVar>,
 }
 
@@ -241,7 +243,7 @@ impl<'a> Defs<'a> {
             .or_else(|| self.sum(source, v))
             .or_else(|| self.max(source))
             .unwrap_or(Kind::Float(source.clone()));
-        Some(Value { kind, scale, dims, rank, pads: [0; 4], held: None })
+        Some(Value { kind, scale, dims, rank, pads: [0; 4], alone: false, held: None })
     }
 
     fn conv(&self, source: &Expr, dims: &[i64; 4], rank: usize) -> Option<Kind> {
@@ -355,6 +357,7 @@ fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
         }
     }
     found.retain(|v, _| readers.get(v) == defs.uses.get(v));
+    found.iter_mut().for_each(|(v, x)| x.alone = readers.get(v) == Some(&1));
     loop {
         let all = found.clone();
         let mut wanted: HashMap<&RVar, bool> = HashMap::new();
@@ -462,23 +465,17 @@ impl Pass<'_> {
         match &value.kind {
             Kind::Float(source) => Some((bytes(value, self.vector_bytes), vec![source.clone()])),
             Kind::Add(a, b) => {
-                let ((a, x), (b, y)) = (held(a)?, held(b)?);
-                Some((sums::sum(value, &a, &b), vec![x.expr(), y.expr()]))
+                let (a, b) = (held(a)?, held(b)?);
+                let sum = || (sums::sum(value, &a.0, &b.0), vec![a.1.expr(), b.1.expr()]);
+                let with = self.summed(value, &a, &b).or_else(|| self.summed(value, &b, &a));
+                Some(with.unwrap_or_else(sum))
             }
             Kind::Max { input, window, strides, pads } => {
                 let (x, var) = held(input)?;
                 let off = [x.pads[0] - pads[0], x.pads[1] - pads[1]];
                 Some((maximum(value, &x, *window, *strides, off), vec![var.expr()]))
             }
-            Kind::Conv { input, weights, strides, pads, depthwise } => {
-                let (x, var) = held(input)?;
-                let [_, _, k_h, k_w] = weights.data.shape[..] else { return None };
-                let off = [x.pads[0] - pads[0], x.pads[1] - pads[1]];
-                let conv = self.conv(value, &x, [k_h, k_w], *strides, off, *depthwise);
-                let inputs = weights.data.shape[1];
-                let index = |y: i64, z: i64, i: i64, j: i64| ((j * inputs + i) * k_h + y) * k_w + z;
-                Some(product("qconv2d", value, &x, &var, weights, conv, inputs, &index))
-            }
+            Kind::Conv { .. } => self.convolution(value, None),
             Kind::Product { input, weights } => {
                 let (x, var) = held(input)?;
                 let conv = self.conv(value, &x, [1, 1], [1, 1], [0, 0], false);
@@ -490,6 +487,28 @@ impl Pass<'_> {
                 Some(product("qmatmul", value, &x, &var, weights, conv, inputs, &index))
             }
         }
+    }
+
+    /// The sum `y` in the pass of the convolution that makes `a`, which nothing else reads.
+    fn summed(&self, y: &Value, a: &(Value, RVar), b: &(Value, RVar)) -> Option<(PrimFunc, Vec<Expr>)> {
+        let fits = a.0.alone && matches!(a.0.kind, Kind::Conv { depthwise: false, .. });
+        let plus = fits.then(|| sums::linear(&a.0.scale, &b.0.scale, &y.scale))??;
+        let (f, mut args) = self.convolution(&a.0, Some(plus))?;
+        args.push(b.1.expr());
+        Some((f, args))
+    }
+
+    fn convolution(&self, value: &Value, plus: Option<Plus>) -> Option<(PrimFunc, Vec<Expr>)> {
+        let Kind::Conv { input, weights, strides, pads, depthwise } = &value.kind else { return None };
+        let x = self.values.get(input)?;
+        let var = x.held.as_ref()?;
+        let [_, _, k_h, k_w] = weights.data.shape[..] else { return None };
+        let off = [x.pads[0] - pads[0], x.pads[1] - pads[1]];
+        let conv = Conv { plus, ..self.conv(value, x, [k_h, k_w], *strides, off, *depthwise) };
+        let inputs = weights.data.shape[1];
+        let index = |y: i64, z: i64, i: i64, j: i64| ((j * inputs + i) * k_h + y) * k_w + z;
+        let name = if plus.is_some() { "qconv2d_add" } else { "qconv2d" };
+        Some(product(name, value, x, var, weights, conv, inputs, &index))
     }
 
     fn conv(&self, y: &Value, x: &Value, k: [i64; 2], strides: [i64; 2], off: [i64; 2], depthwise: bool) -> Conv {
@@ -517,6 +536,7 @@ impl Pass<'_> {
             bounded: false,
             vector_bytes: self.vector_bytes as i64,
             tile: Tile { dot4: self.dot4, ..Tile::default() },
+            plus: None,
         }
     }
 }

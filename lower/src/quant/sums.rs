@@ -5,32 +5,18 @@
 //! their exact values; that it does is tried out while compiling, with and without fused multiply-adds.
 
 use super::{literals, real, rounded, Scale, Value};
-use relax_ir::prim::Intrin;
+use crate::schedule::int8::Plus;
 use relax_ir::tir::{KernelBuilder, PrimFunc};
 use relax_ir::{DType, PrimExpr};
-
-/// `y = a * of_a + (b * of_b + rest)`, rounded and limited to 0..255.
-#[derive(Clone, Copy, Debug)]
-struct Linear {
-    of_a: f32,
-    of_b: f32,
-    rest: f32,
-}
 
 /// A sum of tensors with equal borders: those of the terms give that of the sum.
 pub(super) fn sum(value: &Value, a: &Value, b: &Value) -> PrimFunc {
     let mut k = KernelBuilder::new("qadd");
     let shape = literals(&value.shape());
     let (x, y) = (k.input("a", &shape, DType::U8), k.input("b", &shape, DType::U8));
-    let linear = Linear::of(&a.scale, &b.scale, &value.scale);
+    let linear = linear(&a.scale, &b.scale, &value.scale);
     let z = k.compute("y", &shape, DType::U8, |i| match linear {
-        Some(l) => {
-            let float = |v: PrimExpr| v.cast(DType::I32).cast(DType::F32);
-            let fma = |v, by, rest| PrimExpr::call(Intrin::Fma, [float(v), PrimExpr::f32(by), rest]);
-            let v = fma(x.at(i), l.of_a, fma(y.at(i), l.of_b, PrimExpr::f32(l.rest)));
-            let v = v.max(PrimExpr::f32(0.0)).min(PrimExpr::f32(255.0));
-            v.call1(Intrin::NearbyInt).cast(DType::I32).cast(DType::U8)
-        }
+        Some(p) => p.byte(x.at(i), y.at(i)),
         None => {
             let total = real(x.at(i), &a.scale) + real(y.at(i), &b.scale);
             rounded(total / PrimExpr::f32(value.scale.scale), &value.scale)
@@ -47,40 +33,38 @@ fn defined(a: u8, b: u8, of: [&Scale; 3]) -> u8 {
     (y.round_ties_even() as i64 + of[2].zero) as u8
 }
 
-impl Linear {
-    /// The form that gives the defined bytes in all cases, if one is found.
-    fn of(a: &Scale, b: &Scale, y: &Scale) -> Option<Linear> {
-        let (of_a, of_b) = (a.scale as f64 / y.scale as f64, b.scale as f64 / y.scale as f64);
-        let rest = y.zero as f64 - a.zero as f64 * of_a - b.zero as f64 * of_b;
-        if ![of_a, of_b, rest].iter().all(|v| v.is_finite() && v.abs() < 1e6) {
-            return None;
-        }
-        let cases = || (0..=255u8).flat_map(|a| (0..=255u8).map(move |b| (a, b)));
-        // Where the result is next to a half, which is where forms differ.
-        let near: Vec<(u8, u8, u8)> = cases()
-            .filter(|(a, b)| {
-                let v = *a as f64 * of_a + *b as f64 * of_b + rest;
-                (-1.0..256.0).contains(&v) && ((v - v.floor()) - 0.5).abs() < 1e-3
-            })
-            .map(|(p, q)| (p, q, defined(p, q, [a, b, y])))
-            .collect();
-        let moved = |v: f64, by: i32| f32::from_bits(((v as f32).to_bits() as i32 + by) as u32);
-        let steps = |most: i32| (0..=most).flat_map(|s| if s == 0 { vec![0] } else { vec![s, -s] });
-        let forms = steps(3).flat_map(|r| steps(3).flat_map(move |p| steps(3).map(move |q| (p, q, r))));
-        forms
-            .map(|(p, q, r)| Linear { of_a: moved(of_a, p), of_b: moved(of_b, q), rest: moved(rest, r) })
-            .filter(|l| near.iter().all(|(p, q, y)| l.gives(*p, *q, *y)))
-            .find(|l| cases().all(|(p, q)| l.gives(p, q, defined(p, q, [a, b, y]))))
+/// The linear form that gives the defined bytes in all cases, if one is found.
+pub(super) fn linear(a: &Scale, b: &Scale, y: &Scale) -> Option<Plus> {
+    let (of_a, of_b) = (a.scale as f64 / y.scale as f64, b.scale as f64 / y.scale as f64);
+    let rest = y.zero as f64 - a.zero as f64 * of_a - b.zero as f64 * of_b;
+    if ![of_a, of_b, rest].iter().all(|v| v.is_finite() && v.abs() < 1e6) {
+        return None;
     }
+    let cases = || (0..=255u8).flat_map(|a| (0..=255u8).map(move |b| (a, b)));
+    // Where the result is next to a half, which is where forms differ.
+    let near: Vec<(u8, u8, u8)> = cases()
+        .filter(|(a, b)| {
+            let v = *a as f64 * of_a + *b as f64 * of_b + rest;
+            (-1.0..256.0).contains(&v) && ((v - v.floor()) - 0.5).abs() < 1e-3
+        })
+        .map(|(p, q)| (p, q, defined(p, q, [a, b, y])))
+        .collect();
+    let moved = |v: f64, by: i32| f32::from_bits(((v as f32).to_bits() as i32 + by) as u32);
+    let steps = |most: i32| (0..=most).flat_map(|s| if s == 0 { vec![0] } else { vec![s, -s] });
+    let forms = steps(3).flat_map(|r| steps(3).flat_map(move |p| steps(3).map(move |q| (p, q, r))));
+    forms
+        .map(|(p, q, r)| Plus { of_a: moved(of_a, p), of_b: moved(of_b, q), rest: moved(rest, r), zero: y.zero })
+        .filter(|l| near.iter().all(|(p, q, y)| gives(l, *p, *q, *y)))
+        .find(|l| cases().all(|(p, q)| gives(l, p, q, defined(p, q, [a, b, y]))))
+}
 
-    /// Whether the result is `y`, however many of the multiply-adds are fused.
-    fn gives(&self, a: u8, b: u8, y: u8) -> bool {
-        let (a, b) = (a as f32, b as f32);
-        let (plain, fused) = (b * self.of_b + self.rest, b.mul_add(self.of_b, self.rest));
-        [a * self.of_a + plain, a.mul_add(self.of_a, fused)]
-            .iter()
-            .all(|v| v.max(0.0).min(255.0).round_ties_even() as i64 == y as i64)
-    }
+/// Whether the result is `y`, with fused multiply-adds and without.
+fn gives(p: &Plus, a: u8, b: u8, y: u8) -> bool {
+    let (a, b) = (a as f32, b as f32);
+    let (plain, fused) = (b * p.of_b + p.rest, b.mul_add(p.of_b, p.rest));
+    [a * p.of_a + plain, a.mul_add(p.of_a, fused)]
+        .iter()
+        .all(|v| v.max(0.0).min(255.0).round_ties_even() as i64 == y as i64)
 }
 
 #[cfg(test)]
@@ -103,10 +87,10 @@ mod tests {
         for _ in 0..40 {
             let (a, b) = (scale(0.005 + 0.1 * next(), (255.0 * next()) as i64), scale(0.005 + 0.1 * next(), 0));
             let y = scale((a.scale + b.scale) * (0.3 + next()), (255.0 * next()) as i64);
-            let Some(l) = Linear::of(&a, &b, &y) else { continue };
+            let Some(l) = linear(&a, &b, &y) else { continue };
             found += 1;
             for (p, q) in (0..=255u8).flat_map(|p| (0..=255u8).map(move |q| (p, q))) {
-                assert!(l.gives(p, q, defined(p, q, [&a, &b, &y])), "{l:?} of {p} and {q}");
+                assert!(gives(&l, p, q, defined(p, q, [&a, &b, &y])), "{l:?} of {p} and {q}");
             }
         }
         assert!(found >= 36, "{found} of 40 sums have a linear form");
@@ -117,7 +101,7 @@ mod tests {
     fn halves_round_to_even() {
         let (a, b, y) = (scale(0.5, 0), scale(0.5, 3), scale(1.0, 10));
         assert_eq!([defined(1, 3, [&a, &b, &y]), defined(3, 3, [&a, &b, &y])], [10, 12]);
-        let l = Linear::of(&a, &b, &y);
-        assert!(l.is_some_and(|l| l.gives(1, 3, 10) && l.gives(3, 3, 12)));
+        let l = linear(&a, &b, &y);
+        assert!(l.is_some_and(|l| gives(&l, 1, 3, 10) && gives(&l, 3, 3, 12)));
     }
 }

@@ -9,6 +9,9 @@
 
 mod depthwise;
 mod pixels;
+mod plus;
+#[cfg(test)]
+mod tests;
 mod tile;
 
 use relax_ir::attrs::AttrValue;
@@ -19,6 +22,7 @@ use relax_ir::{DType, PrimExpr, Var};
 
 use pixels::PIXELS;
 pub use pixels::{pixels, Pixels};
+pub use plus::Plus;
 pub use tile::Tile;
 
 /// The attribute that holds a [`Conv`].
@@ -62,6 +66,8 @@ pub struct Conv {
     /// Bytes of a vector register of the widest form.
     pub vector_bytes: i64,
     pub tile: Tile,
+    /// Another tensor of `y`'s shape that is added to the bytes; not where it is depthwise.
+    pub plus: Option<Plus>,
 }
 
 /// What the processor of a form has.
@@ -115,7 +121,7 @@ impl Conv {
     }
 
     fn ints(&self) -> Vec<i64> {
-        vec![
+        let mut ints = vec![
             self.batch,
             self.in_h,
             self.in_w,
@@ -140,7 +146,9 @@ impl Conv {
             self.tile.rows,
             self.tile.columns,
             self.tile.dot4 as i64,
-        ]
+        ];
+        ints.extend(self.plus.iter().flat_map(Plus::ints));
+        ints
     }
 
     /// Of a PrimFunc that [`Conv::prim_func`] made.
@@ -149,8 +157,11 @@ impl Conv {
     }
 
     fn from(v: &[i64]) -> Option<Conv> {
+        const OWN: usize = 24;
+        let (own, rest) = v.split_at_checked(OWN)?;
+        let plus = if rest.is_empty() { None } else { Some(Plus::from(rest)?) };
         let [batch, in_h, in_w, in_c, k_h, k_w, stride_h, stride_w, off_h, off_w, rows, columns, channels, out_h, out_w, top, left, depthwise, zero, bounded, vector_bytes, tile_rows, tile_columns, dot4] =
-            *v
+            *own
         else {
             return None;
         };
@@ -178,6 +189,7 @@ impl Conv {
             bounded: bounded != 0,
             vector_bytes,
             tile: Tile { rows: tile_rows, columns: tile_columns, dot4: dot4 != 0 },
+            plus,
         })
     }
 
@@ -288,7 +300,12 @@ impl Conv {
         per_channel * self.channels
     }
 
-    /// The meaning: parameters `x, w, sum, scale, bias, y`.
+    /// The border of `y`.
+    fn border(&self) -> i64 {
+        self.plus.map_or(self.zero, |p| p.zero)
+    }
+
+    /// The meaning: parameters `x, w, sum, scale, bias, y`, with another summand before `y`.
     pub fn prim_func(&self, name: &str) -> PrimFunc {
         let mut k = KernelBuilder::new(name);
         let x = k.input("x", &[self.batch, self.in_h, self.in_w, self.in_c].map(c), DType::U8);
@@ -296,6 +313,10 @@ impl Conv {
         let sum = k.input("sum", &[c(self.channels)], DType::I32);
         let scale = k.input("scale", &[c(self.channels)], DType::F32);
         let bias = k.input("bias", &[c(self.channels)], DType::F32);
+        let other = self.plus.map(|p| {
+            let shape = [self.batch, self.out_h, self.out_w, self.channels].map(c);
+            (p, k.input("other", &shape, DType::U8))
+        });
         let inner = if self.depthwise { 1 } else { self.in_c };
         let shape = [self.batch, self.rows, self.columns, self.channels].map(c);
         let acc = k.sum("acc", &shape, DType::I32, &[self.k_h, self.k_w, inner].map(c), |i, r| {
@@ -316,7 +337,10 @@ impl Conv {
             let j = self.place(i[3].clone());
             let total = acc.at([i[0].clone(), row.clone(), column.clone(), i[3].clone()]) + sum.at([j.clone()]);
             let v = total.cast(DType::F32) * scale.at([j.clone()]) + bias.at([j]);
-            let v = self.round(v, 1).cast(DType::U8);
+            let v = match &other {
+                Some((p, other)) => p.byte(self.round(v, 1), other.at(i)),
+                None => self.round(v, 1).cast(DType::U8),
+            };
             let mut inside = PrimExpr::bool(true);
             if self.rows < self.out_h {
                 inside = inside.and(row.clone().ge(c(0))).and(row.lt(c(self.rows)));
@@ -324,7 +348,7 @@ impl Conv {
             if self.columns < self.out_w {
                 inside = inside.and(column.clone().ge(c(0))).and(column.lt(c(self.columns)));
             }
-            inside.if_then_else(v, PrimExpr::int(DType::U8, self.zero))
+            inside.if_then_else(v, PrimExpr::int(DType::U8, self.border()))
         });
         let mut f = k.finish(&[y]);
         f.attrs.set(ATTR, self.attr());
@@ -346,9 +370,22 @@ impl Conv {
 
     /// From float to 0..255, as int32.
     fn round(&self, v: PrimExpr, lanes: u16) -> PrimExpr {
+        let v = self.limited(v, lanes).call1(Intrin::NearbyInt).cast(DType::I32.with_lanes(lanes));
+        v + PrimExpr::i32(self.zero as i32).broadcast(lanes)
+    }
+
+    fn limited(&self, v: PrimExpr, lanes: u16) -> PrimExpr {
         let f = |x: i64| PrimExpr::f32(x as f32).broadcast(lanes);
-        let v = v.max(f(-self.zero)).min(f(255 - self.zero));
-        v.call1(Intrin::NearbyInt).cast(DType::I32.with_lanes(lanes)) + PrimExpr::i32(self.zero as i32).broadcast(lanes)
+        v.max(f(-self.zero)).min(f(255 - self.zero))
+    }
+
+    /// From float to 0..255, as float.
+    fn byte(&self, v: PrimExpr, lanes: u16) -> PrimExpr {
+        let v = self.limited(v, lanes).call1(Intrin::NearbyInt);
+        match self.zero {
+            0 => v,
+            zero => v + PrimExpr::f32(zero as f32).broadcast(lanes),
+        }
     }
 }
 
@@ -361,6 +398,7 @@ struct Writer<'a> {
     sum: Var,
     scale: Var,
     bias: Var,
+    other: Var,
     y: Var,
 }
 
@@ -409,6 +447,7 @@ pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
         sum: param("sum"),
         scale: param("scale"),
         bias: param("bias"),
+        other: param("other"),
         y: param("y"),
     };
     let mut body = vec![];
@@ -416,7 +455,9 @@ pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
     for p in conv.panels() {
         loop_(&mut body, p.start, p.end, p.width(), &mut |out, column| w.panel(out, &p, column));
     }
-    let mut params = vec![w.x, w.w, w.sum, w.scale, w.bias, w.y];
+    let mut params = vec![w.x, w.w, w.sum, w.scale, w.bias];
+    params.extend(conv.plus.map(|_| w.other));
+    params.push(w.y);
     if !crate::kernel_workspace(f).is_int(0) {
         params.push(param("workspace"));
     }
@@ -447,9 +488,9 @@ impl Writer<'_> {
         });
     }
 
-    /// `bytes` (a multiple of 4) of `zero`.
+    /// `bytes` (a multiple of 4) of the border.
     fn fill(&self, out: &mut Body, at: &PrimExpr, bytes: i64) {
-        let value = PrimExpr::i32((self.conv.zero as u32).wrapping_mul(0x0101_0101) as i32);
+        let value = PrimExpr::i32((self.conv.border() as u32).wrapping_mul(0x0101_0101) as i32);
         let (mut from, words) = (0, bytes / 4);
         let mut lanes = self.form.vector_bytes / 4;
         while lanes >= 1 {
@@ -486,7 +527,7 @@ impl Writer<'_> {
     fn group(&self, out: &mut Body, p: &Panel, g: &Group, column: &PrimExpr) {
         let v = self.conv;
         let lanes = g.lanes as u16;
-        let (ints, floats) = (DType::I32.with_lanes(lanes), DType::F32.with_lanes(lanes));
+        let ints = DType::I32.with_lanes(lanes);
         // In registers while all pixels pass, as far as there are any left.
         let taps = v.k_h * v.k_w;
         let woven: Option<Vec<PrimExpr>> = v.weaves().then(|| self.woven_weights(out, p, g, column));
@@ -503,14 +544,20 @@ impl Writer<'_> {
             let first = n.clone() * (v.in_h * v.in_w) + (v.off_h * v.in_w + v.off_w);
             let from = let_(out, "from", self.x.expr().ptr_add(first * v.in_c));
             let first = n * (v.out_h * v.out_w) + (v.top * v.out_w + v.left);
-            let to = let_(out, "to", self.y.expr().ptr_add(first * v.channels + column.clone() + g.first));
+            let first = let_(out, "first", first * v.channels + column.clone() + g.first);
+            let to = let_(out, "to", self.y.expr().ptr_add(first.clone()));
+            let other = v.plus.map(|p| (p, self.other.expr().ptr_add(first)));
             loop_(out, 0, rows, 1, &mut |out, y| {
                 let from = let_(out, "from", from.clone().ptr_add(y.clone() * (v.stride_h * v.in_w * v.in_c)));
-                let to = let_(out, "to", to.clone().ptr_add(y * (v.out_w * v.channels)));
+                let line = let_(out, "line", y * (v.out_w * v.channels));
+                let to = let_(out, "to", to.clone().ptr_add(line.clone()));
+                let other = other.clone().map(|(p, ptr)| (p, ptr.ptr_add(line)));
                 for (begin, end, size) in [(0, whole, size), (whole, columns, columns - whole)] {
                     loop_(out, begin, end, size.max(1), &mut |out, x| {
                         let from = let_(out, "from", from.clone().ptr_add(x.clone() * (v.stride_w * v.in_c)));
-                        let to = let_(out, "to", to.clone().ptr_add(x * v.channels));
+                        let pixel = let_(out, "pixel", x * v.channels);
+                        let to = let_(out, "to", to.clone().ptr_add(pixel.clone()));
+                        let other = other.clone().map(|(p, ptr)| (p, let_(out, "other", ptr.ptr_add(pixel))));
                         let sum = |at: &i64| load(&self.sum.expr(), column.clone() + *at, ints);
                         let sums: Vec<PrimExpr> = g.at.iter().map(|at| let_(out, "sum", sum(at))).collect();
                         let mut accs: Vec<Vec<Var>> = vec![];
@@ -534,27 +581,68 @@ impl Writer<'_> {
                             }
                             false => self.dots(out, p, g, &from, column, &accs, ints),
                         }
-                        let mut values = vec![vec![]; accs.len()];
-                        for (j, at) in g.at.iter().enumerate() {
-                            let at = column.clone() + *at;
-                            let scale = let_(out, "scale", load(&self.scale.expr(), at.clone(), floats));
-                            let bias = let_(out, "bias", load(&self.bias.expr(), at, floats));
-                            for (values, row) in values.iter_mut().zip(&accs) {
-                                let x = row[j].expr().cast(floats);
-                                let x = PrimExpr::call(Intrin::Fma, [x, scale.clone(), bias.clone()]);
-                                values.push(let_(out, "rounded", v.unlimited(x, lanes)));
-                            }
-                        }
-                        for (r, values) in values.into_iter().enumerate() {
-                            let how = if p.is_woven(v) { Intrin::WovenBytes } else { Intrin::Bytes };
-                            let value = PrimExpr::call(how, values);
-                            let ptr = to.clone().ptr_add(r as i64 * v.channels);
-                            out.push(FlatStmt::Store { ptr, offset: c(0), value });
+                        match other {
+                            Some((plus, other)) => self.store_sums(out, g, column, &accs, &plus, &other, &to),
+                            None => self.store(out, p, g, column, &accs, &to),
                         }
                     });
                 }
             });
         });
+    }
+
+    /// Sums of products as bytes.
+    fn store(&self, out: &mut Body, p: &Panel, g: &Group, column: &PrimExpr, accs: &[Vec<Var>], to: &PrimExpr) {
+        let v = self.conv;
+        let floats = DType::F32.with_lanes(g.lanes as u16);
+        let mut values = vec![vec![]; accs.len()];
+        for (j, at) in g.at.iter().enumerate() {
+            let at = column.clone() + *at;
+            let scale = let_(out, "scale", load(&self.scale.expr(), at.clone(), floats));
+            let bias = let_(out, "bias", load(&self.bias.expr(), at, floats));
+            for (values, row) in values.iter_mut().zip(accs) {
+                let x = row[j].expr().cast(floats);
+                let x = PrimExpr::call(Intrin::Fma, [x, scale.clone(), bias.clone()]);
+                values.push(let_(out, "rounded", v.unlimited(x, floats.lanes)));
+            }
+        }
+        for (r, values) in values.into_iter().enumerate() {
+            let how = if p.is_woven(v) { Intrin::WovenBytes } else { Intrin::Bytes };
+            let ptr = to.clone().ptr_add(r as i64 * v.channels);
+            out.push(FlatStmt::Store { ptr, offset: c(0), value: PrimExpr::call(how, values) });
+        }
+    }
+
+    /// Their sums with another tensor, row by row: scales and biases are read again, which leaves their registers free.
+    #[allow(clippy::too_many_arguments)]
+    fn store_sums(
+        &self,
+        out: &mut Body,
+        g: &Group,
+        column: &PrimExpr,
+        accs: &[Vec<Var>],
+        plus: &Plus,
+        other: &PrimExpr,
+        to: &PrimExpr,
+    ) {
+        let v = self.conv;
+        let lanes = g.lanes as u16;
+        let floats = DType::F32.with_lanes(lanes);
+        for (r, row) in accs.iter().enumerate() {
+            let line = r as i64 * v.channels;
+            let mut values = vec![];
+            for (acc, at) in row.iter().zip(&g.at) {
+                let channel = column.clone() + *at;
+                let x = acc.expr().cast(floats);
+                let scale = load(&self.scale.expr(), channel.clone(), floats);
+                let bias = let_(out, "bias", load(&self.bias.expr(), channel, floats));
+                let byte = let_(out, "byte", v.byte(PrimExpr::call(Intrin::Fma, [x, scale, bias]), lanes));
+                let b = load(other, c(line + at - g.first), DType::U8.with_lanes(lanes));
+                values.push(let_(out, "rounded", plus.unlimited(byte, b, lanes)));
+            }
+            let ptr = to.clone().ptr_add(line);
+            out.push(FlatStmt::Store { ptr, offset: c(0), value: PrimExpr::call(Intrin::Bytes, values) });
+        }
     }
 
     /// Four inputs at a time.
@@ -648,97 +736,6 @@ impl Writer<'_> {
                     let acc = &row[0];
                     let value = PrimExpr::binary(BinOp::Add, acc.expr(), value.clone() * w);
                     out.push(FlatStmt::Assign { var: acc.clone(), value });
-                }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::interp::{run, Arg, Tensor};
-    use crate::schedule::{machine, SchedOptions};
-
-    fn tensor(d: DType, shape: &[i64], f: impl Fn(i64) -> i64) -> Tensor {
-        let v: Vec<i64> = (0..shape.iter().product::<i64>()).map(f).collect();
-        Tensor::from_i64(d, shape, &v)
-    }
-
-    #[test]
-    fn kernels_agree_with_their_meaning() {
-        let base = Conv {
-            batch: 1,
-            in_h: 9,
-            in_w: 10,
-            in_c: 8,
-            k_h: 3,
-            k_w: 3,
-            stride_h: 1,
-            stride_w: 1,
-            off_h: 0,
-            off_w: 0,
-            rows: 7,
-            columns: 8,
-            channels: 28,
-            out_h: 9,
-            out_w: 11,
-            top: 1,
-            left: 2,
-            depthwise: false,
-            zero: 100,
-            bounded: true,
-            vector_bytes: 64,
-            tile: Tile::default(),
-        };
-        let one = Conv { k_h: 1, k_w: 1, in_h: 5, in_w: 7, rows: 5, columns: 7, out_h: 5, out_w: 7, ..base };
-        let one = Conv { top: 0, left: 0, channels: 148, batch: 2, in_c: 12, bounded: false, ..one };
-        let packed = Conv { channels: 48, columns: 7, zero: 0, ..base };
-        let strided = Conv { stride_h: 2, stride_w: 2, off_h: 1, rows: 3, columns: 4, out_h: 4, out_w: 7, ..base };
-        let depthwise = Conv { depthwise: true, in_c: 28, ..base };
-        let woven = Conv { depthwise: true, in_c: 124, channels: 124, stride_w: 2, columns: 4, ..base };
-        let narrow = Conv { depthwise: true, in_c: 28, k_h: 2, k_w: 4, rows: 7, columns: 6, ..base };
-        let large = Conv { k_h: 4, k_w: 5, depthwise: true, in_c: 28, rows: 3, columns: 3, stride_w: 2, ..base };
-        let many = Conv { k_h: 2, k_w: 9, in_w: 20, ..woven };
-        let tall = Conv { k_h: 5, rows: 5, ..depthwise };
-        let forms = [(64, true), (64, false), (32, false), (16, false)];
-        for v in [base, one, packed, strided, depthwise, woven, narrow, large, many, tall] {
-            let f = v.prim_func("conv");
-            let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);
-            let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);
-            let w = relax_ir::Constant::new(v.weight_dtype(), vec![v.weights()], packed);
-            let floats = |scale: f64| {
-                let v: Vec<f64> = (0..base.channels.max(v.channels)).map(|i| (i % 7 + 1) as f64 * scale).collect();
-                v
-            };
-            let n = [v.channels];
-            let mut args = vec![
-                Arg::Tensor(x),
-                Arg::Tensor(Tensor::from_constant(&w)),
-                Arg::Tensor(tensor(DType::I32, &n, |i| i * 100 - 700)),
-                Arg::Tensor(Tensor::from_f64(DType::F32, &n, &floats(0.001)[..v.channels as usize])),
-                Arg::Tensor(Tensor::from_f64(DType::F32, &n, &floats(0.3)[..v.channels as usize])),
-                Arg::Tensor(Tensor::zeros(DType::U8, &[v.batch, v.out_h, v.out_w, v.channels])),
-            ];
-            let before = args.clone();
-            run(&f, &mut args).unwrap();
-            for (vector_bytes, dot4) in forms {
-                let mut scheduled = before.clone();
-                machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes, dot4 }).unwrap();
-                let (Arg::Tensor(a), Arg::Tensor(b)) = (&args[5], &scheduled[5]) else { panic!() };
-                assert_eq!(a.data, b.data, "{vector_bytes} {dot4} {v:?}");
-            }
-            // Every tile computes the same.
-            for dot4 in [true, false] {
-                let asked = Conv { tile: Tile { dot4, ..v.tile }, ..v };
-                for (config, _) in asked.candidates() {
-                    let (mut f, mut told, mut scheduled) = (f.clone(), asked, before.clone());
-                    told.configure(&config);
-                    assert_eq!(told.config(), config, "{told:?}");
-                    f.attrs.set(ATTR, told.attr());
-                    machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes: 64, dot4 }).unwrap();
-                    let (Arg::Tensor(a), Arg::Tensor(b)) = (&args[5], &scheduled[5]) else { panic!() };
-                    assert_eq!(a.data, b.data, "{dot4} {told:?}");
                 }
             }
         }

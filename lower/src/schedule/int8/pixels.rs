@@ -81,6 +81,7 @@ impl Pixels {
             bounded: false,
             vector_bytes: self.vector_bytes,
             tile: Tile::default(),
+            plus: None,
         }
     }
 }
@@ -98,6 +99,7 @@ pub fn pixels(f: &PrimFunc, p: &Pixels, vector_bytes: i64) -> FlatFunc {
         sum: x.clone(),
         scale: x.clone(),
         bias: x.clone(),
+        other: x.clone(),
         y: y.clone(),
     };
     let mut body = vec![];

@@ -1,0 +1,96 @@
+//! Kernels beside their meaning.
+
+use super::*;
+use crate::interp::{run, Arg, Tensor};
+use crate::schedule::{machine, SchedOptions};
+
+fn tensor(d: DType, shape: &[i64], f: impl Fn(i64) -> i64) -> Tensor {
+    let v: Vec<i64> = (0..shape.iter().product::<i64>()).map(f).collect();
+    Tensor::from_i64(d, shape, &v)
+}
+
+#[test]
+fn kernels_agree_with_their_meaning() {
+    let base = Conv {
+        batch: 1,
+        in_h: 9,
+        in_w: 10,
+        in_c: 8,
+        k_h: 3,
+        k_w: 3,
+        stride_h: 1,
+        stride_w: 1,
+        off_h: 0,
+        off_w: 0,
+        rows: 7,
+        columns: 8,
+        channels: 28,
+        out_h: 9,
+        out_w: 11,
+        top: 1,
+        left: 2,
+        depthwise: false,
+        zero: 100,
+        bounded: true,
+        vector_bytes: 64,
+        tile: Tile::default(),
+        plus: None,
+    };
+    let one = Conv { k_h: 1, k_w: 1, in_h: 5, in_w: 7, rows: 5, columns: 7, out_h: 5, out_w: 7, ..base };
+    let one = Conv { top: 0, left: 0, channels: 148, batch: 2, in_c: 12, bounded: false, ..one };
+    let packed = Conv { channels: 48, columns: 7, zero: 0, ..base };
+    let strided = Conv { stride_h: 2, stride_w: 2, off_h: 1, rows: 3, columns: 4, out_h: 4, out_w: 7, ..base };
+    let depthwise = Conv { depthwise: true, in_c: 28, ..base };
+    let woven = Conv { depthwise: true, in_c: 124, channels: 124, stride_w: 2, columns: 4, ..base };
+    let narrow = Conv { depthwise: true, in_c: 28, k_h: 2, k_w: 4, rows: 7, columns: 6, ..base };
+    let large = Conv { k_h: 4, k_w: 5, depthwise: true, in_c: 28, rows: 3, columns: 3, stride_w: 2, ..base };
+    let many = Conv { k_h: 2, k_w: 9, in_w: 20, ..woven };
+    let tall = Conv { k_h: 5, rows: 5, ..depthwise };
+    let plus = Some(Plus { of_a: 0.71, of_b: 0.43, rest: -20.3, zero: 94 });
+    let (added, added_small) = (Conv { plus, ..base }, Conv { plus, ..one });
+    let forms = [(64, true), (64, false), (32, false), (16, false)];
+    for v in [base, one, packed, strided, depthwise, woven, narrow, large, many, tall, added, added_small] {
+        let f = v.prim_func("conv");
+        let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);
+        let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);
+        let w = relax_ir::Constant::new(v.weight_dtype(), vec![v.weights()], packed);
+        let floats = |scale: f64| {
+            let v: Vec<f64> = (0..base.channels.max(v.channels)).map(|i| (i % 7 + 1) as f64 * scale).collect();
+            v
+        };
+        let n = [v.channels];
+        let mut args = vec![
+            Arg::Tensor(x),
+            Arg::Tensor(Tensor::from_constant(&w)),
+            Arg::Tensor(tensor(DType::I32, &n, |i| i * 100 - 700)),
+            Arg::Tensor(Tensor::from_f64(DType::F32, &n, &floats(0.001)[..v.channels as usize])),
+            Arg::Tensor(Tensor::from_f64(DType::F32, &n, &floats(0.3)[..v.channels as usize])),
+            Arg::Tensor(Tensor::zeros(DType::U8, &[v.batch, v.out_h, v.out_w, v.channels])),
+        ];
+        let y = [v.batch, v.out_h, v.out_w, v.channels];
+        if v.plus.is_some() {
+            args.insert(5, Arg::Tensor(tensor(DType::U8, &y, |i| (i * 11 + 3) % 256)));
+        }
+        let before = args.clone();
+        run(&f, &mut args).unwrap();
+        for (vector_bytes, dot4) in forms {
+            let mut scheduled = before.clone();
+            machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes, dot4 }).unwrap();
+            let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (args.last(), scheduled.last()) else { panic!() };
+            assert_eq!(a.data, b.data, "{vector_bytes} {dot4} {v:?}");
+        }
+        // Every tile computes the same.
+        for dot4 in [true, false] {
+            let asked = Conv { tile: Tile { dot4, ..v.tile }, ..v };
+            for (config, _) in asked.candidates() {
+                let (mut f, mut told, mut scheduled) = (f.clone(), asked, before.clone());
+                told.configure(&config);
+                assert_eq!(told.config(), config, "{told:?}");
+                f.attrs.set(ATTR, told.attr());
+                machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes: 64, dot4 }).unwrap();
+                let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (args.last(), scheduled.last()) else { panic!() };
+                assert_eq!(a.data, b.data, "{dot4} {told:?}");
+            }
+        }
+    }
+}
