@@ -576,7 +576,7 @@ impl Product<'_> {
             (n, self.a.substitute(&map), self.b.substitute(&map))
         };
         let run = |e: &mut Emit, (n, a, b): (Nest, PrimExpr, PrimExpr)| {
-            let right = Right::Scratch(*scratch);
+            let right = Right::Scratch(scratch);
             let p = Product { n: &n, a, b, right, rows: self.rows.clone(), block: None, o: self.o };
             p.rows(e, c, width, valid, lanes, parts)
         };
