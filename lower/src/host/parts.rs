@@ -191,6 +191,10 @@ impl Parts<'_> {
         }
         for m in list {
             let (Some(from), Some(to)) = (of(&m.from), of(&m.to)) else { continue };
+            // What is moved to two places, as `concat((b, b))` does, stays where it is: it can lie in one of them only.
+            if list.iter().filter(|n| n.from == m.from && n.to == m.to).count() > 1 {
+                continue;
+            }
             let zero = |at: &[PrimExpr]| at.iter().all(|e| e.is_int(0));
             let found = if zero(&m.from_at) && m.extent == m.from.shape && self.may_begin_in(from, to, i, d) {
                 self.part(from, to, (&m.from, &m.to, &m.to_at), &value, i, d).map(|p| (from, p))
