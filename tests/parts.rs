@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// Branches side by side, one of which is read elsewhere, too; all that came before, again and again; halves of channels;
-/// rows of a batch that is open; a result that is a part of another one; parts of what is changed in place.
+/// rows of a batch that is open; a result that is a part of another one; parts of what is changed in place; what a step
+/// moves to two places, or reads for something else, too.
 const MODEL: &str = r#"
 @I.ir_module
 class Module:
@@ -18,6 +19,17 @@ class Module:
             with T.sblock("doubled"):
                 vi, vj = T.axis.remap("SS", [i, j])
                 x[vi, vj] = x[vi, vj] * T.float32(2)
+
+    @T.prim_func(private=True)
+    def beside(x: T.Buffer((T.int64(2), T.int64(3)), "float32"), y: T.Buffer((T.int64(2), T.int64(6)), "float32")):
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.sblock("moved"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                y[vi, vj] = x[vi, vj]
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.sblock("doubled"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                y[vi, vj + T.int64(3)] = x[vi, vj] * T.float32(2)
 
     @R.function
     def main(x: R.Tensor((2, 16, 11, 9), "float32"), m: R.Tensor(("n", 24), "float32"), s: R.Tensor((2, 3), "float32"),
@@ -62,11 +74,14 @@ class Module:
             twice = R.call_tir_inplace(cls.doubled, (joined,), inplace_indices=[0], out_sinfo=R.Tensor((2, 6), "float32"))
             z = R.add(u, v)
             halved = R.concat((z, z), axis=0)
-            out = (e, j, k, rows, t, twice, z, halved, f2)
+            w = R.cos(s)
+            pair = R.concat((w, w), axis=1)
+            beside = R.call_tir(cls.beside, (R.sin(s),), out_sinfo=R.Tensor((2, 6), "float32"))
+            out = (e, j, k, rows, t, twice, z, halved, f2, R.negative(pair), R.negative(beside))
             R.output(out)
         return out
 "#;
-const RESULTS: usize = 9;
+const RESULTS: usize = 11;
 const WEIGHTS: &[(&str, &[i64])] = &[
     ("w0", &[16, 16, 1, 1]),
     ("w1", &[32, 16, 3, 3]),
@@ -153,8 +168,8 @@ fn parts_as_written_and_in_place() {
 }
 
 /// What is left of copies: what a transformed convolution reads, too; all before the last layer, whose place would have to be
-/// reserved from the first one on; `q` for the second time; what is changed in place while its parts are still read; and a
-/// part that is a result.
+/// reserved from the first one on; what is put together with itself; what is changed in place while its parts are still
+/// read; and a part that is a result.
 #[test]
 fn what_copies_is_gone() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -166,5 +181,5 @@ fn what_copies_is_gone() {
     let text = std::fs::read_to_string(&out).expect("the text");
     let body = text.lines().filter(|l| l.trim_start().starts_with("call ")).collect::<Vec<_>>();
     let copies = body.iter().filter(|l| l.contains("_k_concat") || l.contains("_k_split")).count();
-    assert!(copies == 5 && text.contains("_k_concat_1(") && text.contains("_k_concat4_1("), "{body:#?}");
+    assert!(copies == 6 && text.contains("_k_concat_1(") && text.contains("_k_concat4_1("), "{body:#?}");
 }

@@ -189,16 +189,23 @@ impl Parts<'_> {
             d.left_out.insert(i, list.iter().map(|m| m.stmt).collect());
             return;
         }
+        // Whether the step has nothing else to do with a tensor than this move. What is moved to two places, as by
+        // `concat((b, b))`, can lie in one of them only, and whoever else reads it here would look for it without gaps.
+        let only = |m: &Move, b: &Buffer| {
+            let once = of(b).is_some_and(|b| buffers.iter().filter(|x| **x == b).count() == 1);
+            let others = schedule::statements(f).iter().enumerate().filter(|(n, _)| *n != m.stmt);
+            once && others.into_iter().all(|(_, s)| !schedule::touches(s, b))
+        };
         for m in list {
             let (Some(from), Some(to)) = (of(&m.from), of(&m.to)) else { continue };
-            // What is moved to two places, as `concat((b, b))` does, stays where it is: it can lie in one of them only.
-            if list.iter().filter(|n| n.from == m.from && n.to == m.to).count() > 1 {
-                continue;
-            }
             let zero = |at: &[PrimExpr]| at.iter().all(|e| e.is_int(0));
-            let found = if zero(&m.from_at) && m.extent == m.from.shape && self.may_begin_in(from, to, i, d) {
+            let found = if zero(&m.from_at)
+                && m.extent == m.from.shape
+                && only(m, &m.from)
+                && self.may_begin_in(from, to, i, d)
+            {
                 self.part(from, to, (&m.from, &m.to, &m.to_at), &value, i, d).map(|p| (from, p))
-            } else if zero(&m.to_at) && m.extent == m.to.shape && self.may_stay_in(to, from, i, d) {
+            } else if zero(&m.to_at) && m.extent == m.to.shape && only(m, &m.to) && self.may_stay_in(to, from, i, d) {
                 self.part(to, from, (&m.to, &m.from, &m.from_at), &value, i, d).map(|p| (to, p))
             } else {
                 None

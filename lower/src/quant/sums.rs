@@ -29,7 +29,7 @@ pub(super) fn sum(value: &Value, a: &Value, b: &Value) -> PrimFunc {
 fn defined(a: u8, b: u8, of: [&Scale; 3]) -> u8 {
     let real = |v: u8, s: &Scale| (v as i64 - s.zero) as f32 * s.scale;
     let y = (real(a, of[0]) + real(b, of[1])) / of[2].scale;
-    let y = y.max(-of[2].zero as f32).min((255 - of[2].zero) as f32);
+    let y = y.clamp(-of[2].zero as f32, (255 - of[2].zero) as f32);
     (y.round_ties_even() as i64 + of[2].zero) as u8
 }
 
@@ -64,7 +64,7 @@ fn gives(p: &Plus, a: u8, b: u8, y: u8) -> bool {
     let (plain, fused) = (b * p.of_b + p.rest, b.mul_add(p.of_b, p.rest));
     [a * p.of_a + plain, a.mul_add(p.of_a, fused)]
         .iter()
-        .all(|v| v.max(0.0).min(255.0).round_ties_even() as i64 == y as i64)
+        .all(|v| v.clamp(0.0, 255.0).round_ties_even() as i64 == y as i64)
 }
 
 #[cfg(test)]

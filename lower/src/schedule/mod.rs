@@ -24,7 +24,7 @@ mod transpose;
 pub mod window;
 
 pub use contract::Packable;
-pub use moves::{moves, statements, takes_strides, Move};
+pub use moves::{moves, statements, takes_strides, touches, Move};
 pub use product::{choose_products, products, Product};
 pub use ranges::Ranges;
 

@@ -28,6 +28,12 @@ pub fn statements(f: &PrimFunc) -> &[Stmt] {
     }
 }
 
+/// Whether a statement reads or writes `b`.
+pub fn touches(s: &Stmt, b: &Buffer) -> bool {
+    let item = Item::Stmt(s.clone());
+    item.reads(b) || item.writes(b)
+}
+
 /// Those that move a part of a parameter to a part of another one, as it is.
 pub fn moves(f: &PrimFunc) -> Vec<Move> {
     let plain = |b: &Buffer| f.buffers().any(|p| p == b) && b.strides.is_empty() && b.elem_offset.is_none();
