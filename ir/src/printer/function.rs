@@ -216,6 +216,8 @@ impl Printer<'_> {
             BindingValue::MatchCast { value, struct_info } => {
                 let value = self.expr(value);
                 let info = self.info(struct_info, Place::Body);
+                // Where more is known than the cast says, only the cast is written: an annotation has to be the same.
+                let annotation = annotation.filter(|a| *a == struct_info);
                 let target = self.target(&b.var, annotation, unused);
                 self.line(&format!("{target} = R.match_cast({value}, {info})"));
             }
