@@ -349,15 +349,18 @@ fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
     }
     // Every reader gives the floats back with the scale that made the bytes.
     let mut readers: HashMap<RVar, usize> = HashMap::new();
+    // Who reads those floats.
+    let mut users: HashMap<RVar, usize> = HashMap::new();
     for v in &order {
         if let Some((q, scale)) = defs.dequantized(&v.expr()) {
             if found.get(&q).is_some_and(|x| x.scale == scale) {
+                *users.entry(q.clone()).or_default() += defs.uses.get(v).copied().unwrap_or(0);
                 *readers.entry(q).or_default() += 1;
             }
         }
     }
     found.retain(|v, _| readers.get(v) == defs.uses.get(v));
-    found.iter_mut().for_each(|(v, x)| x.alone = readers.get(v) == Some(&1));
+    found.iter_mut().for_each(|(v, x)| x.alone = users.get(v) == Some(&1));
     loop {
         let all = found.clone();
         let mut wanted: HashMap<&RVar, bool> = HashMap::new();
