@@ -458,9 +458,6 @@ pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
     let mut params = vec![w.x, w.w, w.sum, w.scale, w.bias];
     params.extend(conv.plus.map(|_| w.other));
     params.push(w.y);
-    if !crate::kernel_workspace(f).is_int(0) {
-        params.push(param("workspace"));
-    }
     FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body, span: f.span }
 }
 

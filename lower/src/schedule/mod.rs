@@ -273,9 +273,12 @@ fn steps(
     })
 }
 
-/// Bytes of workspace, see [`crate::kernel_workspace`].
+/// Bytes of workspace, see [`crate::kernel_workspace`]. What has a kernel of its own keeps its sums in registers.
 pub(crate) fn workspace(f: &PrimFunc, o: &SchedOptions) -> PrimExpr {
-    layout(&plan(f, o)).1
+    match is_special(f) {
+        true => PrimExpr::i64(0),
+        false => layout(&plan(f, o)).1,
+    }
 }
 
 /// Where an allocation goes.

@@ -160,9 +160,6 @@ pub fn kernel(f: &PrimFunc, v: Streamed, vector_bytes: i64) -> FlatFunc {
     let [x, codes, scale, offset, y] = ["x", "codes", "scale", "offset", "y"].map(param);
     let mut params: Vec<Var> = [&x, &codes, &scale, &offset, &y].map(Var::clone).to_vec();
     params.extend(crate::kernel_dims(f));
-    if !crate::kernel_workspace(f).is_int(0) {
-        params.push(param("workspace"));
-    }
     let mut body = vec![];
     let dims = f.buffers().next().map_or(vec![], |b| b.shape.to_vec());
     let before = &dims[..dims.len().saturating_sub(1)];

@@ -51,6 +51,8 @@ fn kernels_agree_with_their_meaning() {
     let forms = [(64, true), (64, false), (32, false), (16, false)];
     for v in [base, one, packed, strided, depthwise, woven, narrow, large, many, tall, added, added_small] {
         let f = v.prim_func("conv");
+        // Sums are in registers: the meaning's tensor of sums would be four times the result.
+        assert!(crate::kernel_workspace(&f).is_int(0));
         let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);
         let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);
         let w = relax_ir::Constant::new(v.weight_dtype(), vec![v.weights()], packed);
