@@ -7,6 +7,7 @@
 
 use super::emit::{compute_type, has_load, is_narrow, Emit, Res};
 use super::map::strips;
+use super::mirrored::Mirrored;
 use super::nest::{used_plainly, Nest, Target};
 use super::poly::Poly;
 use super::reduce::{rows_for, spatial, Copies, Last, Point, Tile, Vector};
@@ -73,6 +74,17 @@ const MOST_ROWS: i64 = 2048;
 /// Fewer columns than this behind the last full sliver go with that.
 const FEW: i64 = 16;
 
+/// Up to so many rows read each value of `b` too seldom for a copy of it to pay.
+const FEW_ROWS: i64 = 64;
+/// Up to so many rows, where they are multiples of 8, are tiles of 8 rows and 3 vectors.
+const EIGHTS: i64 = 32;
+/// Bytes of a right side that stays in the second-level cache.
+const RIGHT_CACHED: i64 = 512 << 10;
+/// Of a right side that is read where it is and does not stay there: steps of a block of the reduction, and slivers at
+/// most of a block of columns. The rows of such a block follow one another in memory, or nearly so.
+const STRETCH: i64 = 128;
+const SLIVERS: i64 = 16;
+
 /// Below this many rows or columns, products of rows of both sides are dot products.
 const DOTS: i64 = 16;
 
@@ -97,6 +109,9 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     let d = acc.var.dtype();
     if d.is_bool() || d.bits < 32 {
         return None;
+    }
+    if let Some(m) = Mirrored::of(s, o) {
+        return Some(PrimExpr::i64(m.scratch()));
     }
     let (x, y) = factors(&acc.update, &acc.var)?;
     let out = s.outs.first()?;
@@ -128,6 +143,8 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     }
     let panel = panel(o, rows, depth, compute_type(d).bytes() as i64);
     let blocks = block(o, rows, depth).zip(rows).map(|(step, rows)| (step + rows) * widest(o, 4) * 4);
+    let sums = rows.filter(|r| *r <= FEW_ROWS).map(|r| r * SLIVERS * widest(o, 4) * 4);
+    let blocks = blocks.max(sums);
     let depth = s.reduce.iter().fold(PrimExpr::i64(1), |n, k| n * k.extent.clone());
     let bytes = compute_type(d).bytes() as i64;
     let whole = depth * ((panel * (widest(o, bytes) - FEW) + FEW) * bytes);
@@ -258,7 +275,7 @@ impl Panels {
 }
 
 /// Columns of full slivers: where few are left, they go with the last one, which then counts among the rest.
-fn whole_slivers(columns: i64, width: i64) -> i64 {
+pub(super) fn whole_slivers(columns: i64, width: i64) -> i64 {
     let whole = columns / width * width;
     match columns - whole {
         1..FEW => (whole - width).max(0),
@@ -267,7 +284,7 @@ fn whole_slivers(columns: i64, width: i64) -> i64 {
 }
 
 /// The elements of a row of so many columns: whole vectors of 16, and one of 4 or 8 where that is enough.
-fn padded(columns: i64) -> i64 {
+pub(super) fn padded(columns: i64) -> i64 {
     columns / 16 * 16
         + match columns % 16 {
             0 => 0,
@@ -350,14 +367,14 @@ struct Columns {
 
 /// Vectors of a sliver that are one tile: its first column, full vectors, and what comes behind them.
 #[derive(Debug, PartialEq)]
-struct Part {
-    at: i64,
-    count: i64,
-    last: Option<(i64, i64)>,
+pub(super) struct Part {
+    pub at: i64,
+    pub count: i64,
+    pub last: Option<(i64, i64)>,
 }
 
 /// A sliver of so many columns, whose packed rows have `width` elements, in tiles of at most so many vectors.
-fn parts(width: i64, columns: i64, lanes: i64, most: i64) -> Vec<Part> {
+pub(super) fn parts(width: i64, columns: i64, lanes: i64, most: i64) -> Vec<Part> {
     // First column, lanes, lanes that there are.
     let mut pieces: Vec<(i64, i64, i64)> = vec![];
     let mut at = 0;
@@ -395,6 +412,8 @@ struct Product<'a> {
     rows: Vec<Axis>,
     /// Steps of the blocks that the reduction goes by.
     block: Option<i64>,
+    /// `b` is read where it is, by all rows.
+    direct: bool,
     o: &'a SchedOptions,
 }
 
@@ -418,7 +437,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         (None, Some(scratch)) => Right::Scratch(scratch),
         (None, None) => return Ok(false),
     };
-    let mut p = Product { n, a, b, right, rows: vec![], block: None, o };
+    let mut p = Product { n, a, b, right, rows: vec![], block: None, direct: false, o };
     let (a, b, rows) = (&p.a, &p.b, &mut p.rows);
     let mut outside = vec![];
     for i in n.spatial.iter().filter(|i| i.var != j.var) {
@@ -446,13 +465,16 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         Some(h) => Poly::of(&h.extent, &e.ranges).mul(&Poly::of(&j.extent, &e.ranges)),
         None => Poly::of(&j.extent, &e.ranges),
     };
+    let apart = outer.is_none() && unit_b && matches!(b.kind(), PrimKind::Load { .. });
     let (start, lane) = (Var::new("column", DType::I64), Var::new("lane", DType::I64));
     let mut columns = Columns { start, lane, slot: None, j, outer, rest: false };
     let deep = packed.is_none() && n.reduce.len() == 1 && ct == DType::F32;
+    let few = size(rows).filter(|r| rows.len() == 1 && *r <= FEW_ROWS);
+    p.direct = deep && o.is_wide() && few.is_some() && apart;
     p.block = block(o, size(rows), size(&n.reduce)).filter(|_| deep);
     let panel = match packed {
         Some(_) => 1,
-        None if p.block.is_some() => 1,
+        None if p.block.is_some() || p.direct => 1,
         None => panel(o, size(rows), size(&n.reduce), ct.bytes() as i64),
     };
     let most = if rows.is_empty() { ALONE } else { most_columns(o) as i64 };
@@ -461,6 +483,10 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         (Some(p), Some(g)) if p.width % (g * lanes as i64) == 0 => g,
         (Some(p), _) => p.registers(o, lanes as i64, rows.is_empty()),
         (None, Some(g)) => g,
+        // Twelve loads for 24 products; with four vectors, rows would have to be halved.
+        (None, None) if p.direct && lanes == 16 && few.is_some_and(|r| r <= EIGHTS && r % 8 == 0) => {
+            total.as_const().map_or(3, |n| (n / 16).clamp(1, 3))
+        }
         (None, None) => tile_columns(o, total.as_const(), lanes as i64) as i64,
     };
     e.ranges.add_loop(&columns.start, Poly::default(), total.clone());
@@ -469,6 +495,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     // Columns that do not fill a vector are computed with others that are not stored.
     let fills = ct.bytes() == 4 && lanes >= 4 && !has_load(&acc.init) && !acc.init.uses(&columns.j.var);
     let known = total.as_const().filter(|_| fills);
+    let long = known.zip(size(&n.reduce)).is_some_and(|(n, k)| n * k * 4 > RIGHT_CACHED && k > STRETCH);
     let r = outside_loops(e, &outside, &mut |e| {
         let end = e.index(&total)?;
         let end = e.hoist(end);
@@ -478,18 +505,22 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
             (None, None) => e.whole(&PrimExpr::i64(0), &end, width),
         };
         let start = columns.start.clone();
-        e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
-            (columns.slot, columns.rest) = (None, false);
-            if panel > 1 {
-                let left = (whole.clone() - start.expr()).floor_div(width);
-                let even = whole.as_int().is_some_and(|w| w % (width * panel) == 0);
-                let extent = if even { PrimExpr::i64(panel) } else { e.hoist(left.min(panel)) };
-                let var = Var::new("slot", DType::I64);
-                e.ranges.add_loop(&var, Poly::default(), Poly::of(&extent, &e.ranges));
-                columns.slot = Some(Axis { var, extent });
-            }
-            p.sliver(e, &columns, width, width, lanes, &[Part { at: 0, count: side, last: None }])
-        })?;
+        if let (true, true, Some(w), Right::Scratch(scratch)) = (p.direct, long, whole.as_int(), &p.right) {
+            p.stretches(e, scratch, &columns, w, width, lanes)?;
+        } else {
+            e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
+                (columns.slot, columns.rest) = (None, false);
+                if panel > 1 {
+                    let left = (whole.clone() - start.expr()).floor_div(width);
+                    let even = whole.as_int().is_some_and(|w| w % (width * panel) == 0);
+                    let extent = if even { PrimExpr::i64(panel) } else { e.hoist(left.min(panel)) };
+                    let var = Var::new("slot", DType::I64);
+                    e.ranges.add_loop(&var, Poly::default(), Poly::of(&extent, &e.ranges));
+                    columns.slot = Some(Axis { var, extent });
+                }
+                p.sliver(e, &columns, width, width, lanes, &[Part { at: 0, count: side, last: None }])
+            })?;
+        }
         columns.slot = None;
         columns.rest = true;
         if let (Some(n), Some(whole)) = (known, whole.as_int()) {
@@ -553,20 +584,54 @@ pub(super) fn stride_is_one(e: &Emit, b: &PrimExpr, j: &Var) -> bool {
 impl Product<'_> {
     /// A sliver of `valid` columns, whose packed rows have `width` elements.
     fn sliver(&self, e: &mut Emit, c: &Columns, width: i64, valid: i64, lanes: u16, parts: &[Part]) -> Res<()> {
-        let (Some(step), Right::Scratch(scratch), [k]) = (self.block, &self.right, self.n.reduce.as_slice()) else {
+        let (Some(step), Right::Scratch(scratch)) = (self.block, &self.right) else {
             return self.rows(e, c, width, valid, lanes, parts);
         };
+        // The sums of a row wait behind the packed values.
+        let at = c.j.var.expr() - c.start.expr() + step * widest(self.o, 4);
+        self.blocks(e, scratch, step, (at, width), &mut |e, p| p.rows(e, c, width, valid, lanes, parts))
+    }
+
+    /// The first `whole` columns, with `b` where it is: blocks of columns, within these blocks of the reduction, and the
+    /// slivers of a block for all rows.
+    fn stretches(&self, e: &mut Emit, scratch: &Var, c: &Columns, whole: i64, width: i64, lanes: u16) -> Res<()> {
+        // Two blocks at least: one for each of two threads.
+        let slivers = whole / width;
+        let most = SLIVERS.min((slivers + 1) / 2).max(1);
+        let blocks = (slivers + most - 1) / most;
+        let columns = (slivers + blocks - 1) / blocks.max(1) * width;
+        let first = Var::new("block", DType::I64);
+        e.ranges.add_loop(&first, Poly::default(), Poly::constant(whole));
+        let part = [Part { at: 0, count: width / lanes as i64, last: None }];
+        e.for_loop(&first, PrimExpr::i64(0), PrimExpr::i64(whole), columns.max(1), |e| {
+            let end = e.hoist((first.expr() + columns).min(whole));
+            let at = c.j.var.expr() - first.expr();
+            self.blocks(e, scratch, STRETCH, (at, columns), &mut |e, p| {
+                e.for_loop(&c.start, first.expr(), end.clone(), width, |e| p.rows(e, c, width, width, lanes, &part))
+            })
+        })
+    }
+
+    /// The reduction in blocks of `step`. `wait`: where the sum of a column waits in scratch memory, and how many there are
+    /// for a row.
+    fn blocks(
+        &self,
+        e: &mut Emit,
+        scratch: &Var,
+        step: i64,
+        wait: (PrimExpr, i64),
+        run: &mut dyn FnMut(&mut Emit, &Product) -> Res<()>,
+    ) -> Res<()> {
+        let [k] = self.n.reduce.as_slice() else { return Err(e.internal("one reduction")) };
         let Some(depth) = k.len() else { return Err(e.internal("depth")) };
-        // Where the sums of a row wait, behind the packed values.
-        let mut at = c.j.var.expr() - c.start.expr() + step * widest(self.o, 4);
-        let mut size = width;
+        let (mut at, mut size) = wait;
         for r in self.rows.iter().rev() {
             at = at + r.var.expr() * size;
             size *= r.len().unwrap_or(1);
         }
         let waiting = PrimExpr::load_ptr(scratch.expr(), at.clone(), DType::F32);
         let acc = &self.n.accs[0].var;
-        let away = Target { ptr: (*scratch).clone(), offset: at, dtype: DType::F32, value: acc.expr() };
+        let away = Target { ptr: scratch.clone(), offset: at, dtype: DType::F32, value: acc.expr() };
         let last = (depth - 1) / step * step;
         let of = |from: PrimExpr, steps: i64| {
             let mut n = self.n.clone();
@@ -575,25 +640,27 @@ impl Product<'_> {
             n.reduce = vec![Axis { var: k.var.clone(), extent: PrimExpr::i64(steps) }];
             (n, self.a.substitute(&map), self.b.substitute(&map))
         };
-        let run = |e: &mut Emit, (n, a, b): (Nest, PrimExpr, PrimExpr)| {
+        let mut some = |e: &mut Emit, (n, a, b): (Nest, PrimExpr, PrimExpr)| {
             let right = Right::Scratch(scratch);
-            let p = Product { n: &n, a, b, right, rows: self.rows.clone(), block: None, o: self.o };
-            p.rows(e, c, width, valid, lanes, parts)
+            run(
+                e,
+                &Product { n: &n, a, b, right, rows: self.rows.clone(), block: None, direct: self.direct, o: self.o },
+            )
         };
         let (mut n, a, b) = of(PrimExpr::i64(0), step);
         n.outs = vec![away.clone()];
-        run(e, (n, a, b))?;
+        some(e, (n, a, b))?;
         let from = Var::new("from", DType::I64);
         e.ranges.add_loop(&from, Poly::constant(step), Poly::constant(last - step));
         e.for_loop(&from, PrimExpr::i64(step), PrimExpr::i64(last), step, |e| {
             let (mut n, a, b) = of(from.expr(), step);
             n.accs[0].init = waiting.clone();
             n.outs = vec![away.clone()];
-            run(e, (n, a, b))
+            some(e, (n, a, b))
         })?;
         let (mut n, a, b) = of(PrimExpr::i64(last), depth - last);
         n.accs[0].init = waiting.clone();
-        run(e, (n, a, b))
+        some(e, (n, a, b))
     }
 
     /// Packs the sliver, then runs all rows over it.
@@ -638,10 +705,13 @@ impl Product<'_> {
                     at: at.clone(),
                     vector_bytes: self.o.vector_bytes,
                 };
-                // The first rows read the values where they are, and copy them on the way.
+                // The first rows read the values where they are, and copy them on the way for those that follow.
                 let plain = sliver.is_plain(e) && n.reduce.len() == 1 && lanes > 1 && width == valid;
                 copying = match (self.rows.as_slice(), parts) {
-                    ([r], [part]) if plain => r.len().map(|len| (r, len, height(e, r, part).min(len))),
+                    ([r], [part]) if plain => r.len().map(|len| {
+                        let tile = height(e, r, part).min(len);
+                        (r, len, if self.direct { len } else { tile }, tile)
+                    }),
                     _ => None,
                 };
                 if copying.is_none() {
@@ -687,7 +757,7 @@ impl Product<'_> {
             order.extend(c.slot.clone());
             let mut point = Point { offsets: vec![], lanes, count: part.count as u16 };
             e.start_lane(&c.lane, width == 1);
-            if let Some((row, len, rows)) = copying {
+            if let Some((row, len, rows, height)) = copying {
                 let b = self.b.substitute(&map);
                 let mut direct = inner.clone();
                 direct.accs[0].update = acc.var.expr() + self.a.clone() * b.clone();
@@ -695,7 +765,7 @@ impl Product<'_> {
                 first[0].extent = PrimExpr::i64(rows);
                 let copies = Copies { value: b, ptr: scratch.clone(), offset: place };
                 let tile = Tile {
-                    rows: vec![(row.var.clone(), rows)],
+                    rows: vec![(row.var.clone(), height)],
                     copies: (len > rows).then_some(copies),
                     ..tile.clone()
                 };
@@ -705,8 +775,8 @@ impl Product<'_> {
                 inner.map_exprs(&mut |x| x.substitute(&behind));
                 order[0].extent = PrimExpr::i64(len - rows);
             }
-            if copying.is_none_or(|(_, len, rows)| len > rows) {
-                if let (Some((_, len, rows)), Some(own)) = (copying, tile.rows.first_mut()) {
+            if copying.is_none_or(|(_, len, rows, _)| len > rows) {
+                if let (Some((_, len, rows, _)), Some(own)) = (copying, tile.rows.first_mut()) {
                     own.1 = rows_for(e, &Axis { extent: PrimExpr::i64(len - rows), ..order[0].clone() }, rows);
                 }
                 spatial(e, &inner, &tile, &order, &mut point)?;

@@ -9,6 +9,7 @@ mod fuse;
 pub mod int8;
 pub mod machine;
 mod map;
+mod mirrored;
 mod moves;
 mod narrow;
 mod nest;

@@ -9,9 +9,11 @@
 use super::contract::contraction;
 use super::emit::{compute_type, Emit, Lane, Res};
 use super::map::{point, spread, strips};
+use super::mirrored::Mirrored;
 use super::nest::{scan, used_plainly, Nest};
 use super::poly::Poly;
 use super::stage::{Axis, Stage};
+use super::transpose::totals;
 use super::SchedOptions;
 use relax_ir::flat::FlatStmt;
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
@@ -63,6 +65,9 @@ pub struct Last {
 
 pub fn reduction(e: &mut Emit, s: &Stage, scratch: Option<&Var>, o: &SchedOptions) -> Res<()> {
     let mut n = Nest::new(e, s)?;
+    if let (Some(m), Some(scratch)) = (Mirrored::of(s, o), scratch) {
+        return m.emit(e, &n, scratch, o);
+    }
     if contraction(e, &n, scratch, o)? {
         return Ok(());
     }
@@ -370,7 +375,8 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
         BinOp::Max => Intrin::ReduceMax,
         _ => Intrin::ReduceMin,
     };
-    for (p, f) in partial.iter().zip(finals) {
+    let mut vectors = vec![];
+    for p in &partial {
         let mut all: Vec<PrimExpr> = p.iter().map(|x| x[0].expr()).collect();
         while all.len() > 1 {
             let half = all.len().div_ceil(2);
@@ -379,8 +385,25 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
                 *a = PrimExpr::binary(op, a.clone(), b);
             }
         }
-        let total = PrimExpr::call(reduce, all);
-        e.assign(&f[0], PrimExpr::binary(op, f[0].expr(), total));
+        vectors.extend(all);
+    }
+    // Rows have their lanes added side by side, and each takes its sum from memory.
+    let together = e.wide && ct == DType::F32 && op == BinOp::Add && v.lanes >= 8 && !t.rows.is_empty();
+    if !together {
+        for (x, f) in vectors.into_iter().zip(finals) {
+            let total = PrimExpr::call(reduce, [x]);
+            e.assign(&f[0], PrimExpr::binary(op, f[0].expr(), total));
+        }
+        return Ok(());
+    }
+    let stack = e.sums(v.lanes as u32 * 4);
+    for (vectors, finals) in vectors.chunks(v.lanes as usize).zip(finals.chunks(v.lanes as usize)) {
+        let value = totals(e, vectors);
+        e.push(FlatStmt::Store { ptr: stack.expr(), offset: PrimExpr::i64(0), value });
+        for (i, f) in finals.iter().enumerate() {
+            let total = e.bind("sum", PrimExpr::load_ptr(stack.expr(), PrimExpr::i64(i as i64), ct));
+            e.assign(&f[0], f[0].expr() + total);
+        }
     }
     Ok(())
 }

@@ -115,22 +115,8 @@ impl Tile {
     /// Tiles over both axes; the last ones reach back where the extents are no multiples.
     fn all(&self, e: &mut Emit, outs: &[Target]) -> Res<()> {
         let [u_end, v_end] = self.extents;
-        self.starts(e, v_end, &mut |e, v| self.starts(e, u_end, &mut |e, u| self.one(e, outs, &u, &v)))
-    }
-
-    fn starts(&self, e: &mut Emit, end: i64, body: &mut dyn FnMut(&mut Emit, PrimExpr) -> Res<()>) -> Res<()> {
-        let block = Var::new("block", DType::I64);
-        e.ranges.add_loop(&block, Poly::default(), Poly::constant(end));
-        e.for_loop(&block, PrimExpr::i64(0), PrimExpr::i64(end), self.side, |e| {
-            if end % self.side == 0 {
-                return body(e, block.expr());
-            }
-            let start = e.bind("start", block.expr().min(end - self.side));
-            if let Some(v) = start.as_var() {
-                e.ranges.add_loop(v, Poly::default(), Poly::constant(end - self.side + 1));
-            }
-            body(e, start)
-        })
+        let side = self.side;
+        starts(e, v_end, side, &mut |e, v| starts(e, u_end, side, &mut |e, u| self.one(e, outs, &u, &v)))
     }
 
     fn one(&self, e: &mut Emit, outs: &[Target], u: &PrimExpr, v: &PrimExpr) -> Res<()> {
@@ -168,15 +154,63 @@ impl Tile {
     }
 }
 
+/// Squares of `side` points from 0 to `end`, which is no less; the last one reaches back where that is no multiple.
+pub(super) fn starts(
+    e: &mut Emit,
+    end: i64,
+    side: i64,
+    body: &mut dyn FnMut(&mut Emit, PrimExpr) -> Res<()>,
+) -> Res<()> {
+    let block = Var::new("block", DType::I64);
+    e.ranges.add_loop(&block, Poly::default(), Poly::constant(end));
+    e.for_loop(&block, PrimExpr::i64(0), PrimExpr::i64(end), side, |e| {
+        if end % side == 0 {
+            return body(e, block.expr());
+        }
+        let start = e.bind("start", block.expr().min(end - side));
+        if let Some(v) = start.as_var() {
+            e.ranges.add_loop(v, Poly::default(), Poly::constant(end - side + 1));
+        }
+        body(e, start)
+    })
+}
+
+/// Groups of so many bytes by turns from the low or high halves of the 128-bit parts of both.
+fn weave(e: &mut Emit, a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64) -> PrimExpr {
+    let [bytes, high] = [bytes, high].map(|v| PrimExpr::int(DType::I32, v));
+    e.bind("t", PrimExpr::call(Intrin::Interleave, vec![a.clone(), b.clone(), bytes, high]))
+}
+
+/// The even or odd 128-bit parts of both.
+fn parts(e: &mut Emit, a: &PrimExpr, b: &PrimExpr, odd: i64) -> PrimExpr {
+    e.bind("t", PrimExpr::call(Intrin::Parts, vec![a.clone(), b.clone(), PrimExpr::int(DType::I32, odd)]))
+}
+
+/// The sums of the lanes of up to as many vectors as these have lanes, 8 or 16, each in its own lane. The lanes of a vector
+/// are added in the same order wherever it stands.
+pub(super) fn totals(e: &mut Emit, vectors: &[PrimExpr]) -> PrimExpr {
+    let lanes = vectors.first().map_or(0, |v| v.dtype().lanes as usize);
+    let mut all = vectors.to_vec();
+    let mut level = 1;
+    while level < lanes {
+        let pairs: Vec<[PrimExpr; 2]> =
+            all.chunks(2).map(|p| [p[0].clone(), p.last().unwrap_or(&p[0]).clone()]).collect();
+        all = vec![];
+        for [a, b] in &pairs {
+            let halves = [0, 1].map(|half| match level {
+                1 => weave(e, a, b, 4, half),
+                2 => weave(e, a, b, 8, half),
+                _ => parts(e, a, b, half),
+            });
+            all.push(e.bind("sum", halves[0].clone() + halves[1].clone()));
+        }
+        level *= 2;
+    }
+    all.swap_remove(0)
+}
+
 /// The columns of as many rows as these have lanes: 8 or 16.
 pub(super) fn turned(e: &mut Emit, rows: &[PrimExpr]) -> Vec<PrimExpr> {
-    let int = |v: i64| PrimExpr::int(DType::I32, v);
-    let weave = |e: &mut Emit, a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64| {
-        e.bind("t", PrimExpr::call(Intrin::Interleave, vec![a.clone(), b.clone(), int(bytes), int(high)]))
-    };
-    let parts = |e: &mut Emit, a: &PrimExpr, b: &PrimExpr, odd: i64| {
-        e.bind("t", PrimExpr::call(Intrin::Parts, vec![a.clone(), b.clone(), int(odd)]))
-    };
     // Squares of four by four: the columns 4 p + k of four rows are part p of vector k.
     let mut squares: Vec<[PrimExpr; 4]> = vec![];
     for r in rows.chunks_exact(4) {
