@@ -63,7 +63,7 @@ const PANEL_BYTES: i64 = 400 << 10;
 /// Registers side by side where there is one row: enough to keep the adders busy.
 pub(super) const ALONE: i64 = 8;
 /// Below this many multiplications packing does not pay.
-const LEAST_WORK: i64 = 32768;
+pub(super) const LEAST_WORK: i64 = 32768;
 
 /// Reductions of more steps than `DEEP` go by blocks of at most so many, whose packed columns stay in the second-level
 /// cache; the sums of up to `MOST_ROWS` rows wait in memory meanwhile.

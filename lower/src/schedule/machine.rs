@@ -60,7 +60,9 @@ pub fn run(f: &PrimFunc, args: &mut [Arg], options: &SchedOptions) -> Result<(),
     }
     let workspace = kernel_workspace(f);
     if !workspace.is_int(0) {
-        let bytes = machine.int(&workspace.substitute(&bound))?;
+        // Wider vectors may take more.
+        let own = machine.int(&super::workspace(f, options).substitute(&bound))?;
+        let bytes = machine.int(&workspace.substitute(&bound))?.max(own);
         machine.memory.push(vec![0x5A; bytes as usize]);
         values.push(Int(vec![pointer(machine.memory.len() - 1)]));
     }

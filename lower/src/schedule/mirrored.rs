@@ -7,7 +7,7 @@
 //! memory, turned the wrong way, and are turned by squares in registers for the epilogue. Each sum is made in the order of
 //! the reduction, as in [`super::contract`]: the same bits.
 
-use super::contract::{factors, padded, parts, sides, tile_columns, tile_rows, whole_slivers, Part};
+use super::contract::{factors, padded, parts, sides, tile_columns, tile_rows, whole_slivers, Part, LEAST_WORK};
 use super::emit::{has_load, Emit, Lane, Res};
 use super::map::point;
 use super::nest::{Nest, Target};
@@ -100,7 +100,12 @@ impl Mirrored {
         }
         let (rows, columns, depth) = (i.len()?, j.len()?, k.len()?);
         let lanes = o.vector_bytes as i64 / 4;
-        if rows < SQUARE || columns < 2 * SQUARE || depth < 2 * SQUARE || rows * depth > MOST {
+        if rows < SQUARE
+            || columns < 2 * SQUARE
+            || depth < 2 * SQUARE
+            || rows * depth > MOST
+            || rows * columns * depth < LEAST_WORK
+        {
             return None;
         }
         if cost(rows, columns, depth, lanes) + 0.01 > written_cost(rows, columns, depth, lanes) {
@@ -364,7 +369,7 @@ mod tests {
     /// Rows that do not fill vectors or slivers, few columns and blocks of them, depths of several stops.
     #[test]
     fn mirrored_products_agree_with_their_meaning() {
-        for (m, k, n) in [(16, 40, 50), (30, 100, 100), (48, 2060, 107), (64, 1030, 200), (68, 300, 33), (100, 300, 33)]
+        for (m, k, n) in [(16, 40, 60), (30, 100, 100), (48, 2060, 107), (64, 1030, 200), (68, 300, 33), (100, 300, 33)]
         {
             for heavy in [false, true] {
                 let f = product(m, k, n, heavy);
