@@ -27,9 +27,10 @@ const BLOCKS: [i64; 2] = [96, 48];
 const SQUARE: i64 = 16;
 /// Elements of the turned left side, at most.
 const MOST: i64 = 1 << 20;
-/// Elements of a right side beyond which few rows wait for it.
+/// Rows, at most: more of them, turned, do not stay in the second-level cache.
+const ROWS: i64 = 128;
+/// Elements of a right side beyond which its rows are waited for.
 const FAR: i64 = 1 << 18;
-const FEW: i64 = 256;
 /// Steps of the reduction from one stop of the sums in memory to the next, at most, where slivers of `a` take turns over
 /// the same rows of `b`, and where there is only one.
 const STEPS: [i64; 2] = [1024, 2048];
@@ -48,7 +49,7 @@ fn cost(rows: i64, columns: i64, depth: i64, lanes: i64) -> f64 {
 
 /// The same where the right side is turned, by squares whose rows lie far apart.
 fn written_cost(rows: i64, columns: i64, depth: i64, lanes: i64) -> f64 {
-    let far = if columns * depth > FAR && rows <= FEW { 0.02 } else { 0.0 };
+    let far = if columns * depth > FAR { 0.02 } else { 0.0 };
     lanes_of(columns, lanes) + far + 4.0 / rows as f64
 }
 
@@ -100,7 +101,7 @@ impl Mirrored {
         }
         let (rows, columns, depth) = (i.len()?, j.len()?, k.len()?);
         let lanes = o.vector_bytes as i64 / 4;
-        if rows < SQUARE
+        if !(SQUARE..=ROWS).contains(&rows)
             || columns < 2 * SQUARE
             || depth < 2 * SQUARE
             || rows * depth > MOST
