@@ -57,6 +57,10 @@ impl<'a> Cx<'a> {
                     let v = match given.first() {
                         // How TVM 0.25 and before says that the result has the operands' type.
                         Some(e) if e.as_str() == Some("void") && param.name.ends_with("dtype") => Some(AttrValue::None),
+                        Some(e) if matches!(e.kind, ExprKind::None) && !may_be_none(decl, param) => {
+                            let message = format!("`{}` of R.{} cannot be None", param.name, decl.name);
+                            self.report(Diagnostic::error("argument", e.span, message).help(signature(decl)))
+                        }
                         Some(e) => self.attr_value(e),
                         None => Some(default_attr(param)),
                     };
@@ -292,6 +296,13 @@ fn default_attr(param: &ParamDecl) -> AttrValue {
         Default::Str(s) => AttrValue::Str(s.to_string()),
         Default::Ints(v) => AttrValue::List(v.iter().map(|i| AttrValue::Int(*i)).collect()),
     }
+}
+
+/// Attributes that TVM takes `None` for: those that it is the default of, and these.
+fn may_be_none(decl: &OpDecl, param: &ParamDecl) -> bool {
+    const OPTIONAL: [(&str, &str); 4] =
+        [("concat", "axis"), ("meshgrid", "indexing"), ("nn.pad", "pad_mode"), ("nn.pad", "pad_value")];
+    matches!(param.default, Default::Required | Default::None) || OPTIONAL.contains(&(decl.name, param.name))
 }
 
 /// `R.name(x, axis=..)`, for help texts.

@@ -17,6 +17,8 @@ pub enum Value {
     Relax(RVar),
     /// A scalar: loop variable, block axis, let-bound value, parameter of a lambda.
     Prim(Var),
+    /// One name for several loop variables or axes: `for iters in T.grid(m, n)`.
+    Several(Vec<Var>),
     Buffer(Buffer),
     /// A `T.handle` parameter, by its position.
     Handle(usize, Var),

@@ -21,6 +21,7 @@ mod relax_expr;
 mod relax_func;
 mod scalar;
 mod scalar_call;
+mod spread;
 mod struct_info;
 mod suggest;
 mod syntax;

@@ -9,12 +9,14 @@
 //!
 //! Source: TVM's passes `VMShapeLower` and `VMBuiltinLower` (what the numbers of a call mean).
 
+use relax_ir::analysis::relate::relate;
 use relax_ir::op::lookup;
 use relax_ir::prim::{PrimExpr, PrimKind};
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, FuncInfo, Function, RVar, SeqExpr, StructInfo,
     TensorInfo, TensorShape,
 };
+use relax_ir::sym::Facts;
 use relax_ir::tir::{PrimFunc, Stmt, StmtKind};
 use relax_ir::{Attrs, DType, Diagnostic, Diagnostics, Func, IRModule, Span, Var};
 use std::collections::HashMap;
@@ -119,7 +121,10 @@ impl Raise<'_> {
             }
             ExprKind::Call(c) => {
                 let new = self.call(c, b).transpose()?;
-                self.used |= new.is_some();
+                if new.is_some() {
+                    self.used = true;
+                    stated_alike(c, b)?;
+                }
                 return Ok(new);
             }
             _ => return Ok(None),
@@ -330,6 +335,16 @@ impl Raise<'_> {
         }
         self.heaps.insert(heap.clone(), slots);
         Ok(())
+    }
+}
+
+/// What a call is said to give must be able to be what its variable is said to be, though neither is derived.
+fn stated_alike(c: &Call, b: &Binding) -> Result<(), Diagnostic> {
+    let (Some(annotation), [given]) = (&b.annotation, c.sinfo_args.as_slice()) else { return Ok(()) };
+    match relate(given, annotation, "the call", &mut Facts::new()).refused {
+        Some(why) => Err(Diagnostic::error("annotation", b.span, format!("{}: {why}", b.var.name()))
+            .help("the annotation and ty_args are of one type")),
+        None => Ok(()),
     }
 }
 

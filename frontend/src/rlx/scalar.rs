@@ -264,6 +264,10 @@ impl<'a> Cx<'a> {
                 }
                 return self.error("type", span, format!("`{name}` is a buffer, an element of it is needed here"));
             }
+            Some(Value::Several(vars)) => {
+                let message = format!("`{name}` stands for {} variables, a scalar is needed here", vars.len());
+                return self.error("type", span, message);
+            }
             Some(Value::Handle(..)) => {
                 return self.error("type", span, format!("`{name}` is a handle, a scalar is needed here"));
             }
@@ -459,6 +463,13 @@ impl<'a> Cx<'a> {
                 };
             }
         }
+        if let Some(vars) = self.variables(base).map(<[_]>::to_vec) {
+            let i = self.int(index)?;
+            return match usize::try_from(i).ok().and_then(|i| vars.get(i)) {
+                Some(v) => Some(v.expr().with_span(span)),
+                None => self.error("tir", span, format!("this name stands for {} variables", vars.len())),
+            };
+        }
         let buffer = self.buffer(base)?;
         let indices = self.indices(&buffer, index)?;
         let lanes = indices.iter().map(|i| i.dtype().lanes).max().unwrap_or(1);
@@ -510,11 +521,17 @@ impl<'a> Cx<'a> {
             ExprKind::Tuple(items) => items.iter().collect(),
             _ => vec![index],
         };
-        if items.len() != buffer.ndim() {
-            let message = format!("`{}` has {} dims, {} given", buffer.name, buffer.ndim(), count(items.len()));
+        let mut all = vec![];
+        for item in items {
+            match &item.kind {
+                ExprKind::Starred(value) => all.extend(self.spread(value, item.span)?.into_iter().map(Some)),
+                _ => all.push(self.index(item)),
+            }
+        }
+        if all.len() != buffer.ndim() {
+            let message = format!("`{}` has {} dims, {} given", buffer.name, buffer.ndim(), count(all.len()));
             return self.error("tir", index.span, message);
         }
-        let all: Vec<Option<PrimExpr>> = items.into_iter().map(|i| self.index(i)).collect();
         all.into_iter().collect()
     }
 

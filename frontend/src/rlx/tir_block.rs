@@ -13,6 +13,7 @@ impl Cx<'_> {
         if block.axes.is_empty() {
             return Some(());
         }
+        self.own_axes(block)?;
         let mut inside: HashSet<u32> = HashSet::new();
         let mut outside: Option<PrimExpr> = None;
         let mut look = |e: &PrimExpr, inside: &HashSet<u32>| {
@@ -45,5 +46,24 @@ impl Cx<'_> {
             format!("block \"{}\" reads the loop variable `{name}` around it", block.name),
         );
         self.report(d.help(format!("a block with axes reads these: v = T.axis.spatial(extent, {name})")))
+    }
+
+    /// The values of axes and `T.where` stand outside of their block: they cannot read its axes.
+    fn own_axes(&mut self, block: &Block) -> Option<()> {
+        let own: HashSet<u32> = block.axes.iter().map(|a| a.var.id()).collect();
+        let mut read: Option<PrimExpr> = None;
+        let stated = block.axes.iter().flat_map(|a| [&a.min, &a.extent, &a.binding]).chain(&block.predicate);
+        for e in stated {
+            e.walk(&mut |e| {
+                if e.as_var().is_some_and(|v| own.contains(&v.id())) {
+                    read.get_or_insert_with(|| e.clone());
+                }
+            });
+        }
+        let Some(e) = read else { return Some(()) };
+        let name = e.as_var().map_or("?", |v| v.name()).to_string();
+        let what = format!("block \"{}\" reads its axis `{name}` where its axes are stated", block.name);
+        let d = Diagnostic::error("tir", e.span(), what);
+        self.report(d.help("the values of axes and T.where read the loops around the block"))
     }
 }

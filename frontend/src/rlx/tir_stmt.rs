@@ -578,25 +578,31 @@ impl<'a> Cx<'a> {
     }
 
     fn remap(&mut self, names: &[&Expr<'a>], call: &CallExpr<'a>, span: Span) -> Option<Vec<BlockAxis>> {
-        let (Some(kinds), Some(values)) = (call.args.first(), call.args.get(1).and_then(Expr::elements)) else {
-            return self.error("argument", span, "write `vi, vj = T.axis.remap(\"SR\", [i, j])`");
+        let usage = "write `vi, vj = T.axis.remap(\"SR\", [i, j])`";
+        let [kinds, list] = call.args.as_slice() else { return self.error("argument", span, usage) };
+        let values: Vec<PrimExpr> = match (list.elements(), self.variables(list)) {
+            (Some(items), _) => {
+                let values: Vec<Option<PrimExpr>> = items.iter().map(|v| self.prim(v)).collect();
+                values.into_iter().collect::<Option<_>>()?
+            }
+            (None, Some(vars)) => vars.iter().map(|v| v.expr().with_span(list.span)).collect(),
+            (None, None) => return self.error("argument", span, usage),
         };
         let kinds = self.string(kinds)?;
-        if kinds.chars().count() != names.len() || values.len() != names.len() {
+        if kinds.chars().count() != values.len() || names.len() != values.len() {
             return self.error("argument", span, "T.axis.remap needs as many letters, names and loop variables");
         }
         let mut axes = vec![];
-        for ((letter, name), value) in kinds.chars().zip(names).zip(values) {
+        for ((letter, name), binding) in kinds.chars().zip(names).zip(values) {
             let kind = match letter {
                 'S' => IterKind::Spatial,
                 'R' => IterKind::Reduce,
                 _ => return self.error("argument", span, format!("`{letter}` is no kind of axis: S or R")),
             };
             let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
-            let binding = self.prim(value)?;
             let range = binding.as_var().and_then(|v| self.names.loops.get(&v.id())).cloned();
             let Some((min, extent)) = range else {
-                let d = Diagnostic::error("tir", value.span, "T.axis.remap takes loop variables");
+                let d = Diagnostic::error("tir", binding.span(), "T.axis.remap takes loop variables");
                 return self.report(d.help("for anything else write T.axis.spatial(extent, value)"));
             };
             let var = Var::with_span(var_name, binding.dtype(), name.span);

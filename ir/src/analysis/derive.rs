@@ -3,6 +3,7 @@
 use super::births::{born, dim_at, name_dims};
 use super::call::Env;
 use super::relate::{self, Relation};
+use super::vague::Vague;
 use super::{constraints, graph::CallGraph, show, signature, vars, Birth, Check, Proved, Typed};
 use crate::attrs::AttrValue;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -39,7 +40,7 @@ pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) ->
                 context: Context { pure: signature::is_pure(&f), name: f.name.clone() },
                 dataflow: false,
                 poisoned: HashSet::new(),
-                vague: HashSet::new(),
+                vague: Vague::default(),
                 recursive: HashSet::new(),
                 after: &after,
                 established: vec![],
@@ -110,7 +111,7 @@ struct Deriver<'m> {
     /// Variables whose struct info could not be derived: what uses them says nothing more.
     poisoned: HashSet<RVar>,
     /// Variables that an annotation declares to be any object, although more is known: operators take no such operands.
-    vague: HashSet<RVar>,
+    vague: Vague,
     /// Globals that are mutually recursive with the current one.
     recursive: HashSet<String>,
     /// What holds of the shape variables of a global's signature when it has returned, by global: those derived before.
@@ -459,9 +460,7 @@ impl Deriver<'_> {
                         out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
                     }
                     (Ok(info), None) => {
-                        if matches!(e.kind(), ExprKind::Var(v) if self.vague.contains(v)) {
-                            self.vague.insert(b.var.clone());
-                        }
+                        self.vague.bind(&b.var, None, &e, &info);
                         self.define_sized(&b.var, info, &e);
                         out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
                     }
@@ -535,9 +534,7 @@ impl Deriver<'_> {
             self.checked(&condition);
             self.part.checks.push(Check { before: b.var.clone(), condition, message, span });
         }
-        if matches!((a, &info), (StructInfo::Object, StructInfo::Tensor(_) | StructInfo::Tuple(_))) {
-            self.vague.insert(b.var.clone());
-        }
+        self.vague.bind(&b.var, Some(a), &e, &info);
         if r.structural.is_some() {
             let value = RVar::new(b.var.name(), b.var.is_dataflow(), b.var.span());
             self.define(&value, info.clone());
@@ -598,6 +595,7 @@ impl Deriver<'_> {
                     self.established(&condition);
                 }
             }
+            self.vague.state(&b.var, Some(want), &got);
             self.define(&b.var, relate::cast(&got, want));
         } else {
             self.sinfo.insert(b.var.clone(), want.clone());
@@ -643,7 +641,7 @@ impl Deriver<'_> {
                 for s in &c.sinfo_args {
                     self.check_scope(s, e.span(), "a type argument", 13);
                 }
-                if let Some(d) = self.vague_operand(c, e.span()) {
+                if let Some(d) = self.vague.operand(c, e.span()) {
                     self.report(d);
                     return (e.clone(), Err(Failed));
                 }
@@ -658,23 +656,13 @@ impl Deriver<'_> {
                 (e.clone(), info.map_err(|d| self.report(d)))
             }
             _ => {
-                let info = self.leaf(e);
+                let info = match self.vague.field(e) {
+                    Some(d) => Err(self.report(d)),
+                    None => self.leaf(e),
+                };
                 (e.clone(), info)
             }
         }
-    }
-
-    /// Rule 8.2: what an annotation says is what operators see.
-    fn vague_operand(&self, c: &Call, span: Span) -> Option<Diagnostic> {
-        let op = c.op().filter(|op| matches!(op.compute, Compute::Kernel(_) | Compute::DataDependent(_)))?;
-        let vague = |a: &&Expr| matches!(a.kind(), ExprKind::Var(v) if self.vague.contains(v));
-        let ExprKind::Var(v) = c.args.iter().find(vague)?.kind() else { return None };
-        let message = format!("R.{}: `{}` is any object by its annotation", op.name, v.name());
-        Some(
-            Diagnostic::error("operator", span, message)
-                .label(v.span(), "bound here")
-                .help("leave the annotation out, or state the type of the tensor"),
-        )
     }
 
     /// What `R.assert_op` says of shape variables is known after it.

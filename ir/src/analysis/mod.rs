@@ -40,6 +40,7 @@ mod runtime_calls;
 pub mod show;
 pub mod signature;
 mod solve;
+mod vague;
 pub mod vars;
 pub mod warnings;
 mod well_formed;

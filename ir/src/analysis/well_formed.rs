@@ -58,6 +58,11 @@ pub fn module(m: &IRModule, diags: &mut Diagnostics) {
                 .help("drop one of them: a private function has no symbol (well-formedness 12)"),
             );
         }
+        let forced = f.attrs.get("relax.force_pure");
+        if forced.is_some_and(|v| v.as_bool().is_none()) {
+            let what = format!("relax.force_pure of function `{}` is no bool", f.name);
+            diags.push(Diagnostic::error("purity", f.signature_span, what).help("write True or False"));
+        }
         if super::signature::forced_pure(f) && !f.pure {
             diags.push(
                 Diagnostic::error(

@@ -82,13 +82,15 @@ WE_REFUSE = [
     ("an annotation that cannot be true (typing 10.1.2)", r"error\[annotation\]"),
     # Well-formedness 7: functions that call themselves, directly or not, must state their result.
     ("a recursive function states no result (well-formedness 7)", r"error\[missing-annotation\]"),
+    # Well-formedness 6: "No recursive function call or mutually recursive function call inside a DataflowBlock".
+    ("a recursive call in a dataflow block (well-formedness 6)", r"error\[dataflow\]: a (mutually )?recursive call of"),
     # Typing 8: the condition of If is a bool scalar.
     ("a condition is no bool scalar (typing 8)", r"error\[condition\]"),
     # Derivation 11.2.5: an argument that is not compatible with the parameter is an error.
     ("an argument that cannot fit (derivation 11.2.5)", r"error\[argument\]: dim \d+ of argument"),
     # docs/spec-coverage.md, "call_tir meets the PrimFunc": a stated dim that the kernel's own dims contradict.
     ("an output that the kernel does not make (derivation 11.2.5)", r"error\[argument\]: a dim of output \d+ of"),
-    ("a cast that always fails (shapes in Relax, test E)", r"error\[match-cast\]: (this cast always fails|match_cast of ret: the value is not)"),
+    ("a cast that always fails (shapes in Relax, test E)", r"error\[match-cast\]: (this cast always fails|match_cast of ret(, field \d+)*: the value is not)"),
     ("an object in the signature of an entry", r"error\[parameter\]: parameter \w+: an object of unknown structure"),
     # Well-formedness 11: "Every IRModule must have an entry": there is nothing to compile.
     ("nothing is exported (well-formedness 11)", r"no function (of the module is exported|to export)"),
@@ -125,18 +127,22 @@ TVM_REFUSES = [
     ("TVM has no lowering for it", "build", r"^InternalError: CodeGenVM cannot emit|[Uu]nknown shape|Expect value to be constant|non-symbolic shape|op is not supported yet|only supports? "
      r"|has no attribute '\w+'$|do not work for local functions|power only applies|is invalid for axis|src_tensor_dim|multiple types of integer divisions|^InternalError: not implemented"),
     ("TVM's lowering gives wrong code", "build", r"LLVM module verification failed|MatchesCode|IsFloatType|Cannot convert from type|Back optional access|split_indices must be sorted|cannot make uint from negative"
-     r"|x not in list|^AssertionError|Check not null: ty"),
+     r"|x not in list|^AssertionError|Check not null: ty|Invalid operand types for FCmp"),
     ("a function without a module, which relax.build does not take", "build", r"^TypeError: Mismatched type on argument #\d+ when calling: `transform\.RunPass"),
     # shape_inference.md, "errors": only what fails for certain is an error at compile time.
     ("dims that may be equal, which we check at run time", "build", r"EqualCheck\(output_shape"),
     # The tensor carries its dtype, and the view keeps it.
     ("TVM's lowering of a view needs the dtype", "build", r"IsUnknownDtype\(\)\) is false: Legalization of .*name=\"relax\.memory\.view\""),
+    # Lowering of the struct of a tensor asks for a device that no target has stated.
+    ("TVM's build does not know the device of a handle", "build", r"Unknown device id in current IR", r"T\.tvm_struct_get\("),
     ("a device that TVM's wheel makes no code for", "build", r"KeyError: 'key is not in Map'"),
     ("TVM crashes", "crash", r"^TVM died"),
     ("TVM takes too long", "timeout", r"^TVM takes too long"),
 ]
 
 
+# What memory holds that nothing has written: numbers that no model of these computes.
+UNWRITTEN = r"result \d+: (?s:.*)(\de[+-][1-4]\d|\b\d{9,}\b|\bnan\b)"
 # Results that TVM's own types contradict, or that nothing defines: (part of the text, pattern of the difference, reason).
 KNOWN_RESULTS = [
     # decisions.md, "uint1 is a truth value".
@@ -150,14 +156,14 @@ KNOWN_RESULTS = [
     ("R.unique", r"result [12]: int64\(\), ours int64\(1,\)", "the type says that indices are vectors"),
     ("R.unique(x, False", r"^result", "the order is left open"),
     ('relax.run.unique", x, 0', r"^result", "the order is left open"),
-    ("x[0] = T.float32(0.0)", r"^result", "one element of two is written"),
+    ("x[0] = T.float32(0.0)", UNWRITTEN, "one element of two is written"),
     ("R.nonzero", r"result 0: int64\(1, \d+\), ours int64\(0, ", "nonzero of a scalar: ONNX has no row for it"),
-    ("alloc_tensor", r"^result", "elements that nothing writes"),
-    ("T.evaluate(0)", r"^result", "a kernel that writes nothing"),
+    ("alloc_tensor", UNWRITTEN, "elements that nothing writes"),
+    ("T.evaluate(0)", UNWRITTEN, "a kernel that writes nothing"),
     ("adaptive_avg_pool", r"int32.*ours u?int(8|16)", "the type says what the operand is"),
     ("keepdims=True", r"result 0: \w+\(1,\)", "the median over all axes"),
-    ('mode="fast"', r"^result", "an index that does not exist"),
-    ("range(T.int64(-", r"^result", "loops that write nothing"),
+    ('mode="fast"', UNWRITTEN, "an index that does not exist"),
+    ("range(T.int64(-", UNWRITTEN, "loops that write nothing"),
     ("topk", r"^result", "more elements than there are"),
     ("all_class_non_max_suppression", r"^result", "rows behind the last box"),
     ("roi_", r"^result", "a batch index that does not exist"),
@@ -293,6 +299,10 @@ def main():
         elif not accepted and code == 0 and "arguments of EwiseFMA must have the same shape" in theirs["why"] and checked(o.program, path, folder, r"R\.ewise_fma: the operands must have one shape"):
             seen["operands of ewise_fma that may be alike, which the library checks at run time"] += 1
             continue
+        elif not accepted and code == 0 and theirs["stage"] == "parse" and "not well-formed" in theirs["why"] and checked(o.program, path, folder, r"of argument \d+ of `\w+` must be"):
+            # Derivation 11.2.5: what may fit is a warning, and a check at run time.
+            seen["dims of a kernel's argument that may fit, which the library checks at run time"] += 1
+            continue
         elif not accepted and code == 0:
             kind, why = f"TVM refuses ({theirs['stage']}), we accept", theirs["why"]
         elif results is not None and theirs["tensors"] and filled(theirs["args"]) and (why := differ(theirs["outs"], results)):
@@ -304,7 +314,7 @@ def main():
             if reason:
                 seen[f"results: {reason}"] += 1
                 continue
-            if "-slip" in name and "T.prim_func" in text:
+            if "-slip" in name and "T.prim_func" in text and re.search(UNWRITTEN, why):
                 seen["results differ: a slip in a kernel, elements that nothing writes"] += 1
                 continue
             if outside(o.program, path, theirs, folder):

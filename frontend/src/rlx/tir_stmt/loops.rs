@@ -18,6 +18,21 @@ impl<'a> Cx<'a> {
         Some((PrimExpr::int(extent.dtype(), 0), extent))
     }
 
+    /// The extents of a grid; `*x.shape` gives one for each dim.
+    fn ranges(&mut self, extents: &[Expr<'a>]) -> Option<Vec<(PrimExpr, PrimExpr)>> {
+        let mut out = vec![];
+        for e in extents {
+            match &e.kind {
+                ExprKind::Starred(value) => {
+                    let dims = self.spread(value, e.span)?;
+                    out.extend(dims.into_iter().map(|d| (PrimExpr::int(d.dtype(), 0), d)));
+                }
+                _ => out.push(self.range(e)?),
+            }
+        }
+        Some(out)
+    }
+
     pub(super) fn bounds(&mut self, lo: &Expr<'a>, hi: &Expr<'a>, span: Span) -> Option<(PrimExpr, PrimExpr)> {
         let (lo, hi) = (self.num(lo), self.num(hi));
         let (lo, hi) = self.matched(lo?, hi?, span)?;
@@ -74,20 +89,24 @@ impl<'a> Cx<'a> {
         };
         let kind = match what.as_str() {
             "T.grid" => {
-                if call.args.len() != names.len() {
-                    let message = format!("{} loop variables for {} extents", names.len(), call.args.len());
+                let ranges = self.ranges(&call.args)?;
+                let one = names.len() == 1;
+                if ranges.len() != names.len() && !one {
+                    let message = format!("{} loop variables for {} extents", names.len(), ranges.len());
                     return self.error("tir", iter.span, message);
                 }
-                if names.len() > MAX_GRID {
+                if ranges.len() > MAX_GRID {
                     return self.error("nesting", iter.span, format!("a grid has at most {MAX_GRID} loops"));
                 }
-                let ranges: Vec<Option<(PrimExpr, PrimExpr)>> = call.args.iter().map(|a| self.range(a)).collect();
                 let mut out = vec![];
-                for (n, r) in names.iter().zip(ranges) {
-                    let (min, extent) = r?;
+                for (i, (min, extent)) in ranges.into_iter().enumerate() {
+                    let n = names[if one { 0 } else { i }];
                     let Some(name) = n.as_name() else { return self.expected(n, "a name") };
                     let var = self.loop_var(name, n.span, &min, &extent);
                     out.push((var, min, extent, ForKind::Serial, vec![]));
+                }
+                if let Some(name) = names.first().and_then(|n| n.as_name()).filter(|_| one) {
+                    self.bind_several(name, out.iter().map(|(v, ..)| v.clone()).collect());
                 }
                 return Some(out);
             }

@@ -15,6 +15,8 @@ const OUT_TY: ParamDecl =
 /// `ty_args=..`: the types of the results.
 const TY_ARGS: ParamDecl =
     ParamDecl { name: "ty_args", kind: ParamKind::StructInfo, keyword: true, default: Default::None };
+/// As [`TY_ARGS`], where TVM has no default.
+const TY_ARGS_STATED: ParamDecl = ParamDecl { default: Default::Required, ..TY_ARGS };
 /// `tir_vars=R.shape([..])` of TVM 0.25 and before: scalars that the PrimFunc takes after its outputs.
 const TIR_VARS: ParamDecl =
     ParamDecl { name: "tir_vars", kind: ParamKind::Operand, keyword: true, default: Default::None };
@@ -45,7 +47,7 @@ pub static OPS: &[OpDecl] = &[
     host(
         "call_tir_inplace",
         "As `call_tir`; output `i` takes the memory of argument `inplace_indices[i]` (-1: new memory).",
-        &[operand("func"), operand("args"), OUT_TY, INPLACE, TIR_VARS],
+        &[operand("func"), operand("args"), INPLACE, OUT_TY, TIR_VARS],
         Purity::Pure,
         inplace,
     ),
@@ -56,7 +58,7 @@ pub static OPS: &[OpDecl] = &[
             operand("func"),
             operand("args"),
             OUT_TY,
-            crate::op::attr("te_grad_name", Default::None),
+            crate::op::attr("te_grad_name", Default::Required),
             crate::op::attr("te_grad_kwargs", Default::None),
             TIR_VARS,
         ],
@@ -80,14 +82,14 @@ pub static OPS: &[OpDecl] = &[
     host(
         "call_pure_packed",
         "As `call_packed`, for a function without effects.",
-        &[operand("func"), ARGS, TY_ARGS],
+        &[operand("func"), ARGS, TY_ARGS_STATED],
         Purity::Pure,
         packed,
     ),
     host(
         "call_inplace_packed",
         "As `call_pure_packed`; the results take the place of the arguments that `inplace_indices` names (-1: new).",
-        &[operand("func"), ARGS, INPLACE, TY_ARGS],
+        &[operand("func"), ARGS, INPLACE, TY_ARGS_STATED],
         Purity::Pure,
         inplace_packed,
     ),
@@ -108,14 +110,14 @@ pub static OPS: &[OpDecl] = &[
     host(
         "invoke_closure",
         "Calls a closure with the fields of the tuple `args`; the result has type `ty_args`. May have effects.",
-        &[operand("closure"), operand("args"), TY_ARGS],
+        &[operand("closure"), operand("args"), TY_ARGS_STATED],
         Purity::Impure,
         packed,
     ),
     host(
         "invoke_pure_closure",
         "As `invoke_closure`, for a closure without effects.",
-        &[operand("closure"), operand("args"), TY_ARGS],
+        &[operand("closure"), operand("args"), TY_ARGS_STATED],
         Purity::Pure,
         packed,
     ),

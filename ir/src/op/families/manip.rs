@@ -459,8 +459,8 @@ fn tile(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 fn infer_repeat(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let t = cx.tensor(0)?.clone();
     let times = cx.int("repeats")?;
-    if times < 0 {
-        return Err(cx.error(format!("repeats is negative: {times}")));
+    if times < 1 {
+        return Err(cx.error(format!("repeats must be at least 1, not {times}")));
     }
     let dims = t.known_dims().map(<[PrimExpr]>::to_vec);
     let Some(axis) = cx.attrs.int("axis") else {
