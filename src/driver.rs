@@ -256,6 +256,7 @@ impl Session {
             opt_level: o.opt_level,
             wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
             dot4: levels != Levels::One || wide.is_some_and(|w| w.dot4),
+            twice: levels == Levels::One && wide.is_some_and(|w| w.twice),
             versions: levels != Levels::One,
             threads: o.threads as i64,
             unchecked: o.no_checks,
@@ -512,10 +513,12 @@ impl Session {
                     Stage::Lowered => relax_lower::Until::Legalized,
                     _ => relax_lower::Until::Fused,
                 };
-                let wide = widest(&self.target(o)?, o).map(|w| relax_lower::layout::Choice {
+                let target = self.target(o)?;
+                let wide = widest(&target, o).map(|w| relax_lower::layout::Choice {
                     lanes: w.vector_bytes() as i64 / 4,
                     growth: o.size_budget,
                     strict: o.fp == Fp::Strict,
+                    twice: target.levels == Levels::One && w.twice,
                     tuned: None,
                 });
                 let r = relax_lower::passes(typed, o.opt_level, wide, stage);

@@ -63,6 +63,8 @@ pub struct Choice {
     pub growth: f64,
     /// Sums of products only: no transformed convolutions.
     pub strict: bool,
+    /// Two vectors are multiplied in a cycle.
+    pub twice: bool,
     /// What was measured for vectors of these lanes.
     pub tuned: Option<Arc<Tuned>>,
 }
@@ -82,6 +84,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice) {
         readers: readers(typed),
         lanes,
         strict: choice.strict,
+        twice: choice.twice,
         tuned: choice.tuned.clone().filter(|t| t.vector_bytes as i64 == lanes * 4),
         epilogues: epilogues(typed),
     };
@@ -126,6 +129,7 @@ struct Pass {
     readers: HashMap<RVar, usize>,
     lanes: i64,
     strict: bool,
+    twice: bool,
     tuned: Option<Arc<Tuned>>,
     /// What follows convolutions and maxima, see [`epilogue_class`].
     epilogues: HashMap<RVar, i64>,
@@ -434,6 +438,7 @@ impl Pass {
         let best = self.tuned.as_ref().and_then(|t| t.best(&Site::Window(w.clone()).key(), Some(algorithm)));
         match best {
             Some(c) => w.configure(&c, self.lanes),
+            None if self.twice && algorithm == Algorithm::Direct => w.configure_twice(self.lanes),
             None => w.choose_panel(self.lanes),
         }
     }

@@ -59,6 +59,8 @@ pub struct Options {
     pub wide_bytes: u32,
     /// Those vectors multiply four pairs of bytes at a time ([`relax_ir::prim::Intrin::Dot4`]); of several forms, the last.
     pub dot4: bool,
+    /// Those vectors are multiplied two a cycle: register tiles are made for that.
+    pub twice: bool,
     /// Kernels in several forms, chosen when the library is loaded: narrow vectors, and those of
     /// [`Options::wide_levels`]. Weights are packed for the widest, and all forms read them.
     pub versions: bool,
@@ -94,6 +96,7 @@ impl Default for Options {
             opt_level: 2,
             wide_bytes: 0,
             dot4: false,
+            twice: false,
             versions: false,
             threads: 1,
             unchecked: false,
@@ -134,7 +137,13 @@ impl Options {
     pub fn layout(&self) -> Option<layout::Choice> {
         let lanes = self.wide_bytes as i64 / 4;
         let tuned = self.tuned.clone();
-        (lanes > 4).then_some(layout::Choice { lanes, growth: self.size_budget, strict: self.strict, tuned })
+        (lanes > 4).then_some(layout::Choice {
+            lanes,
+            growth: self.size_budget,
+            strict: self.strict,
+            twice: self.twice,
+            tuned,
+        })
     }
 }
 
@@ -201,7 +210,7 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
 pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<Typed, Diagnostics> {
     let wide = assembles && options.opt_level >= 2 && options.wide_bytes > 16;
     if wide {
-        quant::quantised(&mut typed, options.wide_bytes, options.dot4 && !options.versions);
+        quant::quantised(&mut typed, options.wide_bytes, options.dot4 && !options.versions, options.twice);
         streamed::streamed(&mut typed);
     }
     let layout = options.layout().filter(|_| wide);

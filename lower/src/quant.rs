@@ -26,14 +26,16 @@ const MOST_INPUTS: usize = 1 << 15;
 const LARGE: f64 = 1e9;
 
 /// Rewrites every Relax function, before operators become kernels. `vector_bytes` are those of the registers in which
-/// four bytes at a time can be multiplied; with `dot4`, the form that is tuned does it in one step.
-pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool) {
+/// four bytes at a time can be multiplied; with `dot4`, the form that is tuned does it in one step,
+/// with `twice` two of them a cycle.
+pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) {
     let mut names = Names::new(&typed.module);
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     let mut new = vec![];
     for f in &mut funcs {
         if let Func::Relax(f) = f {
-            let mut pass = Pass { values: values(f, &typed.sinfo), names: &mut names, new: vec![], vector_bytes, dot4 };
+            let values = values(f, &typed.sinfo);
+            let mut pass = Pass { values, names: &mut names, new: vec![], vector_bytes, dot4, twice };
             if pass.values.is_empty() {
                 continue;
             }
@@ -427,6 +429,7 @@ struct Pass<'a> {
     new: Vec<PrimFunc>,
     vector_bytes: u32,
     dot4: bool,
+    twice: bool,
 }
 
 impl Pass<'_> {
@@ -516,6 +519,8 @@ impl Pass<'_> {
 
     fn conv(&self, y: &Value, x: &Value, k: [i64; 2], strides: [i64; 2], off: [i64; 2], depthwise: bool) -> Conv {
         let ([batch, in_h, in_w, in_c], [_, out_h, out_w, channels]) = (x.shape(), y.shape());
+        let tile = Tile { dot4: self.dot4, ..Tile::default() };
+        let tile = if self.twice && !depthwise { tile.for_twice(channels) } else { tile };
         Conv {
             batch,
             in_h,
@@ -538,7 +543,7 @@ impl Pass<'_> {
             zero: y.scale.zero,
             bounded: false,
             vector_bytes: self.vector_bytes as i64,
-            tile: Tile { dot4: self.dot4, ..Tile::default() },
+            tile,
             plus: None,
         }
     }

@@ -123,7 +123,7 @@ fn sums_go_behind_what_they_alone_read() {
     let mut typed = typed(READ_TWICE, &weights);
     let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[1, 3, 5, 4], |i| byte(i) * 0.02)));
     let wanted = run(&typed.module, &x);
-    quant::quantised(&mut typed, 64, true);
+    quant::quantised(&mut typed, 64, true, false);
     let sums: Vec<i64> = (typed.module.funcs.iter())
         .filter(|f| f.name().starts_with("qconv2d_add"))
         .filter_map(|f| typed.module.prim(f.name())?.buffers().next()?.shape.last()?.as_int())
@@ -148,7 +148,7 @@ fn integers_agree_with_floats() {
     let mut typed = typed(TEXT, &weights);
     let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[1, 3, 7, 6], |i| byte(i) * 0.02)));
     let wanted = run(&typed.module, &x);
-    quant::quantised(&mut typed, 64, true);
+    quant::quantised(&mut typed, 64, true, false);
     let got = run(&typed.module, &x);
     let names: Vec<&str> = typed.module.funcs.iter().map(|f| f.name()).collect();
     let count = |name: &str| names.iter().filter(|n| n.starts_with(name)).count();

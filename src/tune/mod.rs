@@ -135,6 +135,7 @@ impl Session {
             opt_level: o.opt_level,
             wide_bytes: wide.vector_bytes(),
             dot4: wide.dot4 && target.levels == Levels::One,
+            twice: wide.twice && target.levels == Levels::One,
             size_budget: o.size_budget,
             strict: o.fp == crate::cli::Fp::Strict,
             tuned: tuned.map(Arc::new),

@@ -23,6 +23,8 @@ pub struct Wide {
     pub registers: u8,
     /// Multiplies four pairs of bytes at a time.
     pub dot4: bool,
+    /// Multiplies two vectors a cycle, see [`Target::multiplies_twice`].
+    pub twice: bool,
 }
 
 impl Wide {
@@ -37,13 +39,15 @@ impl Wide {
         }
         let full = has(&["avx512f", "avx512vl", "avx512dq"]);
         let dot4 = full && target.has("avx512vnni");
-        Some(if full { Wide { lanes: 16, registers: 32, dot4 } } else { Wide { lanes: 8, registers: 16, dot4 } })
+        let twice = full && target.multiplies_twice();
+        let (lanes, registers) = if full { (16, 32) } else { (8, 16) };
+        Some(Wide { lanes, registers, dot4, twice })
     }
 
     /// AVX2 and FMA.
-    pub const V3: Wide = Wide { lanes: 8, registers: 16, dot4: false };
+    pub const V3: Wide = Wide { lanes: 8, registers: 16, dot4: false, twice: false };
     /// AVX-512.
-    pub const V4: Wide = Wide { lanes: 16, registers: 32, dot4: false };
+    pub const V4: Wide = Wide { lanes: 16, registers: 32, dot4: false, twice: false };
 
     pub fn vector_bytes(&self) -> u32 {
         self.lanes as u32 * 4

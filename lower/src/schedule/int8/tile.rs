@@ -15,6 +15,15 @@ pub struct Tile {
     pub dot4: bool,
 }
 
+impl Tile {
+    /// For processors that multiply two vectors a cycle: four vectors of weights beside six pixels all stay in registers,
+    /// where seven leave one to be read by each multiplication (Sapphire Rapids: 0.93 of resnet50's time).
+    pub fn for_twice(self, channels: i64) -> Tile {
+        let rows = if self.dot4 && channels % 64 == 0 { 6 } else { 0 };
+        Tile { rows, ..self }
+    }
+}
+
 /// Pixels beside so many vectors for which there are registers.
 fn most_rows(form: Form, depthwise: bool, vectors: i64) -> i64 {
     match (form.dot4, form.vector_bytes) {

@@ -1,8 +1,13 @@
 //! Ways to compute a window, and what they cost by the model.
 
-use super::tile::{best_rows, flattened, most_pieces, most_rows, panel_cost, pieces, product, rows_of};
+use super::tile::{
+    best_rows, cost_twice, flattened, most_pieces, most_rows, most_tile, panel_cost, pieces, product, rows_of,
+};
 use super::{conv, depthwise, winograd, Kind, Outer, Window};
 use crate::choice::{Algorithm, Config};
+
+/// Weights of a panel, in bytes, that stay in the first-level cache.
+const NEAREST: i64 = 32 << 10;
 
 impl Window {
     /// How it is computed with vectors of so many lanes.
@@ -36,6 +41,28 @@ impl Window {
             self.panel = c.columns * lanes;
         }
         (self.plan.rows, self.plan.lanes, self.plan.outer) = (c.rows, lanes, c.outer);
+    }
+
+    /// As the model has it for processors that multiply two vectors a cycle.
+    pub fn configure_twice(&mut self, lanes: i64) {
+        self.choose_panel(lanes);
+        let far = self.depth() * self.panel * 4 > NEAREST && self.plan.epilogue < 2;
+        if self.kind != Kind::Conv || self.groups > 1 || !far {
+            return;
+        }
+        let w = self.multiplied();
+        let mut best = (0, 0, f64::MAX);
+        for columns in (2..=most_pieces(lanes) as i64).filter(|c| w.takes_panel(c * lanes) && c * lanes <= w.made) {
+            for rows in 1..=most_tile(&w, lanes, columns).min(w.out[1].max(1)) {
+                let cost = cost_twice(&w, lanes, columns, rows);
+                if cost < best.2 * 0.999 {
+                    best = (columns, rows, cost);
+                }
+            }
+        }
+        if best.0 > 0 {
+            (self.panel, self.plan.rows, self.plan.lanes) = (best.0 * lanes, best.1, lanes);
+        }
     }
 
     /// The product of matrices that it comes down to: of one position of transformed data, or of flattened data.

@@ -107,12 +107,37 @@ pub fn cuts(w: &Window, len: i64) -> Vec<Cut> {
     out
 }
 
+/// The longest tile for which there are registers, and lines of a set of the cache.
+pub fn most_tile(w: &Window, lanes: i64, pieces: i64) -> i64 {
+    let most = most_rows(lanes, pieces);
+    match w.last && w.stride[1] * w.pixel() * 4 % 4096 == 0 {
+        true => most.min(8),
+        false => most,
+    }
+}
+
+/// Cycles for a row of a window in panels of so many vectors and tiles of so many rows, where two vectors are multiplied
+/// in a cycle. What a step reads is as dear as half of its multiplications there: weights come from the second-level cache.
+pub fn cost_twice(w: &Window, lanes: i64, vectors: i64, rows: i64) -> f64 {
+    let tile = |len: i64, vectors: i64| {
+        let (len, vectors) = (len as f64, vectors as f64);
+        let again = if vectors == 4.0 { len } else { 0.0 };
+        let step = (len * vectors / 2.0).max((len + vectors + again) / 2.0).max(4.0);
+        let bytes = vectors * (4 * lanes) as f64 + len * 4.0;
+        w.depth() as f64 * (step + bytes / 64.0) + 20.0 + len * vectors * 3.0
+    };
+    let row = |vectors: i64| {
+        let rest = w.out[1] % rows;
+        (w.out[1] / rows) as f64 * tile(rows, vectors) + if rest > 0 { tile(rest, vectors) } else { 0.0 }
+    };
+    let panel = vectors * lanes;
+    let rest = pieces(w.made % panel, lanes).len() as i64;
+    (w.made / panel) as f64 * row(vectors) + if rest > 0 { row(rest) } else { 0.0 }
+}
+
 /// The length of tiles that takes the least time, and that time in cycles for all columns of a row.
 pub fn best_rows(w: &Window, lanes: i64, pieces: i64) -> (i64, f64) {
-    let mut most = most_rows(lanes, pieces);
-    if w.last && w.stride[1] * w.pixel() * 4 % 4096 == 0 {
-        most = most.min(8);
-    }
+    let mut most = most_tile(w, lanes, pieces);
     if w.is_shared(lanes) {
         // The weights of all channels of a group stay in registers.
         most = most.min((registers(lanes) - w.reach() - 2) / pieces).max(1);
