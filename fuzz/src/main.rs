@@ -247,7 +247,7 @@ fn try_text(text: &str, lower: bool) -> Stage {
         return Stage::Whole;
     }
     // Every other text with wide vectors, decided by the text itself, so that it can be tried again.
-    let wide = text.len().is_multiple_of(2).then_some(Wide { lanes: 16, registers: 32, dot4: true });
+    let wide = text.len().is_multiple_of(2).then_some(Wide { dot4: true, ..Wide::V4 });
     let options = relax_lower::Options {
         wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
         dot4: wide.is_some_and(|w| w.dot4),

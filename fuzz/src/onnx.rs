@@ -320,7 +320,7 @@ fn compile(model: &[u8]) -> Stage {
         refused(&diags);
         return Stage::Analysis;
     };
-    let wide = model.len().is_multiple_of(2).then_some(Wide { lanes: 16, registers: 32, dot4: true });
+    let wide = model.len().is_multiple_of(2).then_some(Wide { dot4: true, ..Wide::V4 });
     let options = relax_lower::Options {
         wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
         dot4: wide.is_some_and(|w| w.dot4),
