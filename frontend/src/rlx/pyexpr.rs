@@ -9,7 +9,7 @@ type Parsed<'a> = Result<Expr<'a>, Halt>;
 
 impl<'a> Parser<'a, '_> {
     /// A node over `children`; refuses trees that are too tall.
-    fn node(&mut self, kind: ExprKind<'a>, span: Span) -> Parsed<'a> {
+    pub(super) fn node(&mut self, kind: ExprKind<'a>, span: Span) -> Parsed<'a> {
         let mut e = Expr { kind, span, depth: 0 };
         let below = e.children().iter().map(|c| c.depth).max().unwrap_or(0);
         if below >= MAX_DEPTH {

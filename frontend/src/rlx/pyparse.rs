@@ -338,10 +338,34 @@ impl<'a> Parser<'a, '_> {
         if annotation.is_some() {
             return Ok(StmtKind::Assign { target, annotation, value: None });
         }
-        if matches!(self.tok(), Tok::Op("+=" | "-=" | "*=" | "/=" | "//=" | "%=" | "&=" | "|=" | "^=" | ":=")) {
-            return Err(self.error_here("augmented assignments are no part of TVMScript"));
+        if let Some(op) = self.augmented() {
+            self.bump();
+            let value = self.expr_list()?;
+            let span = target.span.to(value.span);
+            let value = self.node(ExprKind::Binary(op, Box::new(target.clone()), Box::new(value)), span)?;
+            return Ok(StmtKind::Augment { target, value });
+        }
+        if self.at_op(":=") {
+            return Err(self.error_here("assignments inside of expressions are no part of TVMScript"));
         }
         Ok(StmtKind::Expr(target))
+    }
+
+    /// The operator of `target op= value`.
+    fn augmented(&self) -> Option<BinaryOp> {
+        let Tok::Op(op) = self.tok() else { return None };
+        Some(match op {
+            "+=" => BinaryOp::Add,
+            "-=" => BinaryOp::Sub,
+            "*=" => BinaryOp::Mul,
+            "/=" => BinaryOp::Div,
+            "//=" => BinaryOp::FloorDiv,
+            "%=" => BinaryOp::Mod,
+            "&=" => BinaryOp::BitAnd,
+            "|=" => BinaryOp::BitOr,
+            "^=" => BinaryOp::BitXor,
+            _ => return None,
+        })
     }
 
     fn decorated(&mut self) -> StmtKind<'a> {

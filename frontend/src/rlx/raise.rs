@@ -10,7 +10,8 @@
 //! Source: TVM's passes `VMShapeLower` and `VMBuiltinLower` (what the numbers of a call mean).
 
 use relax_ir::analysis::relate::relate;
-use relax_ir::op::lookup;
+use relax_ir::analysis::signature::forced_pure;
+use relax_ir::op::{lookup, Purity};
 use relax_ir::prim::{PrimExpr, PrimKind};
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, FuncInfo, Function, RVar, SeqExpr, StructInfo,
@@ -40,9 +41,18 @@ pub fn raise(module: &mut IRModule, diags: &mut Diagnostics) {
     for i in 0..module.funcs.len() {
         let Func::Relax(f) = &module.funcs[i] else { continue };
         let (infos, heaps, nulls) = (HashMap::new(), HashMap::new(), vec![]);
-        let new =
-            Raise { module, infos, heaps, nulls, tuples: HashMap::new(), used: false, fresh: 0, diags: &mut *diags }
-                .function(f);
+        let new = Raise {
+            module,
+            infos,
+            heaps,
+            nulls,
+            tuples: HashMap::new(),
+            used: false,
+            fresh: 0,
+            pure: true,
+            diags: &mut *diags,
+        }
+        .function(f);
         if let Some(new) = new {
             module.funcs[i] = Func::Relax(new);
         }
@@ -63,6 +73,8 @@ struct Raise<'a> {
     tuples: HashMap<RVar, RVar>,
     used: bool,
     fresh: usize,
+    /// What is not pure may not stand here.
+    pure: bool,
     diags: &'a mut Diagnostics,
 }
 
@@ -76,14 +88,23 @@ impl Raise<'_> {
                 self.infos.insert(p.var.clone(), info.clone());
             }
         }
-        let body = self.sequence(&f.body);
+        let body = self.body(f);
         self.used.then(|| Function { body, ..f.clone() })
+    }
+
+    fn body(&mut self, f: &Function) -> Arc<SeqExpr> {
+        let outer = std::mem::replace(&mut self.pure, f.pure && !forced_pure(f));
+        let body = self.sequence(&f.body);
+        self.pure = outer;
+        body
     }
 
     fn sequence(&mut self, seq: &SeqExpr) -> Arc<SeqExpr> {
         let mut blocks = vec![];
         for b in &seq.blocks {
             let mut bindings = vec![];
+            let pure = self.pure || b.dataflow;
+            let outer = std::mem::replace(&mut self.pure, pure);
             for x in &b.bindings {
                 match self.binding(x) {
                     Ok(Some(new)) => bindings.extend(new),
@@ -91,6 +112,7 @@ impl Raise<'_> {
                     Err(d) => self.diags.push(d),
                 }
             }
+            self.pure = outer;
             blocks.push(BindingBlock { bindings, ..b.clone() });
         }
         Arc::new(SeqExpr { blocks, body: seq.body.clone() })
@@ -116,16 +138,20 @@ impl Raise<'_> {
                 ExprKind::If { cond: cond.clone(), then, otherwise }
             }
             ExprKind::Function(f) => {
-                let body = self.sequence(&f.body);
+                let body = self.body(f);
                 ExprKind::Function(Arc::new(Function { body, ..(**f).clone() }))
             }
             ExprKind::Call(c) => {
-                let new = self.call(c, b).transpose()?;
-                if new.is_some() {
-                    self.used = true;
-                    stated_alike(c, b)?;
+                let Some(mut new) = self.call(c, b).transpose()? else { return Ok(None) };
+                self.used = true;
+                stated_alike(c, b)?;
+                // A call that may not stand here stays, for the analysis to say so.
+                let impure = self.pure && c.op().is_none_or(|op| op.purity == Purity::Impure);
+                if impure || unused(c, b) {
+                    new.retain(|n| n.var != b.var);
+                    new.insert(0, b.clone());
                 }
-                return Ok(new);
+                return Ok(Some(new));
             }
             _ => return Ok(None),
         };
@@ -336,6 +362,12 @@ impl Raise<'_> {
         self.heaps.insert(heap.clone(), slots);
         Ok(())
     }
+}
+
+/// A statement of its own whose value is said to be more than the empty tuple.
+fn unused(c: &Call, b: &Binding) -> bool {
+    let bare = b.var.name() == "_" && b.var.span() == b.span && !b.span.is_none();
+    bare && !matches!(c.sinfo_args.as_slice(), [] | [StructInfo::Tuple(_)])
 }
 
 /// What a call is said to give must be able to be what its variable is said to be, though neither is derived.

@@ -189,7 +189,17 @@ impl<'a> Cx<'a> {
                 Some(d) => RKind::DType(self.dtype(d)?),
                 None => return self.error("argument", span, "R.dtype takes one string"),
             },
-            "R.shape" => match call.args.as_slice() {
+            "R.TupleGetItem" => {
+                let [t, i] = call.args.as_slice() else {
+                    return self.error("argument", span, "R.TupleGetItem takes a tuple and an index");
+                };
+                let (t, at) = (self.relax(t), self.int(i));
+                match usize::try_from(at?) {
+                    Ok(at) => RKind::TupleGetItem(t?, at),
+                    Err(_) => return self.error("argument", i.span, "the index of a tuple field is from 0 on"),
+                }
+            }
+            "R.shape" | "R.ShapeExpr" => match call.args.as_slice() {
                 [list] => RKind::Shape(self.dims(list)?),
                 _ => return self.error("argument", span, "R.shape takes one list of dims"),
             },

@@ -238,6 +238,9 @@ impl<'a> Cx<'a> {
                 let d = Diagnostic::error("syntax", at, "a Relax function has no loops");
                 self.report(d.help("write a recursive function, or the loop inside of a PrimFunc"))
             }
+            StmtKind::Augment { .. } => {
+                self.error("syntax", s.span, "augmented assignments belong to PrimFuncs: bind the result to a name")
+            }
             StmtKind::Assert(..) => {
                 let d = Diagnostic::error("syntax", s.span, "`assert` is no part of Relax");
                 self.report(d.help("write R.assert_op(condition, format=..)"))

@@ -218,9 +218,11 @@ impl<'a> Cx<'a> {
             ExprKind::Subscript(base, index) => self.element(base, index, e.span).map(Num::Expr),
             ExprKind::Attribute(base, name) => self.buffer_field(base, name.name, e.span).map(Num::Expr),
             ExprKind::Call(call) => self.scalar_call(call, e.span),
-            ExprKind::Ternary { .. } => {
-                let d = relax_ir::Diagnostic::unsupported("tir", e.span, "conditional expressions are not TVMScript");
-                self.report(d.help("write T.if_then_else(cond, a, b)"))
+            ExprKind::Ternary { cond, then, otherwise } => {
+                let (cond, a, b) = (self.condition(cond), self.num(then), self.num(otherwise));
+                let (cond, (a, b)) = (cond?, self.matched(a?, b?, e.span)?);
+                let dtype = a.dtype();
+                Some(Num::Expr(PrimExpr::raw_at(PrimKind::IfThenElse(cond, a, b), dtype, e.span)))
             }
             _ => self.expected(e, "a scalar expression"),
         }

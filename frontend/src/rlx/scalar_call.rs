@@ -77,6 +77,9 @@ impl<'a> Cx<'a> {
                 let d = Diagnostic::error("unknown-name", call.func.span, format!("`{name}` is Python's"));
                 return self.report(d.help(format!("write `T.{name}`")));
             }
+            if let ("float", [arg]) = (name.as_str(), call.args.as_slice()) {
+                return self.python_float(arg);
+            }
             if let ("R.prim_value", Some(arg)) = (name.as_str(), call.args.first()) {
                 return self.num(arg);
             }
@@ -91,6 +94,21 @@ impl<'a> Cx<'a> {
             return self.typed(dtype, call, span).map(Num::Expr);
         }
         self.scalar_function(name, call, span).map(|p| Num::Expr(p.with_span(span)))
+    }
+
+    /// Python's `float("inf")`, of the type that the other operand decides.
+    fn python_float(&mut self, arg: &Expr<'a>) -> Option<Num> {
+        let v = match (arg.as_str(), &arg.kind) {
+            (Some("inf" | "infinity"), _) => f64::INFINITY,
+            (Some("-inf" | "-infinity"), _) => f64::NEG_INFINITY,
+            (Some("nan"), _) => f64::NAN,
+            (None, ExprKind::Int(_) | ExprKind::Float(_)) => match self.num(arg)? {
+                Num::Int(v) => v as f64,
+                n => return Some(n),
+            },
+            _ => return self.expected(arg, "a number, \"inf\" or \"nan\""),
+        };
+        Some(Num::Float(v, v as f32))
     }
 
     /// Exactly `N` positional arguments.

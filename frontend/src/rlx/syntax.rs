@@ -231,6 +231,11 @@ pub enum StmtKind<'a> {
         annotation: Option<Expr<'a>>,
         value: Option<Expr<'a>>,
     },
+    /// `target += x`, whose value is `target + x`.
+    Augment {
+        target: Expr<'a>,
+        value: Expr<'a>,
+    },
     If {
         cond: Expr<'a>,
         then: Vec<Stmt<'a>>,

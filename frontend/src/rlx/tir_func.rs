@@ -17,6 +17,8 @@ pub struct PrimCx {
     pub returns: Option<PrimExpr>,
     /// Scopes that one statement opens for the rest of its list, counted: each nests the tree deeper.
     pub scopes: u32,
+    /// The statement under way binds a name that a loop or a branch after it gives another value.
+    pub mutable: bool,
     /// Not `s_tir=False`: it may have blocks.
     pub blocks: bool,
     pub ok: bool,
@@ -32,6 +34,7 @@ impl<'a> Cx<'a> {
             alloc_buffers: vec![],
             returns: None,
             scopes: 0,
+            mutable: false,
             blocks: true,
             ok: true,
         };

@@ -2,6 +2,7 @@
 
 mod loops;
 mod outside;
+mod scalars;
 
 use super::context::{Cx, Value};
 use super::relax_func::first_line;
@@ -72,7 +73,8 @@ impl<'a> Cx<'a> {
         place: Place,
     ) -> Vec<TStmt> {
         let mut items = vec![];
-        for s in stmts {
+        for (i, s) in stmts.iter().enumerate() {
+            f.mutable = scalars::is_mutable(s, &stmts[i + 1..]);
             match self.tir_statement(s, f, block, place) {
                 Some(found) => items.extend(found),
                 None => {
@@ -111,7 +113,7 @@ impl<'a> Cx<'a> {
     fn poison_targets(&mut self, s: &Stmt<'a>) {
         let mut names = vec![];
         match &s.kind {
-            StmtKind::Assign { target, .. } => match target.elements() {
+            StmtKind::Assign { target, .. } | StmtKind::Augment { target, .. } => match target.elements() {
                 Some(items) => names.extend(items.iter().filter_map(Expr::as_name)),
                 None => names.extend(target.as_name()),
             },
@@ -152,13 +154,21 @@ impl<'a> Cx<'a> {
             StmtKind::Expr(e) => self.tir_bare(e, s.span, f, block, place),
             StmtKind::Assign { target, annotation, value } => {
                 let Some(value) = value else {
-                    return self.error("syntax", s.span, "a value is needed here");
+                    // `x: T.float32`: its value comes later.
+                    return match (target.as_name(), annotation.as_ref().and_then(scalar_type)) {
+                        (Some(name), Some(dtype)) => {
+                            self.scope(f, s.span)?;
+                            Some(self.mutable(name, dtype, None, s.span))
+                        }
+                        _ => self.error("syntax", s.span, "a value is needed here"),
+                    };
                 };
                 if value.is_error() || target.is_error() {
                     return None;
                 }
                 self.tir_assign(target, annotation.as_ref(), value, s.span, f, block, place)
             }
+            StmtKind::Augment { target, value } => self.tir_assign(target, None, value, s.span, f, block, place),
             StmtKind::For { target, iter, body } => {
                 let s = self.for_loop(target, iter, body, s.span, f)?;
                 Some(vec![Item::Stmt(s)])
@@ -447,7 +457,17 @@ impl<'a> Cx<'a> {
                 _ => {}
             }
         }
+        if annotation.is_none() {
+            if let Some(store) = self.reassign(name, value, span) {
+                return store.map(|s| vec![Item::Stmt(s)]);
+            }
+        }
         // `v: T.let[T.float32] = value`, `v: T.float32 = value`, `v = value`
+        let is_let = annotation.is_some_and(|a| match &a.kind {
+            ExprKind::Subscript(base, _) => base.dotted().as_deref() == Some("T.let"),
+            _ => a.dotted().as_deref() == Some("T.let"),
+        });
+        let mutable = f.mutable && !is_let;
         let dtype = match annotation {
             None => None,
             Some(a) => match &a.kind {
@@ -467,6 +487,9 @@ impl<'a> Cx<'a> {
             Some(t) => self.prim_as(value, t)?,
             None => self.prim(value)?,
         };
+        if mutable {
+            return Some(self.mutable(name, value.dtype(), Some(value), span));
+        }
         let var = Var::with_span(name, value.dtype(), target.span);
         self.names.bind(name, Value::Prim(var.clone()));
         Some(vec![Item::Let(var, value, span)])
