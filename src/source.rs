@@ -1,6 +1,6 @@
 //! The source files of one invocation, by number: what spans point into.
 
-use relax_ir::{Diagnostic, FileId, Span};
+use relax_ir::{Diagnostic, FileId, Lines, Span};
 use std::path::{Path, PathBuf};
 
 #[derive(Default)]
@@ -31,11 +31,16 @@ impl Sources {
             )
             .help("an .rlx model is the text that mod.script() prints")
         })?;
-        Ok(self.add(path, text))
+        Ok(self.add(path, with_line_ends(text)))
     }
 
     pub fn get(&self, id: FileId) -> Option<&SourceFile> {
         self.files.get(id.0 as usize)
+    }
+
+    /// Where lines begin.
+    pub fn lines(&self) -> Lines {
+        Lines::of(self.files.iter().map(|f| f.text.as_str()))
     }
 
     /// File and line of a span with the line's text, for comments in generated code.
@@ -56,6 +61,16 @@ impl Sources {
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
         Some((line, column))
     }
+}
+
+/// A carriage return alone ends a line, as in Python: spans, lines and the parser then see one kind of end.
+fn with_line_ends(text: String) -> String {
+    let alone = |(i, _): &(usize, &str)| text.as_bytes().get(i + 1) != Some(&b'\n');
+    let ends: Vec<usize> = text.match_indices('\r').filter(alone).map(|(i, _)| i).collect();
+    let mut bytes = text.into_bytes();
+    ends.into_iter().for_each(|i| bytes[i] = b'\n');
+    // One byte of ASCII for another.
+    String::from_utf8(bytes).unwrap_or_default()
 }
 
 /// The diagnostic for a file that cannot be read.

@@ -81,6 +81,11 @@ impl<'a> Parser<'a, '_> {
     pub(super) fn prev_span(&self) -> Span {
         self.tokens[self.pos.saturating_sub(1)].span
     }
+    /// The last token before this one that is text and no end of a statement.
+    fn last_span(&self) -> Span {
+        let text = |t: &&Token| !matches!(t.tok, Tok::Newline | Tok::Indent | Tok::Dedent | Tok::Op(";"));
+        self.tokens[..self.pos].iter().rev().find(text).map_or(self.span(), |t| t.span)
+    }
     pub(super) fn peek_tok(&self, n: usize) -> Tok {
         self.tokens[(self.pos + n).min(self.tokens.len() - 1)].tok
     }
@@ -201,7 +206,7 @@ impl<'a> Parser<'a, '_> {
         if self.pos == start {
             self.bump();
         }
-        let span = lo.to(self.prev_span());
+        let span = lo.to(self.last_span());
         out.push(Stmt { kind, span });
         // A block that belongs to nothing, e.g. after a broken header.
         if self.tok() == Tok::Indent {
@@ -233,10 +238,19 @@ impl<'a> Parser<'a, '_> {
             self.expected("`:`");
             self.skip_line();
         } else if self.tok() != Tok::Newline {
-            let kind = self.simple();
-            let span = self.prev_span();
-            body.push(Stmt { kind, span });
-            return body;
+            loop {
+                let lo = self.span();
+                let kind = self.simple();
+                body.push(Stmt { kind, span: lo.to(self.last_span()) });
+                // `if c: a = f(); b = g()`
+                if self.tokens[self.pos - 1].tok != Tok::Op(";") {
+                    return body;
+                }
+                if matches!(self.tok(), Tok::Newline | Tok::Eof) {
+                    self.bump();
+                    return body;
+                }
+            }
         } else {
             self.bump();
         }
@@ -289,7 +303,7 @@ impl<'a> Parser<'a, '_> {
             match self.text_here() {
                 "return" => {
                     self.bump();
-                    let value = if self.starts_expr() { Some(self.expr_list()?) } else { None };
+                    let value = if self.starts_expr() || self.at_op("*") { Some(self.expr_list()?) } else { None };
                     return Ok(StmtKind::Return(value));
                 }
                 "pass" => {
