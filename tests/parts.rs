@@ -2,10 +2,12 @@
 //! channels, against the model as written (`-O0`).
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+mod command;
+
+use command::{path, relax_aot, tensor};
 use relax_aot::loader::Library;
-use relax_ir::{Constant, DType};
+use relax_ir::Constant;
 use std::path::Path;
-use std::process::Command;
 
 /// Branches side by side, one of which is read elsewhere, too; all that came before, again and again; halves of channels;
 /// rows of a batch that is open; a result that is a part of another one; parts of what is changed in place; what a step
@@ -94,21 +96,6 @@ const WEIGHTS: &[(&str, &[i64])] = &[
     ("w8", &[24, 24]),
     ("c", &[104]),
 ];
-
-fn relax_aot(args: &[&str]) {
-    let out = Command::new(env!("CARGO_BIN_EXE_relax-aot")).args(args).output().expect("the command starts");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-}
-
-fn path(p: &Path) -> &str {
-    p.to_str().expect("paths of tests are text")
-}
-
-fn tensor(shape: &[i64], seed: i64) -> Constant {
-    let n = shape.iter().product::<i64>();
-    let value = |i: i64| ((i * 37 + 11 * seed) % 1009) as f32 / 1009.0 - 0.5;
-    Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
-}
 
 /// Writes the weights as safetensors.
 fn weights(file: &Path) {

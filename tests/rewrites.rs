@@ -1,10 +1,12 @@
 //! Rewritings of the lowering passes: that they happen, and that the results are those of the model as written (`-O0`).
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+mod command;
+
+use command::{path, relax_aot, tensor};
 use relax_aot::loader::Library;
-use relax_ir::{Constant, DType};
+use relax_ir::Constant;
 use std::path::Path;
-use std::process::Command;
 
 /// Attention over heads between two products, with GELU behind and a power.
 const ATTENTION: &str = r#"
@@ -31,28 +33,27 @@ class Module:
 "#;
 const RESULTS: usize = 2;
 
-fn relax_aot(args: &[&str]) -> String {
-    let out = Command::new(env!("CARGO_BIN_EXE_relax-aot")).args(args).output().expect("the command starts");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).into_owned()
-}
-
-fn path(p: &Path) -> &str {
-    p.to_str().expect("paths of tests are text")
-}
-
-fn tensor(shape: &[i64], seed: i64) -> Constant {
-    let n = shape.iter().product::<i64>();
-    let value = |i: i64| ((i * 37 + 11 * seed) % 1009) as f32 / 1009.0 - 0.5;
-    Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
-}
-
 fn run(dir: &Path, model: &Path, options: &[&str], inputs: &[Constant]) -> Vec<Vec<f64>> {
     let so = dir.join(format!("lib{}.so", options.join("")));
     relax_aot(&[&[path(model), "--prefix", "m", "-o", path(&so)], options].concat());
     let library = Library::open(&so, "m").expect("the library");
     let results = library.run("main", inputs, RESULTS).unwrap_or_else(|e| panic!("{}: {}", e.code, e.message));
     results.iter().map(|c| (0..c.elements()).map(|i| c.get_f64(i)).collect()).collect()
+}
+
+/// Results for every level of the processor are those without rewriting.
+fn agree(dir: &Path, model: &Path, inputs: &[Constant], what: &str) {
+    let wanted = run(dir, model, &["-O0"], inputs);
+    for cpu in ["baseline", "x86-64-v3", "x86-64-v4", "native"] {
+        // What this machine lacks it cannot run.
+        if cpu == "x86-64-v4" && !std::arch::is_x86_feature_detected!("avx512vl") {
+            continue;
+        }
+        let got = run(dir, model, &["--target-cpu", cpu], inputs);
+        for (a, b) in wanted.iter().flatten().zip(got.iter().flatten()) {
+            assert!((a - b).abs() <= 1e-5 * (1.0 + a.abs()), "{cpu}, {what}: {b}, not {a}");
+        }
+    }
 }
 
 #[test]
@@ -70,17 +71,7 @@ fn attention_as_written_and_rewritten() {
     for n in [1, 2, 7, 33, 64, 83] {
         let mut inputs = vec![tensor(&[2, n, 64], 1)];
         inputs.extend([[64, 64], [64, 64], [64, 64], [64, 80]].iter().zip(2..).map(|(s, i)| tensor(s, i)));
-        let wanted = run(dir.path(), &model, &["-O0"], &inputs);
-        for cpu in ["baseline", "x86-64-v3", "x86-64-v4", "native"] {
-            // What this machine lacks it cannot run.
-            if cpu == "x86-64-v4" && !std::arch::is_x86_feature_detected!("avx512vl") {
-                continue;
-            }
-            let got = run(dir.path(), &model, &["--target-cpu", cpu], &inputs);
-            for (a, b) in wanted.iter().flatten().zip(got.iter().flatten()) {
-                assert!((a - b).abs() <= 1e-5 * (1.0 + a.abs()), "{cpu}, {n} rows: {b}, not {a}");
-            }
-        }
+        agree(dir.path(), &model, &inputs, &format!("{n} rows"));
     }
 }
 
@@ -113,14 +104,5 @@ fn convolutions_of_arguments() {
     let shapes =
         [[1, 16, 10, 9], [32, 16, 3, 3], [32, 2, 3, 3], [32, 4, 3, 3], [32, 8, 1, 1], [32, 1, 3, 3], [36, 32, 1, 1]];
     let inputs: Vec<Constant> = shapes.iter().zip(1..).map(|(s, i)| tensor(s, i)).collect();
-    let wanted = run(dir.path(), &model, &["-O0"], &inputs);
-    for cpu in ["baseline", "x86-64-v3", "x86-64-v4", "native"] {
-        if cpu == "x86-64-v4" && !std::arch::is_x86_feature_detected!("avx512vl") {
-            continue;
-        }
-        let got = run(dir.path(), &model, &["--target-cpu", cpu], &inputs);
-        for (a, b) in wanted.iter().flatten().zip(got.iter().flatten()) {
-            assert!((a - b).abs() <= 1e-5 * (1.0 + a.abs()), "{cpu}: {b}, not {a}");
-        }
-    }
+    agree(dir.path(), &model, &inputs, "convolutions");
 }

@@ -1,0 +1,23 @@
+//! The command as tests call it, and tensors for its models.
+
+use relax_ir::{Constant, DType};
+use std::path::Path;
+use std::process::Command;
+
+/// What the command prints; its failure fails the test.
+pub fn relax_aot(args: &[&str]) -> String {
+    let out = Command::new(env!("CARGO_BIN_EXE_relax-aot")).args(args).output().expect("the command starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+pub fn path(p: &Path) -> &str {
+    p.to_str().expect("paths of tests are text")
+}
+
+/// Numbers between -0.5 and 0.5, others for each seed.
+pub fn tensor(shape: &[i64], seed: i64) -> Constant {
+    let n = shape.iter().product::<i64>();
+    let value = |i: i64| ((i * 37 + 11 * seed) % 1009) as f32 / 1009.0 - 0.5;
+    Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
+}
