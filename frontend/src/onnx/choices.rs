@@ -1,7 +1,9 @@
-//! Attributes that are one of a few words: other words are refused, not taken for the default.
+//! What attributes may say: one of a few words, where others are refused and not taken for the default, and integers in
+//! their range.
 
 use super::proto::NodeProto;
 use super::Res;
+use relax_ir::analysis::limits::MOST;
 use relax_ir::{Diagnostic, Span};
 
 /// Operator (empty: all that have the attribute), attribute, what the standard allows.
@@ -52,6 +54,35 @@ pub fn check(n: &NodeProto, op: &str) -> Res<()> {
             let known: Vec<&str> = words.iter().copied().filter(|w| !w.is_empty()).collect();
             let d = Diagnostic::error("onnx", Span::NONE, format!("attribute {name} is `{word}`"));
             return Err(d.help(format!("{name} is one of {}", known.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+/// Integers that are values and no counts: they are compared, never calculated with. `*` is any prefix.
+const VALUES: &[&str] = &[
+    "*_int64",
+    "*_int64s",
+    "classlabels_ints",
+    "end",
+    "ends",
+    "ignore_index",
+    "seed",
+    "start",
+    "starts",
+    "value_int",
+    "value_ints",
+];
+
+/// Refuses integers that are out of every range.
+pub fn range(n: &NodeProto) -> Res<()> {
+    for a in &n.attribute {
+        let name = a.name.as_deref().unwrap_or_default();
+        let value = |v: &&str| v.strip_prefix('*').map_or(**v == *name, |end| name.ends_with(end));
+        let beyond = a.i.iter().chain(&a.ints).find(|v| !(-MOST..=MOST).contains(*v));
+        if let Some(v) = beyond.filter(|_| !VALUES.iter().any(value)) {
+            let message = format!("attribute {name} is {v}, out of range: at most {MOST} either way from 0");
+            return Err(Diagnostic::error("onnx", Span::NONE, message));
         }
     }
     Ok(())

@@ -566,6 +566,7 @@ impl<'m> Importer<'m> {
         if domain.is_empty() {
             choices::check(n, &op).map_err(Some)?;
         }
+        choices::range(n).map_err(Some)?;
         if poisoned {
             return Err(None);
         }

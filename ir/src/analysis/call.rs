@@ -1,6 +1,6 @@
 //! The struct info of leaves and calls, for analysis and for passes that make new calls.
 
-use super::{constraints, relate, show, signature, vars};
+use super::{constraints, limits, relate, show, signature, vars};
 use crate::attrs::AttrValue;
 use crate::diag::Diagnostic;
 use crate::module::{Func, IRModule};
@@ -99,6 +99,7 @@ impl Env<'_> {
             c.args.iter().map(|a| self.infer(a).map(|s| self.with_dims(s))).collect::<Result<_, _>>()?;
         match &c.callee {
             Callee::Op(op) => {
+                limits::attributes(op, &c.attrs, span)?;
                 if op.name.starts_with("call_tir") {
                     self.call_tir(c, &infos, span)?;
                 }

@@ -34,6 +34,7 @@ pub mod call;
 pub mod constraints;
 mod derive;
 mod graph;
+pub mod limits;
 mod normalize;
 pub mod relate;
 mod runtime_calls;
@@ -134,6 +135,7 @@ pub fn analyze_strict(module: &IRModule) -> (Option<Typed>, Diagnostics) {
     }
     let mut more = Diagnostics::default();
     let typed = derive::module(normal, false, &mut more);
+    limits::tensors(&typed.module, &typed.sinfo, &mut more);
     // Broken scopes were reported once.
     diags.list.extend(more.list.into_iter().filter(|d| !broken || d.code != "undefined-variable"));
     if diags.has_errors() {

@@ -2,6 +2,7 @@
 
 use super::build::{address_of, local_callee, Builder, Pool};
 use relax_ir::abi::AbiLayout;
+use relax_ir::analysis::limits::MOST_BYTES;
 use relax_ir::flat::{Callee, FlatFunc, Linkage};
 use relax_ir::program::code;
 use relax_ir::{DType, PrimExpr, Var};
@@ -65,8 +66,15 @@ pub fn function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
     b.for_range("i", rank.clone(), |b, i| {
         let d = b.bind("d", PrimExpr::load_ptr(shape.clone(), i, DType::I64));
         fail(b, d.clone().lt(PrimExpr::i64(0)), code::DIM, PrimExpr::i64(0), d.clone());
-        let product = count.expr() * d;
+        // More elements than any memory has: the product must not leave 64 bits.
+        let most = PrimExpr::i64(MOST_BYTES);
+        b.if_then(d.clone().gt(PrimExpr::i64(1 << 14)), |b| {
+            let beyond = count.expr().gt(most.clone().floor_div(d.clone()));
+            fail(b, beyond, code::DIM, most.clone(), d.clone());
+        });
+        let product = count.expr() * d.clone();
         b.assign(&count, product);
+        fail(b, count.expr().gt(most.clone()), code::DIM, most, d);
     });
     let strides = b.load("strides", &tensor, abi.tensor_strides, DType::HANDLE);
     let given = is_null(&strides).not().and(count.expr().gt(PrimExpr::i64(1)));

@@ -2,6 +2,7 @@
 //! the typed C entries (see `relax_ir::program::Program` for the symbols).
 
 mod forms;
+mod room;
 mod workspace;
 
 use super::body::Body;

@@ -112,6 +112,11 @@ pub fn infer_reshape(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
             let rest = PrimExpr::product(target.iter().filter(|d| !d.is_int(-1)));
             let divides = all.clone().floor_mod(rest.clone());
             let text = dims_text(&target);
+            // Beside no elements any size would do.
+            let zero = PrimExpr::i64(0);
+            if rest.as_int().is_some() || !cx.proved_eq(&divides, &zero) {
+                cx.require(rest.clone().ne(zero), || format!("{text} has no size for -1 beside a dim of 0"))?;
+            }
             cx.require_eq(&divides, &PrimExpr::i64(0), || format!("{} does not divide into {text}", dims_text(from)))?;
             let whole = cx.simplify(all.floor_div(rest));
             target.iter_mut().filter(|d| d.is_int(-1)).for_each(|d| *d = whole.clone());

@@ -16,6 +16,7 @@ pub(super) fn with_workspace(
         return f(b, ws.expr());
     }
     let owned = b.local("owned", PrimExpr::i32(0));
+    room::check(b, &layout.total);
     let needed = b.bind("needed", layout.total.clone());
     if !layout.regions.is_empty() {
         memories(b, call, layout, &ws);

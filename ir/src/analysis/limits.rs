@@ -1,0 +1,111 @@
+//! What no machine holds: tensors beyond [`MOST_BYTES`], and attributes beyond [`MOST`] in operators that count with them.
+//!
+//! Both keep the arithmetic of everything that follows (dims, strides, offsets in bytes) inside of 64 bits. What only a
+//! call tells is tested there, where memory is sized.
+
+use super::show;
+use crate::attrs::{AttrValue, Attrs};
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::module::IRModule;
+use crate::op::OpDecl;
+use crate::relax::{Binding, BindingValue, ExprKind, Function, SeqExpr, StructInfo, StructInfoMap};
+use crate::span::Span;
+
+/// The bytes of the largest tensor: the addresses of today's processors have 48 bits.
+pub const MOST_BYTES: i64 = 1 << 48;
+
+/// The largest count, size, stride or axis in an attribute, either way from 0.
+pub const MOST: i64 = 1 << 31;
+
+/// Attributes that hold values and no counts: they are compared, never calculated with.
+const VALUES: &[&str] = &["ignore_index", "indices", "indices_or_sections", "seed", "targets", "terms", "values"];
+
+/// Refuses attributes that are out of every range.
+pub(super) fn attributes(op: &OpDecl, attrs: &Attrs, span: Span) -> Result<(), Diagnostic> {
+    fn beyond(v: &AttrValue) -> Option<i64> {
+        match v {
+            AttrValue::Int(v) => Some(*v).filter(|v| !(-MOST..=MOST).contains(v)),
+            AttrValue::Prim(p) if p.dtype().is_int() => p.as_int().and_then(|v| beyond(&AttrValue::Int(v))),
+            AttrValue::List(list) => list.iter().find_map(beyond),
+            _ => None,
+        }
+    }
+    for p in op.params.iter().filter(|p| !VALUES.contains(&p.name)) {
+        if let Some(v) = attrs.get(p.name).and_then(beyond) {
+            let message = format!("R.{}: {} = {v} is out of range: at most {MOST} either way from 0", op.name, p.name);
+            return Err(Diagnostic::error("operator", span, message));
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of one row of dims that are numbers, and the tensor that has too many of them.
+fn beyond(info: &StructInfo) -> Option<(StructInfo, String)> {
+    match info {
+        StructInfo::Tensor(t) => {
+            let known = t.known_dims()?.iter().filter_map(|d| d.as_int()).filter(|d| *d != 0);
+            let each = t.dtype.map_or(1, |d| d.bytes() as i64);
+            let bytes = known.clone().try_fold(each, |n, d| n.checked_mul(d));
+            if bytes.is_some_and(|b| b <= MOST_BYTES) {
+                return None;
+            }
+            let about = known.map(|d| d as f64).product::<f64>() * each as f64;
+            Some((info.clone(), bytes.map_or_else(|| format!("{about:.1e}"), |b| b.to_string())))
+        }
+        StructInfo::Tuple(fields) => fields.iter().find_map(beyond),
+        _ => None,
+    }
+}
+
+fn tensor(info: &StructInfo, name: &str, span: Span, diags: &mut Diagnostics) {
+    if let Some((tensor, bytes)) = beyond(info) {
+        let message = format!("{name} does not fit into any memory: {bytes} bytes");
+        let here = format!("{}; a tensor has at most 2^48 bytes", show::info(&tensor));
+        diags.push(Diagnostic::error("tensor-size", span, message).here(here));
+    }
+}
+
+/// Refuses tensors whose dims, as far as they are numbers, make more than [`MOST_BYTES`].
+pub(super) fn tensors(module: &IRModule, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
+    for f in module.relax_funcs() {
+        function(f, sinfo, diags);
+    }
+}
+
+fn function(f: &Function, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
+    let before = diags.list.len();
+    for p in &f.params {
+        if let Some(info) = sinfo.get(&p.var) {
+            tensor(info, &format!("`{}`", p.var.name()), p.var.span(), diags);
+        }
+    }
+    sequence(&f.body, sinfo, diags);
+    // A result that is a binding was reported there.
+    if let Some(ret) = f.ret.as_ref().filter(|_| diags.list.len() == before) {
+        tensor(ret, &format!("the result of `{}`", f.name), f.signature_span, diags);
+    }
+}
+
+fn sequence(s: &SeqExpr, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
+    for b in s.blocks.iter().flat_map(|b| &b.bindings) {
+        binding(b, sinfo, diags);
+    }
+}
+
+fn binding(b: &Binding, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
+    let (BindingValue::Expr(e) | BindingValue::MatchCast { value: e, .. }) = &b.value;
+    match e.kind() {
+        ExprKind::Function(f) => return function(f, sinfo, diags),
+        ExprKind::If { then, otherwise, .. } => {
+            sequence(then, sinfo, diags);
+            sequence(otherwise, sinfo, diags);
+        }
+        // Another name for what was reported.
+        _ if e.is_leaf() && matches!(b.value, BindingValue::Expr(_)) => return,
+        _ => {}
+    }
+    if let Some(info) = sinfo.get(&b.var) {
+        let span = if e.span().is_none() { b.span } else { e.span() };
+        tensor(info, &format!("`{}`", b.var.name()), span, diags);
+    }
+}
