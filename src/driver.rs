@@ -268,6 +268,7 @@ impl Session {
             size_budget: o.size_budget,
             strict: o.fp == Fp::Strict,
             tuned: self.tuned.clone(),
+            lines: self.sources.lines().into(),
         };
         let mut program = self.stage("lower", |s| {
             let assemble = |f: &FlatFunc, bytes: u32| {
@@ -491,7 +492,9 @@ impl Session {
         let prefix = self.prefix(o, model)?;
         match stage {
             Stage::Flat | Stage::Clif | Stage::Asm => {
-                let (program, target) = self.lower(model, &prefix, o, false)?;
+                // That of a shared library, where the target has any.
+                let hosted = self.target(o)?.hosted();
+                let (program, target) = self.lower(model, &prefix, o, hosted)?;
                 match stage {
                     Stage::Clif => {
                         let r = relax_backend::clif::print(&program.module, &target);

@@ -6,6 +6,7 @@
 //! # in: float32 2 : 1 2          an argument: dtype, dims, elements
 //! # out: int64 : 3               a result, or
 //! # fails: 8                     the error code
+//! # says: line 9, n == 4: ..     and what its message begins with; the header names the check
 //! # prints: x                    the format of the next `R.print`
 //! ```
 //!
@@ -25,6 +26,7 @@ struct Run {
     args: Vec<Constant>,
     results: Vec<Constant>,
     fails: Option<i32>,
+    says: Option<String>,
     prints: Vec<String>,
 }
 
@@ -65,6 +67,7 @@ fn runs(text: &str) -> Vec<Run> {
             Some(("in", t)) => run.args.push(tensor(t)),
             Some(("out", t)) => run.results.push(tensor(t)),
             Some(("fails", t)) => run.fails = t.trim().parse().ok(),
+            Some(("says", t)) => run.says = Some(t.to_string()),
             Some(("prints", t)) => run.prints.push(t.to_string()),
             _ => {}
         }
@@ -127,7 +130,14 @@ fn check(path: &Path) {
                     compare(&what, g, w, 1e-6, 1e-6).unwrap_or_else(|m| panic!("{}", m.text));
                 }
             }
-            (Err(e), Some(code)) => assert_eq!(e.code, code, "{what}: {e:?}"),
+            (Err(e), Some(code)) => {
+                assert_eq!(e.code, code, "{what}: {e:?}");
+                if let Some(says) = &run.says {
+                    assert!(e.message.starts_with(says), "{what}: {e:?}");
+                    let named = program.checks.iter().find(|c| i64::from(c.number) == i64::from(e.constraint));
+                    assert!(named.is_some_and(|c| c.line.is_some()), "{what}: no check {}", e.constraint);
+                }
+            }
             (got, _) => panic!("{what}: {got:?}"),
         }
         assert_eq!(*printed.lock().expect("no panic"), run.prints, "{what}: what is printed");

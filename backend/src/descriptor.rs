@@ -53,7 +53,7 @@ pub fn metadata(program: &Program) -> Value {
         "entries": entries,
         "checked": !program.unchecked,
         "constraints": program.checks.iter().map(|c| json!({
-            "number": c.number, "condition": c.condition, "message": c.message,
+            "number": c.number, "condition": c.condition, "message": c.message, "line": c.line,
         })).collect::<Vec<_>>(),
         "memory": {
             "weights": program.weight_bytes,

@@ -58,6 +58,7 @@ fn program() -> Program {
         prefix: "model".into(),
         entries: vec![main, every],
         checks: vec![CheckInfo {
+            line: None,
             number: 1,
             code: 8,
             condition: "n % 8 == 0".into(),

@@ -36,4 +36,4 @@ pub use diag::{Diagnostic, Diagnostics, Fault};
 pub use dtype::{DType, TypeCode};
 pub use module::{Func, IRModule};
 pub use prim::{PrimExpr, Var};
-pub use span::{FileId, Span};
+pub use span::{FileId, Lines, Span};

@@ -226,6 +226,23 @@ pub struct CheckInfo {
     pub condition: String,
     pub message: String,
     pub span: Span,
+    /// The line of `span` in the model's text.
+    pub line: Option<u32>,
+}
+
+/// Bytes of a condition in [`CheckInfo::text`]: the call record has room for 255.
+const MOST_OF_A_CONDITION: usize = 96;
+
+impl CheckInfo {
+    /// What the call record says of it when it fails: its line, its condition and its message.
+    pub fn text(&self) -> String {
+        let mut condition: String = self.condition.chars().take(MOST_OF_A_CONDITION).collect();
+        if condition.len() < self.condition.len() {
+            condition += "..";
+        }
+        let place = self.line.map(|n| format!("line {n}, ")).unwrap_or_default();
+        format!("{place}{condition}: {}", self.message)
+    }
 }
 
 /// Return codes of generated code (the C header lists them as `RELAX_OK`, `RELAX_E_NULL`...).

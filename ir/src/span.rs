@@ -36,3 +36,24 @@ impl Span {
         Span { file: self.file, lo: self.lo.min(end.lo), hi: self.hi.max(end.hi) }
     }
 }
+
+/// The places of source files where lines begin, by file: what tells the line of a span without the text.
+#[derive(Clone, Debug, Default)]
+pub struct Lines(Vec<Vec<u32>>);
+
+impl Lines {
+    /// Of texts in the order of their files; what has no text has no lines.
+    pub fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Lines {
+        let starts = |t: &str| match t.is_empty() {
+            true => vec![],
+            false => std::iter::once(0).chain(t.match_indices('\n').map(|(i, _)| i as u32 + 1)).collect(),
+        };
+        Lines(texts.map(starts).collect())
+    }
+
+    /// The line where a span begins, from 1.
+    pub fn line(&self, span: Span) -> Option<u32> {
+        let starts = self.0.get(span.file.0 as usize).filter(|s| !s.is_empty() && !span.is_none())?;
+        Some(starts.partition_point(|s| *s <= span.lo) as u32)
+    }
+}

@@ -6,10 +6,11 @@
 //! perhaps nobody uses it. The rest is known at run time only ([`OpenAccess`]): `--report` lists it, and with
 //! `--check-bounds` kernels test it.
 
+use crate::host::checks::Checks;
 use relax_ir::analysis::show;
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::{BinOp, PrimKind};
-use relax_ir::program::{code, CheckInfo, OpenAccess};
+use relax_ir::program::{code, OpenAccess};
 use relax_ir::sym::Facts;
 use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt, StmtKind};
 use relax_ir::{AttrValue, DType, Diagnostic, Diagnostics, Func, IRModule, PrimExpr, Span, Var};
@@ -38,18 +39,14 @@ impl Found {
         text(&self.buffer, &self.indices)
     }
 
-    /// The check of the access in a kernel that tests it, called at `at`.
-    pub fn check(&self, kernel: &str, number: u32, at: Span) -> CheckInfo {
+    /// The check of the access in a kernel that tests it, called at `at`: its number and text.
+    pub fn check(&self, kernel: &str, checks: &mut Checks, at: Span) -> (u32, String) {
         let verb = if self.write { "writes" } else { "reads" };
         let extent = relax_ir::printer::print_prim(&self.buffer.shape[self.axis]);
         let index = relax_ir::printer::print_prim(&self.indices[self.axis]);
-        CheckInfo {
-            number,
-            code: code::CHECK,
-            condition: format!("0 <= {index} < {extent}"),
-            message: format!("{kernel} {verb} {} outside of its buffer, index {}", self.text(), self.axis),
-            span: if self.span.is_none() { at } else { self.span },
-        }
+        let condition = format!("0 <= {index} < {extent}");
+        let message = format!("{kernel} {verb} {} outside of its buffer, index {}", self.text(), self.axis);
+        checks.add(code::CHECK, condition, message, if self.span.is_none() { at } else { self.span })
     }
 }
 

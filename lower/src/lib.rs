@@ -42,7 +42,7 @@ use relax_ir::analysis::{self, Typed};
 use relax_ir::flat::{Assembled, FlatFunc};
 use relax_ir::program::Program;
 use relax_ir::tir::PrimFunc;
-use relax_ir::Diagnostics;
+use relax_ir::{Diagnostics, Lines};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -85,6 +85,8 @@ pub struct Options {
     pub strict: bool,
     /// What was measured: which way is the fastest to compute what there are several for.
     pub tuned: Option<Arc<choice::Tuned>>,
+    /// Where lines begin in the model's text: failed checks say theirs.
+    pub lines: Arc<Lines>,
 }
 
 impl Default for Options {
@@ -108,6 +110,7 @@ impl Default for Options {
             size_budget: 1.6,
             strict: false,
             tuned: None,
+            lines: Arc::default(),
         }
     }
 }

@@ -268,7 +268,8 @@ pub unsafe extern "C" fn relax_rt_as_tensor(
     }
 }
 
-/// The elements of a dense tensor of integers with one dim, as a shape.
+/// The elements of a dense tensor of integers with one dim, as a shape. One that is negative fails with `negative`, the
+/// code and the number of a check.
 ///
 /// # Safety
 /// As for [`relax_rt_shape`]; `tensor` is valid, `what` null or NUL-terminated.
@@ -278,6 +279,8 @@ pub unsafe extern "C" fn relax_rt_as_shape(
     tensor: *const DLTensor,
     out: *mut Value,
     what: *const c_char,
+    negative: i32,
+    number: i32,
 ) -> i32 {
     // SAFETY: one dim, which counts the elements behind the data pointer.
     unsafe {
@@ -291,9 +294,6 @@ pub unsafe extern "C" fn relax_rt_as_shape(
             return relax_rt_fail(call, code::DTYPE, 0, 64, t.dtype.bits as i64, what);
         }
         let data = t.data.cast::<u8>().add(t.byte_offset as usize);
-        if width == 8 {
-            return relax_rt_shape(call, null_mut(), *t.shape, data.cast::<i64>(), out);
-        }
         let p = make(call, null_mut(), tag::SHAPE, bytes_of(size_of::<Shape>(), *t.shape, 8), out).cast::<Shape>();
         if p.is_null() {
             return code::MEMORY;
@@ -304,11 +304,15 @@ pub unsafe extern "C" fn relax_rt_as_shape(
             let value = match (t.dtype.code, width) {
                 (0, 1) => data.cast::<i8>().add(i).read() as i64,
                 (0, 2) => data.cast::<i16>().add(i).read() as i64,
-                (0, _) => data.cast::<i32>().add(i).read() as i64,
+                (0, 4) => data.cast::<i32>().add(i).read() as i64,
                 (_, 1) => data.add(i).read() as i64,
                 (_, 2) => data.cast::<u16>().add(i).read() as i64,
-                _ => data.cast::<u32>().add(i).read() as i64,
+                (_, 4) => data.cast::<u32>().add(i).read() as i64,
+                _ => data.cast::<i64>().add(i).read(),
             };
+            if value < 0 {
+                return relax_rt_fail(call, negative, number, 0, value, what);
+            }
             values.add(i).write(value);
         }
         code::OK

@@ -92,7 +92,11 @@ fn constraints(program: &Program, s: &mut String) {
     let last = program.checks.iter().map(|c| c.number).max().unwrap_or(0);
     let _ = writeln!(s, "#define {m}_CONSTRAINTS {last}");
     for c in &program.checks {
-        let text = if c.message.is_empty() { c.condition.clone() } else { format!("{} ({})", c.condition, c.message) };
+        let place = c.line.map(|n| format!(", line {n}")).unwrap_or_default();
+        let text = match c.message.is_empty() {
+            true => format!("{}{place}", c.condition),
+            false => format!("{} ({}{place})", c.condition, c.message),
+        };
         let _ = writeln!(s, "#define {m}_CONSTRAINT_{} {}", c.number, literal(&text));
     }
 }

@@ -233,9 +233,32 @@ fn both(got: &StructInfo, want: &StructInfo, literals: bool) -> StructInfo {
         (StructInfo::Tuple(a), StructInfo::Tuple(b)) if a.len() == b.len() => {
             StructInfo::Tuple(a.iter().zip(b).map(|(a, b)| both(a, b, literals)).collect())
         }
-        (StructInfo::Func(_), StructInfo::Func(_)) => got.clone(),
+        (StructInfo::Func(g), StructInfo::Func(w)) => StructInfo::Func(Arc::new(both_functions(g, w, literals))),
         _ => want.clone(),
     }
+}
+
+/// A function that is known as `g` and stated to be `w` takes what `w` says; its result is what both say. A call of it
+/// checks its result.
+fn both_functions(g: &FuncInfo, w: &FuncInfo, literals: bool) -> FuncInfo {
+    let (Some(gp), Some(wp)) = (&g.params, &w.params) else { return g.clone() };
+    if gp.len() != wp.len() {
+        return g.clone();
+    }
+    let bindable: HashSet<_> = vars::lone_vars(gp).into_iter().map(|(v, _)| v).collect();
+    let mut map = HashMap::new();
+    for (p, q) in gp.iter().zip(wp) {
+        vars::map_vars(p, q, &bindable, &mut map);
+    }
+    let open = |v: &crate::prim::Var| bindable.contains(v) && !map.contains_key(v);
+    let mut ret = vars::substitute(&g.ret, &map);
+    let mut known = true;
+    vars::each_dim(&ret, &mut |d, _| known &= !d.vars().iter().any(open));
+    // Dims that the parameters of `w` do not tell.
+    if !known {
+        ret = w.ret.clone();
+    }
+    FuncInfo { params: Some(wp.clone()), ret: both(&ret, &w.ret, literals), pure: g.pure || w.pure, derive: None }
 }
 
 fn meet_dims(got: &[PrimExpr], want: &[PrimExpr], literals: bool) -> Vec<PrimExpr> {

@@ -6,6 +6,7 @@
 mod body;
 mod build;
 mod check_tensor;
+pub(crate) mod checks;
 mod constants;
 mod dynamic;
 mod entry;
@@ -23,16 +24,17 @@ mod weights;
 
 pub use constants::Stored;
 pub use ops::VIEWS;
-pub(crate) use plan::{byte_size, written_buffers};
+pub(crate) use plan::{byte_size, calls_value, written_buffers};
 pub use regions::Region;
 
 use crate::threads::Room;
 use build::Pool;
+use checks::Checks;
 use constants::Constants;
 use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{DataBytes, FlatData, FlatFunc, Linkage};
-use relax_ir::program::{CheckInfo, FormInfo, MemoryUse, Program, LABELS};
+use relax_ir::program::{FormInfo, MemoryUse, Program, LABELS};
 use relax_ir::relax::{ExprKind, StructInfo};
 use relax_ir::tir::PrimFunc;
 use relax_ir::{AttrValue, DType, Diagnostic, Diagnostics, Span};
@@ -44,7 +46,7 @@ pub struct Context {
     pub abi: AbiLayout,
     pub pool: Pool,
     pub funcs: Vec<FlatFunc>,
-    pub checks: Vec<CheckInfo>,
+    pub checks: Checks,
     /// Of the widest vectors that kernels may be scheduled for.
     pub room: Room,
     /// Tensors may be parts of others.
@@ -77,7 +79,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         room: Room { vector_bytes: options.wide_levels(), threads: options.threads },
         pool: Pool::new(prefix, unchecked, options.silent),
         funcs: vec![],
-        checks: vec![],
+        checks: Checks::new(options.lines.clone()),
         parts: options.opt_level >= 2,
         kernels: vec![],
         regions: options.regions.clone(),
@@ -164,13 +166,13 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         .help("a function is exported unless it says private=True")
         .into());
     }
+    program.checks = cx.checks.into_list();
     if unchecked {
-        cx.checks.retain(|c| c.code == relax_ir::program::code::ASSERT);
+        program.checks.retain(|c| c.code == relax_ir::program::code::ASSERT);
     } else {
         cx.funcs.push(check_tensor::function(&mut cx.pool, prefix, abi));
     }
     cx.funcs.push(body::copy_function(&mut cx.pool, prefix, abi));
-    program.checks = cx.checks;
     program.memory = cx.memory;
     warnings.extend(cx.warnings);
     program.module.funcs = cx.funcs;

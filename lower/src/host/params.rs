@@ -2,12 +2,13 @@
 
 use super::build::{Builder, Failure};
 use super::check_tensor;
+use super::checks::Checks;
 use super::plan::Scope;
 use super::value::*;
 use relax_ir::analysis::constraints::{self, Stated};
 use relax_ir::analysis::show;
 use relax_ir::prim::{BinOp, PrimKind};
-use relax_ir::program::{code, CheckInfo, EntryDim, EntryKind, EntryValue};
+use relax_ir::program::{code, EntryDim, EntryKind, EntryValue};
 use relax_ir::relax::{Function, StructInfo, StructInfoMap, TensorInfo};
 use relax_ir::sym::Facts;
 use relax_ir::{AttrValue, DType, Diagnostic, PrimExpr, Span, Var};
@@ -19,6 +20,8 @@ pub struct Leaf {
     pub name: String,
     pub kind: LeafKind,
     pub info: StructInfo,
+    /// Where the parameter stands.
+    pub span: Span,
 }
 
 #[derive(Clone)]
@@ -61,17 +64,30 @@ pub struct Signature {
     pub late: Vec<LateDim>,
     /// Dims that must agree, found while binding: (leaf, axis, dim) and its check number.
     checks: Vec<DimCheck>,
-    /// What the function states of its shape variables, with the numbers of the checks.
-    constraints: Vec<(Stated, u32)>,
-    /// Dims that were solved, as they were written.
-    solved: Vec<(String, String)>,
+    /// What the function states of its shape variables, with its checks.
+    constraints: Vec<(Stated, Numbered)>,
+    /// Bounds and divisors of shape variables.
+    limits: Vec<Limit>,
+    /// Values of shapes, which are never negative.
+    negative: Vec<DimCheck>,
+}
+
+/// The number of a check, and what the call record says when it fails.
+type Numbered = (u32, String);
+
+/// A bound or a divisor: what must not be, what there is and what is wanted.
+struct Limit {
+    broken: PrimExpr,
+    got: PrimExpr,
+    wanted: PrimExpr,
+    check: Numbered,
 }
 
 struct DimCheck {
     leaf: usize,
     axis: usize,
     dim: PrimExpr,
-    number: u32,
+    check: Numbered,
 }
 
 impl Signature {
@@ -79,7 +95,7 @@ impl Signature {
     pub fn new(
         f: &Function,
         sinfo: &StructInfoMap,
-        infos: &mut Vec<CheckInfo>,
+        infos: &mut Checks,
         uncallable: bool,
     ) -> Result<Signature, Diagnostic> {
         let mut s = Signature {
@@ -92,7 +108,8 @@ impl Signature {
             late: vec![],
             checks: vec![],
             constraints: vec![],
-            solved: vec![],
+            limits: vec![],
+            negative: vec![],
         };
         for p in &f.params {
             let info = sinfo.get(&p.var).or(p.annotation.as_ref()).cloned().unwrap_or(StructInfo::Object);
@@ -115,28 +132,15 @@ impl Signature {
             });
         }
         s.number_checks(infos);
-        for d in &s.dims {
-            let name = d.var.name();
-            let text = constraints::solved_text(f, name);
-            if text != name {
-                s.solved.push((name.to_string(), text.to_string()));
-            }
-        }
         for c in constraints::of(f, f.params.iter().filter_map(|p| p.annotation.as_ref()))? {
-            let number = infos.len() as u32 + 1;
             let message = match &c.solves {
                 Some((_, text)) => format!("{text} has no solution"),
                 None => format!("shape constraint {}", c.text),
             };
-            infos.push(CheckInfo {
-                number,
-                code: code::DIM,
-                condition: c.text.clone(),
-                message,
-                span: f.signature_span,
-            });
-            s.constraints.push((c, number));
+            let check = infos.add(code::DIM, c.text.clone(), message, f.signature_span);
+            s.constraints.push((c, check));
         }
+        s.number_limits(f, infos);
         Ok(s)
     }
 
@@ -186,7 +190,7 @@ impl Signature {
             }
             StructInfo::Tensor(t) => {
                 let (Some(dims), Some(dtype)) = (t.known_dims(), t.dtype) else {
-                    return Ok(self.unranked(name, t, info));
+                    return Ok(self.unranked(name, t, info, span));
                 };
                 self.new_vars(dims);
                 let ptr = Var::new(name, DType::HANDLE);
@@ -194,13 +198,13 @@ impl Signature {
                     .push(Buf { place: Place::Param(self.leaves.len()), bytes: super::plan::byte_size(dims, dtype) });
                 let value = TensorValue { buf: BufId(self.bufs.len() - 1), dims: dims.to_vec(), dtype };
                 let kind = LeafKind::Tensor { dtype, dims: dims.to_vec(), ptr };
-                self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
+                self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone(), span });
                 Ok(HostValue::Tensor(value))
             }
             StructInfo::Shape { values: Some(values), .. } => {
                 self.new_vars(values);
                 let kind = LeafKind::Shape { values: values.clone() };
-                self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
+                self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone(), span });
                 Ok(HostValue::Shape(values.clone()))
             }
             StructInfo::Shape { ndim: Some(n), .. } => {
@@ -216,17 +220,17 @@ impl Signature {
                     self.vars.push(var.clone());
                 }
                 let kind = LeafKind::Scalar { var: var.clone(), value: value.clone() };
-                self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
+                self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone(), span });
                 Ok(HostValue::Prim(var.expr()))
             }
             // What C can hand over is a tensor.
             StructInfo::Shape { .. } => {
                 let t = TensorInfo { shape: None, dtype: Some(DType::I64), ndim: None, vdevice: None };
-                Ok(self.unranked(name, &t, info))
+                Ok(self.unranked(name, &t, info, span))
             }
             StructInfo::Object | StructInfo::Func(_) if uncallable || *info == StructInfo::Object => {
                 let t = TensorInfo { shape: None, dtype: None, ndim: None, vdevice: None };
-                Ok(self.unranked(name, &t, info))
+                Ok(self.unranked(name, &t, info, span))
             }
             StructInfo::Object | StructInfo::Func(_) => refuse("a function"),
             StructInfo::Str => refuse("a string"),
@@ -247,7 +251,7 @@ impl Signature {
         self.leaves.iter().find(stated).map(|l| l.name.as_str())
     }
 
-    fn unranked(&mut self, name: &str, t: &TensorInfo, info: &StructInfo) -> HostValue {
+    fn unranked(&mut self, name: &str, t: &TensorInfo, info: &StructInfo, span: Span) -> HostValue {
         let ptr = Var::new(name, DType::HANDLE);
         let ndim = Var::dim(format!("{name}_ndim"));
         let dtype_word = Var::dim(format!("{name}_dtype"));
@@ -268,7 +272,7 @@ impl Signature {
         let dims = t.known_dims().filter(|dims| !dims.iter().enumerate().all(own)).map(<[PrimExpr]>::to_vec);
         self.new_vars(dims.as_deref().unwrap_or_default());
         let kind = LeafKind::Unranked { dtype: t.dtype, dims, ptr, ndim, dtype_word };
-        self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone() });
+        self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone(), span });
         HostValue::Unranked(value)
     }
 
@@ -281,14 +285,24 @@ impl Signature {
     }
 
     /// Numbers the checks of dims that are no first occurrence of a variable.
-    fn number_checks(&mut self, infos: &mut Vec<CheckInfo>) {
+    fn number_checks(&mut self, infos: &mut Checks) {
         let mut seen: Vec<Var> = vec![];
         for (l, leaf) in self.leaves.iter().enumerate() {
             let values: &[PrimExpr] = match &leaf.kind {
                 LeafKind::Tensor { dims, .. } => dims,
                 LeafKind::Shape { values } => values,
                 LeafKind::Unranked { dims, .. } => dims.as_deref().unwrap_or_default(),
-                LeafKind::Scalar { var, .. } => {
+                LeafKind::Scalar { var, value } => {
+                    // What a dim or another scalar is, too; and what the scalar is stated to be.
+                    let again = seen.contains(var).then(|| var.expr());
+                    let stated = value.clone().filter(|v| v.as_var().is_none());
+                    for (axis, dim) in [again, stated].into_iter().enumerate() {
+                        let Some(dim) = dim else { continue };
+                        let condition = format!("{} == {}", leaf.name, relax_ir::printer::print_prim(&dim));
+                        let message = format!("parameter {}", leaf.name);
+                        let check = infos.add(code::DIM, condition, message, leaf.span);
+                        self.checks.push(DimCheck { leaf: l, axis, dim, check });
+                    }
                     seen.push(var.clone());
                     continue;
                 }
@@ -298,16 +312,48 @@ impl Signature {
                     seen.push(v.clone());
                     continue;
                 }
-                let number = infos.len() as u32 + 1;
                 let text = relax_ir::printer::print_prim(d);
-                infos.push(CheckInfo {
-                    number,
-                    code: code::DIM,
-                    condition: format!("{}.shape[{axis}] == {text}", leaf.name),
-                    message: format!("parameter {}, dimension {axis} ({text})", leaf.name),
-                    span: Span::NONE,
-                });
-                self.checks.push(DimCheck { leaf: l, axis, dim: d.clone(), number });
+                let condition = format!("{}.shape[{axis}] == {text}", leaf.name);
+                let shown = if d.as_int().is_some() { String::new() } else { format!(" ({text})") };
+                let message = format!("parameter {}, dimension {axis}{shown}", leaf.name);
+                let check = infos.add(code::DIM, condition, message, leaf.span);
+                self.checks.push(DimCheck { leaf: l, axis, dim: d.clone(), check });
+            }
+        }
+    }
+
+    /// Numbers the bounds and divisors of shape variables. Dims that were solved are called what was written.
+    fn number_limits(&mut self, f: &Function, infos: &mut Checks) {
+        for d in &self.dims {
+            let name = constraints::solved_text(f, d.var.name());
+            let got = d.var.expr();
+            if let Some(k) = d.divisor {
+                let message = match name == d.var.name() {
+                    true => format!("divisor of {name}"),
+                    false => format!("{name} has no solution, divisor"),
+                };
+                let check = infos.add(code::DIM, format!("{name} % {k} == 0"), message, f.signature_span);
+                let wanted = PrimExpr::i64(k);
+                let broken = got.clone().floor_mod(wanted.clone()).ne(PrimExpr::i64(0));
+                self.limits.push(Limit { broken, got: got.clone(), wanted, check });
+            }
+            for (limit, upper) in [(d.upper, true), (d.lower, false)] {
+                let Some(limit) = limit else { continue };
+                let (which, sign) = if upper { ("upper", "<=") } else { ("lower", ">=") };
+                let (condition, message) = (format!("{name} {sign} {limit}"), format!("{which} bound of {name}"));
+                let check = infos.add(code::DIM, condition, message, f.signature_span);
+                let wanted = PrimExpr::i64(limit);
+                let broken = if upper { got.clone().gt(wanted.clone()) } else { got.clone().lt(wanted.clone()) };
+                self.limits.push(Limit { broken, got: got.clone(), wanted, check });
+            }
+        }
+        for (l, leaf) in self.leaves.iter().enumerate() {
+            let LeafKind::Shape { values } = &leaf.kind else { continue };
+            for (axis, v) in values.iter().enumerate().filter(|(_, v)| v.as_int().is_none()) {
+                let text = show::dim(v);
+                let message = format!("parameter {}, value {axis} ({text}) is negative", leaf.name);
+                let check = infos.add(code::DIM, format!("{text} >= 0"), message, leaf.span);
+                self.negative.push(DimCheck { leaf: l, axis, dim: v.clone(), check });
             }
         }
     }
@@ -362,18 +408,11 @@ impl Signature {
                     let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
                     let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
                     let data = b.bind("values", data.ptr_add(offset));
-                    for (axis, v) in values.iter().enumerate().filter(|(_, v)| v.as_int().is_none()) {
-                        let got = b.load("value", &data, axis as i64 * 8, DType::I64);
-                        let wanted = PrimExpr::i64(0);
-                        let what = format!("parameter {}, value {axis} ({}) is negative", leaf.name, show::dim(v));
-                        let failure = Failure {
-                            code: code::DIM,
-                            constraint: 0,
-                            wanted: wanted.clone(),
-                            got: got.clone(),
-                            what: &what,
-                        };
-                        b.fail_if(got.lt(wanted), failure);
+                    for c in self.negative.iter().filter(|c| c.leaf == i) {
+                        let got = b.load("value", &data, c.axis as i64 * 8, DType::I64);
+                        let (wanted, (number, what)) = (PrimExpr::i64(0), &c.check);
+                        let broken = got.clone().lt(wanted.clone());
+                        b.fail_if(broken, Failure { code: code::DIM, constraint: *number, wanted, got, what });
                     }
                     bind_values(b, i, values, &data, &mut bound, &mut actual);
                 }
@@ -384,69 +423,29 @@ impl Signature {
                     let data = b.bind("values", data.ptr_add(offset));
                     let x = PrimExpr::load_ptr(data, PrimExpr::i64(0), var.dtype());
                     if bound.contains(var) {
-                        let got = b.bind("got", x.cast(DType::I64));
-                        b.fail_if(
-                            got.clone().ne(var.expr().cast(DType::I64)),
-                            Failure {
-                                code: code::DIM,
-                                constraint: 0,
-                                wanted: var.expr().cast(DType::I64),
-                                got,
-                                what: &what,
-                            },
-                        );
+                        actual.insert((i, 0), b.bind("got", x.cast(DType::I64)));
                     } else {
                         b.let_var(var, x);
                         bound.push(var.clone());
                     }
-                    if let Some(v) = value.as_ref().filter(|v| v.as_var().is_none()) {
-                        let got = var.expr().cast(DType::I64);
-                        b.fail_if(
-                            got.clone().ne(v.clone()),
-                            Failure { code: code::DIM, constraint: 0, wanted: v.clone(), got, what: &what },
-                        );
+                    if value.as_ref().is_some_and(|v| v.as_var().is_none()) {
+                        actual.insert((i, 1), var.expr().cast(DType::I64));
                     }
                 }
             }
         }
         for c in &self.checks {
             let Some(got) = actual.get(&(c.leaf, c.axis)).cloned() else { continue };
-            let text = relax_ir::printer::print_prim(&c.dim);
-            let shown = if c.dim.as_int().is_some() { String::new() } else { format!(" ({text})") };
-            let what = format!("parameter {}, dimension {}{shown}", self.leaves[c.leaf].name, c.axis);
-            let wanted = c.dim.clone();
-            b.fail_if(
-                got.clone().ne(wanted.clone()),
-                Failure { code: code::DIM, constraint: c.number, wanted, got, what: &what },
-            );
+            let (wanted, (number, what)) = (c.dim.clone().cast(DType::I64), &c.check);
+            let failure =
+                Failure { code: code::DIM, constraint: *number, wanted: wanted.clone(), got: got.clone(), what };
+            b.fail_if(got.ne(wanted), failure);
         }
-        for d in &self.dims {
-            if let Some(k) = d.divisor {
-                let (got, k) = (d.var.expr(), PrimExpr::i64(k));
-                let what = match self.solved.iter().find(|(n, _)| n == d.var.name()) {
-                    Some((_, text)) => format!("{text} has no solution, divisor"),
-                    None => format!("divisor of {}", d.var.name()),
-                };
-                let broken = got.clone().floor_mod(k.clone()).ne(PrimExpr::i64(0));
-                b.fail_if(broken, Failure { code: code::DIM, constraint: 0, wanted: k, got, what: &what });
-            }
-            for (limit, upper) in [(d.upper, true), (d.lower, false)] {
-                let Some(limit) = limit else { continue };
-                let (got, wanted) = (d.var.expr(), PrimExpr::i64(limit));
-                let broken = if upper { got.clone().gt(wanted.clone()) } else { got.clone().lt(wanted.clone()) };
-                let name = match self.solved.iter().find(|(n, _)| n == d.var.name()) {
-                    Some((_, text)) => text,
-                    None => d.var.name(),
-                };
-                let what = format!("{} bound of {name}", if upper { "upper" } else { "lower" });
-                b.fail_if(broken, Failure { code: code::DIM, constraint: 0, wanted, got, what: &what });
-            }
+        for l in &self.limits {
+            let (wanted, got, (number, what)) = (l.wanted.clone(), l.got.clone(), &l.check);
+            b.fail_if(l.broken.clone(), Failure { code: code::DIM, constraint: *number, wanted, got, what });
         }
-        for (c, number) in &self.constraints {
-            let what = match &c.solves {
-                Some((_, text)) => format!("{text} has no solution"),
-                None => format!("shape constraint {}", c.text),
-            };
+        for (c, (number, what)) in &self.constraints {
             let (wanted, got) = match (&c.solves, c.condition.kind()) {
                 (Some((dim, _)), _) => (PrimExpr::i64(1), dim.expr()),
                 (None, PrimKind::Binary(BinOp::Eq, a, w)) if constraints::divisors(&c.condition).is_empty() => {
@@ -454,7 +453,7 @@ impl Signature {
                 }
                 _ => (PrimExpr::i64(1), PrimExpr::i64(0)),
             };
-            b.fail_if(c.guarded().not(), Failure { code: code::DIM, constraint: *number, wanted, got, what: &what });
+            b.fail_if(c.guarded().not(), Failure { code: code::DIM, constraint: *number, wanted, got, what });
         }
     }
 

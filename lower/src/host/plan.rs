@@ -4,6 +4,7 @@
 mod casts;
 mod tests_of_accesses;
 
+use super::checks::Checks;
 use super::kernel_args::{called, match_args, returned, From, KernelArg};
 use super::value::*;
 use crate::accesses::TESTED;
@@ -12,7 +13,7 @@ use fnv::FnvHashMap;
 use relax_ir::analysis::{vars, Check, Typed};
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::BinOp;
-use relax_ir::program::{code, CheckInfo};
+use relax_ir::program::code;
 use relax_ir::relax::{BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, TensorInfo};
 use relax_ir::sym::Facts;
 use relax_ir::tir::{PrimFunc, StmtKind};
@@ -56,7 +57,7 @@ pub struct Planner<'a> {
     /// Of the widest vectors that kernels may be scheduled for.
     room: Room,
     /// Checks found so far in the whole program, numbered from 1.
-    infos: &'a mut Vec<CheckInfo>,
+    infos: &'a mut Checks,
     active: Vec<String>,
     kernels: &'a mut Vec<PrimFunc>,
     late: Vec<LateDim>,
@@ -71,7 +72,7 @@ impl<'a> Planner<'a> {
         typed: &'a Typed,
         facts: Facts,
         room: Room,
-        infos: &'a mut Vec<CheckInfo>,
+        infos: &'a mut Checks,
         kernels: &'a mut Vec<PrimFunc>,
     ) -> Planner<'a> {
         let mut checks: FnvHashMap<u32, Vec<&Check>> = FnvHashMap::default();
@@ -192,7 +193,14 @@ impl<'a> Planner<'a> {
                         self.checks_before(&b.var, scope)?;
                         let v = self.binding(&b.var, e, scope)?;
                         self.births(&b.var, &v, scope);
-                        v
+                        match self.typed.sinfo.get(&b.var).filter(|_| calls_value(e)).cloned() {
+                            // A cast of a function speaks of its results.
+                            Some(info) => {
+                                let what = format!("result of the call, {}", b.var.name());
+                                self.match_cast(v, &info, scope, &what, b.span)?
+                            }
+                            None => v,
+                        }
                     }
                     BindingValue::MatchCast { value, struct_info } => {
                         let v = self.expr(value, None, scope)?;
@@ -378,20 +386,15 @@ impl<'a> Planner<'a> {
             }
             _ => {}
         }
-        let number = self.infos.len() as u32 + 1;
         let (wanted, got) = match condition.kind() {
-            relax_ir::prim::PrimKind::Binary(BinOp::Eq, a, b) if a.dtype() == DType::I64 => (b.clone(), a.clone()),
+            relax_ir::prim::PrimKind::Binary(op, a, b) if op.is_compare() && a.dtype() == DType::I64 => {
+                (b.clone(), a.clone())
+            }
             _ => (PrimExpr::i64(1), PrimExpr::i64(0)),
         };
-        self.infos.push(CheckInfo {
-            number,
-            code,
-            condition: relax_ir::printer::print_prim(&condition),
-            message: message.clone(),
-            span,
-        });
+        let (number, what) = self.infos.add(code, relax_ir::printer::print_prim(&condition), message, span);
         self.assume(&condition);
-        self.step(Step::Check { condition, code, constraint: number, wanted, got, what: message });
+        self.step(Step::Check { condition, code, constraint: number, wanted, got, what });
         Ok(())
     }
 
@@ -680,6 +683,11 @@ impl<'a> Planner<'a> {
 /// The dims of a tensor of this rank, as far as they are known.
 fn common(info: Option<&StructInfo>, rank: usize) -> Option<&[PrimExpr]> {
     info?.as_tensor()?.known_dims().filter(|d| d.len() == rank)
+}
+
+/// Is this a call of a function that is a value?
+pub fn calls_value(e: &Expr) -> bool {
+    matches!(e.kind(), ExprKind::Call(c) if matches!(f_callee(c), ExprKind::Var(_)))
 }
 
 fn f_callee(c: &Call) -> &ExprKind {

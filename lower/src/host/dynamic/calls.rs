@@ -299,17 +299,15 @@ impl Gen<'_, '_> {
         self.plain_kernel(&with_tests, inputs, &outputs, span)?;
         let told: Vec<PrimExpr> = (0..STATUS).map(|i| self.b.load("told", &status.data, i * 8, DType::I64)).collect();
         for (i, f) in found.iter().enumerate() {
-            let number = self.infos.len() as u32 + 1;
-            let info = f.check(&prim.name, number, span);
+            let (number, what) = f.check(&prim.name, self.infos, span);
             let failure = Failure {
                 code: code::CHECK,
                 constraint: number,
                 wanted: told[2].clone(),
                 got: told[1].clone(),
-                what: &info.message,
+                what: &what,
             };
             self.b.fail_if(told[0].clone().eq(PrimExpr::i64(i as i64 + 1)), failure);
-            self.infos.push(info);
         }
         Ok(())
     }

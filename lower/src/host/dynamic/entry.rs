@@ -235,7 +235,7 @@ fn argument(g: &mut Gen, v: &HostValue, sig: &Signature, args: &PrimExpr, f: &Fu
             match &leaf.info {
                 StructInfo::Shape { .. } => {
                     let from = g.b.load("arg", args, t.leaf as i64 * abi.pointer as i64, DType::HANDLE);
-                    g.as_shape(from, &what)
+                    g.as_shape(from, &what, code::DIM, leaf.span)
                 }
                 StructInfo::Func(_) => {
                     let (wanted, got) = (PrimExpr::i64(tag::CLOSURE.into()), PrimExpr::i64(tag::TENSOR.into()));

@@ -3,6 +3,8 @@
 use super::direct::Direct;
 use super::{Kind, Queue, VALUE};
 use crate::host::build::Builder;
+use crate::host::calls_value;
+use crate::host::checks::Checks;
 use crate::host::constants::Constants;
 use crate::host::value::Shaped;
 use crate::host::Context;
@@ -11,7 +13,7 @@ use fnv::FnvHashMap;
 use relax_ir::analysis::{constraints, vars, Check, Typed};
 use relax_ir::flat::FlatStmt;
 use relax_ir::op::ShapeFacts;
-use relax_ir::program::{code, CheckInfo};
+use relax_ir::program::code;
 use relax_ir::relax::{BindingValue, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo};
 use relax_ir::sym::Facts;
 use relax_ir::tir::PrimFunc;
@@ -101,7 +103,7 @@ pub struct Gen<'a, 'p> {
     pub typed: &'a Typed,
     pub prefix: &'p str,
     pub constants: &'p mut Constants,
-    pub infos: &'p mut Vec<CheckInfo>,
+    pub infos: &'p mut Checks,
     pub kernels: &'p mut Vec<PrimFunc>,
     pub queue: &'p mut Queue,
     pub facts: Facts,
@@ -324,8 +326,9 @@ impl<'a, 'p> Gen<'a, 'p> {
                     format!("{}: its dims have no value here", c.message),
                 ));
             }
+            let text = relax_ir::printer::print_prim(&c.condition);
             let condition = c.condition.substitute(&scope.dims);
-            self.require(condition, code::CHECK, c.message.clone(), c.span);
+            self.require_named(condition, text, code::CHECK, c.message.clone(), c.span);
         }
         Ok(())
     }
@@ -340,7 +343,15 @@ impl<'a, 'p> Gen<'a, 'p> {
                     if last == Some(&b.var) && self.in_tail(e, scope)? {
                         return Ok(Flow::Done);
                     }
-                    self.binding(&b.var, e, scope)?
+                    let v = self.binding(&b.var, e, scope)?;
+                    match self.typed.sinfo.get(&b.var).filter(|_| calls_value(e)).cloned() {
+                        // A cast of a function speaks of its results.
+                        Some(info) => {
+                            let what = format!("result of the call, {}", b.var.name());
+                            self.refine(v, &info, scope, &what, b.span)?
+                        }
+                        None => v,
+                    }
                 }
                 BindingValue::MatchCast { value, struct_info } => {
                     let v = self.expr(value, None, scope)?;

@@ -7,7 +7,7 @@ use crate::host::check_tensor::dtype_word;
 use crate::host::value::{match_dims, Later, Shaped};
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::{BinOp, PrimKind};
-use relax_ir::program::{code, CheckInfo};
+use relax_ir::program::code;
 use relax_ir::relax::{StructInfo, TensorInfo};
 use relax_ir::{DType, Diagnostic, PrimExpr, Span};
 
@@ -41,8 +41,11 @@ impl Gen<'_, '_> {
 
     fn check_later(&mut self, later: Later, scope: &Scope, span: Span) -> Res<()> {
         for (actual, wanted, what) in later {
+            // In the model's names: here a dim has that of a register.
+            let text = format!("dim == {}", relax_ir::printer::print_prim(&wanted));
             let wanted = self.dim(&wanted, scope, span)?;
-            self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span);
+            let condition = PrimExpr::raw_binary(BinOp::Eq, actual, wanted);
+            self.require_named(condition, text, code::CHECK, what, span);
         }
         Ok(())
     }
@@ -56,6 +59,12 @@ impl Gen<'_, '_> {
 
     /// A numbered check, unless it is proved; known from there on.
     pub fn require(&mut self, condition: PrimExpr, code: i64, message: String, span: Span) {
+        let text = relax_ir::printer::print_prim(&condition);
+        self.require_named(condition, text, code, message, span);
+    }
+
+    /// As [`Gen::require`], with the condition as the model has it.
+    pub fn require_named(&mut self, condition: PrimExpr, text: String, code: i64, message: String, span: Span) {
         if self.facts.prove(&condition) == Answer::Yes {
             return;
         }
@@ -63,34 +72,41 @@ impl Gen<'_, '_> {
         if self.trusted {
             return;
         }
-        let number = self.infos.len() as u32 + 1;
         let (wanted, got) = match condition.kind() {
-            PrimKind::Binary(BinOp::Eq, a, b) if a.dtype() == DType::I64 => (b.clone(), a.clone()),
+            PrimKind::Binary(op, a, b) if op.is_compare() && a.dtype() == DType::I64 => (b.clone(), a.clone()),
             _ => (PrimExpr::i64(1), PrimExpr::i64(0)),
         };
-        let text = relax_ir::printer::print_prim(&condition);
-        self.infos.push(CheckInfo { number, code, condition: text, message: message.clone(), span });
-        let failure = Failure { code, constraint: number, wanted, got, what: &message };
+        let (number, what) = self.infos.add(code, text, message, span);
+        let failure = Failure { code, constraint: number, wanted, got, what: &what };
         self.b.fail_if(condition.not(), failure);
     }
 
     /// A check of the value's structure: `got` must be `wanted`.
-    fn structure(&mut self, got: PrimExpr, wanted: i64, code: i64, what: &str) {
-        if self.trusted {
+    fn structure(&mut self, got: PrimExpr, wanted: i64, code: i64, what: &str, (of, span): (&str, Span)) {
+        if self.trusted || got.as_int() == Some(wanted) {
             return;
         }
+        let (number, what) = self.infos.add(code, of.to_string(), what.to_string(), span);
         let wanted = PrimExpr::i64(wanted);
         let got = self.b.bind("got", got.cast(DType::I64));
         let differ = got.clone().ne(wanted.clone());
-        self.b.fail_if(differ, Failure { code, constraint: 0, wanted, got, what });
+        self.b.fail_if(differ, Failure { code, constraint: number, wanted, got, what: &what });
     }
 
-    fn tag(&mut self, at: &PrimExpr, wanted: i32, what: &str) {
+    fn tag(&mut self, at: &PrimExpr, wanted: i32, what: &str, span: Span) {
         if self.trusted {
             return;
         }
         let got = self.b.load("tag", at, 0, DType::I32);
-        self.structure(got, wanted as i64, code::TYPE, &format!("{what}, kind of value"));
+        let kind = match wanted {
+            tag::TENSOR => "a tensor",
+            tag::SHAPE => "a shape",
+            tag::TUPLE => "a tuple",
+            tag::CLOSURE => "a function",
+            tag::STR => "a string",
+            _ => "a scalar",
+        };
+        self.structure(got, wanted as i64, code::TYPE, &format!("{what}, kind of value"), (kind, span));
     }
 
     fn refine_new(
@@ -105,7 +121,7 @@ impl Gen<'_, '_> {
         match (info, v) {
             (StructInfo::Object, v) => Ok(v),
             (StructInfo::Tensor(t), Dyn::Value(at)) => {
-                let v = self.tensor_info(&at, t, what);
+                let v = self.tensor_info(&at, t, what, span);
                 let dims = match (&v, t.ndim) {
                     (Dyn::Tensor(x), _) => Some(x.dims.clone()),
                     // A tensor of any dtype has dims all the same.
@@ -113,7 +129,7 @@ impl Gen<'_, '_> {
                     _ => None,
                 };
                 if let Some(dims) = dims {
-                    self.dims_against(&dims, t, scope, what, later);
+                    self.dims_against(&dims, t, scope, (what, span), later);
                 }
                 Ok(v)
             }
@@ -121,19 +137,20 @@ impl Gen<'_, '_> {
                 if t.dtype.is_none_or(|d| d == x.dtype) && t.ndim.is_none_or(|n| n == x.dims.len()) =>
             {
                 let dims = x.dims.clone();
-                self.dims_against(&dims, t, scope, what, later);
+                self.dims_against(&dims, t, scope, (what, span), later);
                 Ok(Dyn::Tensor(x))
             }
             (StructInfo::Tensor(t), Dyn::Tensor(x)) => {
                 // Only a cast that is never reached may ask for this: it fails where it is.
-                Ok(self.tensor_info(&x.at, t, what))
+                Ok(self.tensor_info(&x.at, t, what, span))
             }
             (StructInfo::Shape { values, ndim }, Dyn::Value(at)) => {
-                self.tag(&at, tag::SHAPE, what);
+                self.tag(&at, tag::SHAPE, what, span);
                 let Some(n) = ndim.or(values.as_ref().map(Vec::len)) else { return Ok(Dyn::Value(at)) };
                 let shape = self.b.load("shape", &at, 8, DType::HANDLE);
                 let count = self.b.load("count", &shape, 0, DType::I64);
-                self.structure(count, n as i64, code::RANK, &format!("{what}, number of values"));
+                let of = format!("number of values == {n}");
+                self.structure(count, n as i64, code::RANK, &format!("{what}, number of values"), (&of, span));
                 let got: Vec<PrimExpr> =
                     (0..n as i64).map(|i| self.b.load("value", &shape, 8 + i * 8, DType::I64)).collect();
                 got.iter().for_each(|v| self.may_be_negative(v));
@@ -143,13 +160,14 @@ impl Gen<'_, '_> {
             (StructInfo::Shape { values, ndim }, Dyn::Shape(got)) => {
                 if let Some(n) = ndim {
                     let count = PrimExpr::i64(got.len() as i64);
-                    self.structure(count, *n as i64, code::RANK, &format!("{what}, number of values"));
+                    let of = format!("number of values == {n}");
+                    self.structure(count, *n as i64, code::RANK, &format!("{what}, number of values"), (&of, span));
                 }
                 match_dims(&got, values.as_deref(), &mut scope.dims, what, later);
                 Ok(Dyn::Shape(got))
             }
             (StructInfo::Prim { dtype, .. }, Dyn::Value(at)) => {
-                let x = self.scalar(&at, *dtype, what);
+                let x = self.scalar(&at, *dtype, what, span);
                 self.refine_new(Dyn::Prim(x), info, scope, what, span, later)
             }
             (StructInfo::Prim { value, .. }, Dyn::Prim(x)) => {
@@ -163,10 +181,17 @@ impl Gen<'_, '_> {
                 Ok(Dyn::Prim(x))
             }
             (StructInfo::Tuple(fields), Dyn::Value(at)) => {
-                self.tag(&at, tag::TUPLE, what);
+                self.tag(&at, tag::TUPLE, what, span);
                 let tuple = self.b.load("tuple", &at, 8, DType::HANDLE);
                 let count = self.b.load("count", &tuple, 0, DType::I64);
-                self.structure(count, fields.len() as i64, code::TYPE, &format!("{what}, number of fields"));
+                let of = format!("number of fields == {}", fields.len());
+                self.structure(
+                    count,
+                    fields.len() as i64,
+                    code::TYPE,
+                    &format!("{what}, number of fields"),
+                    (&of, span),
+                );
                 let mut out = vec![];
                 for (i, f) in fields.iter().enumerate() {
                     let at = tuple.clone().ptr_add(PrimExpr::i64(8 + i as i64 * VALUE));
@@ -183,11 +208,11 @@ impl Gen<'_, '_> {
                 Ok(Dyn::Tuple(out))
             }
             (StructInfo::Func(_), Dyn::Value(at)) => {
-                self.tag(&at, tag::CLOSURE, what);
+                self.tag(&at, tag::CLOSURE, what, span);
                 Ok(Dyn::Value(at))
             }
             (StructInfo::Str | StructInfo::DType, Dyn::Value(at)) => {
-                self.tag(&at, tag::STR, what);
+                self.tag(&at, tag::STR, what, span);
                 Ok(Dyn::Value(at))
             }
             (StructInfo::Func(_), v @ (Dyn::Global(_) | Dyn::Extern(_) | Dyn::This(_))) => Ok(v),
@@ -202,7 +227,7 @@ impl Gen<'_, '_> {
     }
 
     /// The scalar that a value must be.
-    fn scalar(&mut self, at: &PrimExpr, dtype: DType, what: &str) -> PrimExpr {
+    fn scalar(&mut self, at: &PrimExpr, dtype: DType, what: &str, span: Span) -> PrimExpr {
         let (kind, word) = if dtype.is_bool() {
             (tag::BOOL, DType::I64)
         } else if dtype.is_float() {
@@ -210,7 +235,7 @@ impl Gen<'_, '_> {
         } else {
             (tag::INT, DType::I64)
         };
-        self.tag(at, kind, what);
+        self.tag(at, kind, what, span);
         let x = self.b.load("scalar", at, 8, word);
         let x = if dtype.is_bool() { x.ne(PrimExpr::i64(0)) } else { x.cast(dtype) };
         let x = self.b.bind("scalar", x);
@@ -219,17 +244,19 @@ impl Gen<'_, '_> {
     }
 
     /// Checks kind, dtype and rank as far as `t` states them; a tensor with dims when both are known.
-    fn tensor_info(&mut self, at: &PrimExpr, t: &TensorInfo, what: &str) -> Dyn {
-        self.tag(at, tag::TENSOR, what);
+    fn tensor_info(&mut self, at: &PrimExpr, t: &TensorInfo, what: &str, span: Span) -> Dyn {
+        self.tag(at, tag::TENSOR, what, span);
         let abi = self.b.abi;
         let tensor = self.dltensor(at);
         if let Some(n) = t.ndim {
             let got = self.b.load("ndim", &tensor, abi.tensor_ndim, DType::I32);
-            self.structure(got, n as i64, code::RANK, &format!("{what}, number of dims"));
+            let of = format!("number of dims == {n}");
+            self.structure(got, n as i64, code::RANK, &format!("{what}, number of dims"), (&of, span));
         }
         if let Some(d) = t.dtype {
             let got = self.b.load("dtype", &tensor, abi.tensor_dtype, DType::I32);
-            self.structure(got, dtype_word(d) as i64, code::DTYPE, &format!("{what}, dtype"));
+            let of = format!("dtype == {d}");
+            self.structure(got, dtype_word(d) as i64, code::DTYPE, &format!("{what}, dtype"), (&of, span));
         }
         match (t.ndim, t.dtype) {
             (Some(n), Some(d)) => Dyn::Tensor(self.read_tensor(at, n, d)),
@@ -237,7 +264,14 @@ impl Gen<'_, '_> {
         }
     }
 
-    fn dims_against(&mut self, dims: &[PrimExpr], t: &TensorInfo, scope: &mut Scope, what: &str, later: &mut Later) {
+    fn dims_against(
+        &mut self,
+        dims: &[PrimExpr],
+        t: &TensorInfo,
+        scope: &mut Scope,
+        (what, span): (&str, Span),
+        later: &mut Later,
+    ) {
         if let Some(relax_ir::relax::TensorShape::Var(s)) = &t.shape {
             if let Some(Dyn::Shape(values)) = scope.vars.get(s).cloned() {
                 for (i, (a, w)) in dims.iter().zip(values).enumerate() {
@@ -245,7 +279,7 @@ impl Gen<'_, '_> {
                         PrimExpr::raw_binary(BinOp::Eq, a.clone(), w),
                         code::CHECK,
                         format!("{what}, dimension {i}"),
-                        Span::NONE,
+                        span,
                     );
                 }
             }

@@ -88,7 +88,7 @@ impl Gen<'_, '_> {
                 v @ (Dyn::Tensor(_) | Dyn::Value(_)) => {
                     let tensor = self.pointer(&v, span)?;
                     let tensor = self.dltensor(&tensor);
-                    self.as_shape(tensor, "R.tensor_to_shape, its operand")
+                    self.as_shape(tensor, "R.tensor_to_shape, its operand", code::CHECK, span)
                 }
                 _ => wrong("an int64 tensor"),
             },

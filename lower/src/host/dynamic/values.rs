@@ -175,10 +175,13 @@ impl Gen<'_, '_> {
     }
 
     /// A tensor of integers as a shape.
-    pub fn as_shape(&mut self, tensor: PrimExpr, what: &str) -> Res<Dyn> {
+    /// A negative element fails with this code.
+    pub fn as_shape(&mut self, tensor: PrimExpr, what: &str, negative: i64, span: Span) -> Res<Dyn> {
         let to = self.slot();
-        let (call, what) = (self.b.call.clone(), self.b.text(what));
-        self.runtime("relax_rt_as_shape", vec![call, tensor, to.clone(), what]);
+        let (number, what) = self.infos.add(negative, "every value >= 0".to_string(), what.to_string(), span);
+        let (call, what) = (self.b.call.clone(), self.b.text(&what));
+        let (code, number) = (PrimExpr::i32(negative as i32), PrimExpr::i32(number as i32));
+        self.runtime("relax_rt_as_shape", vec![call, tensor, to.clone(), what, code, number]);
         Ok(Dyn::Value(to))
     }
 

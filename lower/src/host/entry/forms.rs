@@ -2,6 +2,7 @@
 //! entry chooses.
 
 use super::*;
+use crate::host::checks::Checks;
 use crate::likely;
 use relax_ir::prim::text;
 use relax_ir::program::FormInfo;
@@ -62,7 +63,7 @@ pub(super) fn compile(cx: &mut Context, typed: &Typed, general: &General) -> Vec
 fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function) -> Result<Form, Diagnostic> {
     let other = |what: &str| Diagnostic::unsupported("likely", f.signature_span, what.to_string());
     // The entry has checked the arguments.
-    let mut sig = Signature::new(f, &typed.sinfo, &mut vec![], cx.uncallable)?;
+    let mut sig = Signature::new(f, &typed.sinfo, &mut Checks::default(), cx.uncallable)?;
     let mut facts = sig.facts();
     let planner = Planner::new(typed, facts.clone(), cx.room, &mut cx.checks, &mut cx.kernels);
     let mut plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;

@@ -23,17 +23,14 @@ impl Planner<'_> {
         }
         for (i, f) in found.iter().enumerate() {
             let condition = told[0].expr().ne(PrimExpr::i64(i as i64 + 1));
-            let number = self.infos.len() as u32 + 1;
-            let info = f.check(&prim.name, number, span);
-            let message = info.message.clone();
-            self.infos.push(info);
+            let (number, what) = f.check(&prim.name, self.infos, span);
             self.step(Step::Check {
                 condition,
                 code: code::CHECK,
                 constraint: number,
                 wanted: told[2].expr(),
                 got: told[1].expr(),
-                what: message,
+                what,
             });
         }
         Ok(())
