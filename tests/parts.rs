@@ -6,7 +6,6 @@ mod command;
 
 use command::{path, relax_aot, tensor};
 use relax_aot::loader::Library;
-use relax_ir::Constant;
 use std::path::Path;
 
 /// Branches side by side, one of which is read elsewhere, too; all that came before, again and again; halves of channels;
