@@ -10,6 +10,7 @@ need() { # command, package
 need gcc gcc
 need g++ g++
 need clang clang
+need ld.lld lld
 need valgrind valgrind
 need readelf binutils
 need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu

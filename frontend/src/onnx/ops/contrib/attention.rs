@@ -353,7 +353,7 @@ fn rotary(cx: &mut NodeCx) -> Res<Vec<Value>> {
         true => {
             // Without a count of heads their size is twice the table's columns.
             let n = match (cx.int("num_heads", 0), x.dims[2].as_int(), cos.dims[1].as_int()) {
-                (0, Some(w), Some(h)) if h > 0 => w / (2 * h),
+                (0, Some(w), Some(h)) if h > 0 => w / h / 2,
                 (n, _, _) => n,
             };
             heads(cx, &x, n)?
