@@ -21,7 +21,7 @@ pub const MOST: i64 = 1 << 31;
 const VALUES: &[&str] = &["ignore_index", "indices", "indices_or_sections", "seed", "targets", "terms", "values"];
 
 /// Refuses attributes that are out of every range.
-pub(super) fn attributes(op: &OpDecl, attrs: &Attrs, span: Span) -> Result<(), Diagnostic> {
+pub fn attributes(op: &OpDecl, attrs: &Attrs, span: Span) -> Result<(), Diagnostic> {
     fn beyond(v: &AttrValue) -> Option<i64> {
         match v {
             AttrValue::Int(v) => Some(*v).filter(|v| !(-MOST..=MOST).contains(v)),

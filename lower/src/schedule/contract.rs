@@ -126,7 +126,7 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     let columns = size(s.spatial.iter().filter(|i| !a.uses(&i.var) && b.uses(&i.var)).collect());
     let depth = size(s.reduce.iter().collect());
     let small = |n: Option<i64>, least: i64| n.is_some_and(|n| n < least);
-    let work = rows.and_then(|r| Some(r * columns? * depth?));
+    let work = rows.and_then(|r| Some(r.saturating_mul(columns?).saturating_mul(depth?)));
     if small(rows, 6) || small(columns, 4) || small(depth, 4) || small(work, LEAST_WORK) {
         return None;
     }

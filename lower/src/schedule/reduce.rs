@@ -110,7 +110,8 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
         });
     }
     let rows = t.rows.iter().find(|(v, _)| *v == first.var).map_or(1, |(_, k)| *k);
-    if rows == 1 {
+    // No rows at all: a dim of 0.
+    if rows <= 1 {
         return e.for_loop(&first.var, zero, end, 1, |e| spatial(e, n, t, rest, p));
     }
     let with = |e: &mut Emit, from: PrimExpr, to: PrimExpr, step: i64| {

@@ -11,6 +11,9 @@ use crate::prim::PrimExpr;
 use crate::relax::StructInfo;
 use crate::tir::{PrimFunc, Stmt};
 
+/// A stride beyond which every slice has one element: no memory holds a longer dim.
+const LONGEST: i64 = 1 << 48;
+
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "strided_slice",
@@ -125,6 +128,7 @@ fn cuts(
             Some(s) => s[p].as_int().ok_or("strides must be integers")?,
             None => 1,
         };
+        let step = step.clamp(-LONGEST, LONGEST);
         if step == 0 {
             return Err("a stride is 0".to_string());
         }
