@@ -32,6 +32,8 @@ pub struct Session {
     pub progress: Option<Progress>,
     /// Warn of what the specification says to warn of ([`analysis::warnings`]).
     pub explain: bool,
+    /// Failed checks name no line: two spellings of one module compile to the same bytes.
+    pub without_lines: bool,
     /// What was measured, see [`crate::tune`].
     pub tuned: Option<Arc<Tuned>>,
 }
@@ -268,7 +270,7 @@ impl Session {
             size_budget: o.size_budget,
             strict: o.fp == Fp::Strict,
             tuned: self.tuned.clone(),
-            lines: self.sources.lines().into(),
+            lines: if self.without_lines { Arc::default() } else { self.sources.lines().into() },
         };
         let mut program = self.stage("lower", |s| {
             let assemble = |f: &FlatFunc, bytes: u32| {

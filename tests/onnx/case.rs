@@ -139,11 +139,11 @@ pub fn refusal(place: &Path, folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The text that is printed of the model at `path` compiles to the bytes of the library.
+/// The text that is printed of the model at `path` compiles to the bytes of the library, but for its lines: ONNX has none.
 fn printed(model: &Compiled, path: &Path) -> Result<(), Failure> {
     let again = tempfile::tempdir().map_err(broken)?;
     let (text, so) = (again.path().join("model.rlx"), again.path().join("libmodel.so"));
-    let mut session = Session::default();
+    let mut session = Session { without_lines: true, ..Session::default() };
     let asked = CodegenArgs { structure: model.structure.clone(), ..options() };
     let Ok(rlx) = session.print(path, Stage::Relax, &asked) else { return Err(refused(&session)) };
     std::fs::write(&text, rlx).map_err(broken)?;
