@@ -8,22 +8,11 @@
  *
  * ARGS: arguments of `main` as figures.py writes them. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "../client.h"
 
-typedef struct {
-  void *data;
-  int32_t device_type, device_id;
-  int32_t ndim;
-  uint8_t code, bits;
-  uint16_t lanes;
-  int64_t *shape, *strides;
-  uint64_t byte_offset;
-} Tensor;
+#include <dlfcn.h>
+#include <string.h>
+
 typedef struct Managed {
   Tensor tensor;
   void *context;
@@ -37,16 +26,7 @@ static int32_t n_args, n_results;
 
 static clockid_t clock_used = CLOCK_MONOTONIC;
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(clock_used, &t);
-  return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
-}
-
-static void fail(const char *what) {
-  fprintf(stderr, "%s\n", what);
-  exit(1);
-}
+static double now(void) { return clock_of(clock_used); }
 
 static int64_t number(FILE *f) {
   int64_t n;

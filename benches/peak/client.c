@@ -6,23 +6,12 @@
  * [K, N] inside the library ("constant"). Bursts of multiply-adds on registers and of calls of each library take turns.
  * Prints the best GFLOP/s of the multiply-adds and of each library. Fails where elements of a result are wrong. */
 #define _GNU_SOURCE
+#include "../client.h"
+
 #include <dlfcn.h>
 #include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-typedef struct {
-  void *data;
-  int32_t device_type, device_id;
-  int32_t ndim;
-  uint8_t code, bits;
-  uint16_t lanes;
-  int64_t *shape, *strides;
-  uint64_t byte_offset;
-} Tensor;
 /* The call record: what a header of ours says, and zeros. */
 typedef struct {
   void *workspace;
@@ -32,16 +21,7 @@ typedef struct {
 typedef int32_t (*Two)(const Tensor *, Tensor *, Call *);
 typedef int32_t (*Three)(const Tensor *, const Tensor *, Tensor *, Call *);
 
-static void fail(const char *what) {
-  fprintf(stderr, "%s\n", what);
-  exit(1);
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
-}
+static double now(void) { return clock_of(CLOCK_MONOTONIC); }
 
 /* A loop of multiply-adds on twelve registers of one name, which wait for none of the others. */
 #define ONE(r, k) "vfmadd231ps %%" r "14, %%" r "15, %%" r #k "\n"

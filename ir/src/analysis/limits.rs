@@ -7,12 +7,9 @@ use super::show;
 use crate::attrs::{AttrValue, Attrs};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::module::IRModule;
-use crate::op::OpDecl;
+use crate::op::{OpDecl, MOST_BYTES};
 use crate::relax::{Binding, BindingValue, ExprKind, Function, SeqExpr, StructInfo, StructInfoMap};
 use crate::span::Span;
-
-/// The bytes of the largest tensor: the addresses of today's processors have 48 bits.
-pub const MOST_BYTES: i64 = 1 << 48;
 
 /// The largest count, size, stride or axis in an attribute, either way from 0.
 pub const MOST: i64 = 1 << 31;

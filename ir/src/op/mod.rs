@@ -17,6 +17,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 
+/// The bytes of the largest tensor: the addresses of today's processors have 48 bits.
+pub const MOST_BYTES: i64 = 1 << 48;
+
 /// One operator.
 pub struct OpDecl {
     /// The Relax name without `relax.`: `"add"`, `"nn.conv2d"`.

@@ -2,8 +2,8 @@
 
 use super::build::{address_of, local_callee, Builder, Pool};
 use relax_ir::abi::AbiLayout;
-use relax_ir::analysis::limits::MOST_BYTES;
 use relax_ir::flat::{Callee, FlatFunc, Linkage};
+use relax_ir::op::MOST_BYTES;
 use relax_ir::program::code;
 use relax_ir::{DType, PrimExpr, Var};
 

@@ -11,9 +11,6 @@ use crate::prim::PrimExpr;
 use crate::relax::StructInfo;
 use crate::tir::{PrimFunc, Stmt};
 
-/// A stride beyond which every slice has one element: no memory holds a longer dim.
-const LONGEST: i64 = 1 << 48;
-
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "strided_slice",
@@ -128,7 +125,8 @@ fn cuts(
             Some(s) => s[p].as_int().ok_or("strides must be integers")?,
             None => 1,
         };
-        let step = step.clamp(-LONGEST, LONGEST);
+        // Beyond this every slice has one element: no memory holds a longer dim.
+        let step = step.clamp(-MOST_BYTES, MOST_BYTES);
         if step == 0 {
             return Err("a stride is 0".to_string());
         }

@@ -4,7 +4,7 @@
 //! Beyond it the formula is evaluated once more, from above, with products that stop at [`LIMIT`].
 
 use crate::host::build::{Builder, Failure};
-use relax_ir::analysis::limits::MOST_BYTES;
+use relax_ir::op::MOST_BYTES;
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::program::code;
 use relax_ir::PrimExpr;

@@ -1,5 +1,6 @@
 //! Kernels of windows against the blocks that they come from, for every width of vectors.
 
+use super::tile::most_rows;
 use super::*;
 use crate::choice::{Algorithm, Config, Site};
 use crate::interp::{self, Arg, Tensor};
@@ -22,28 +23,33 @@ fn packed(w: &Window) -> Tensor {
 fn check(mut w: Window) {
     for bytes in [16, 32, 64] {
         w.choose_panel(bytes / 4);
-        let f = w.prim();
-        let dims = |b: &Buffer| b.shape.iter().filter_map(|d| d.as_int()).collect::<Vec<_>>();
-        let mut args: Vec<Arg> = f.buffers().map(|b| Arg::Tensor(data(&dims(b)))).collect();
-        if let Kind::Winograd(_) = w.kind {
-            // Not any numbers are transformed weights.
-            args[1] = Arg::Tensor(packed(&w));
-        }
-        let (mut wanted, mut got) = (args.clone(), args);
-        interp::run(&f, &mut wanted).expect("interpreted");
-        machine::run(&f, &mut got, &SchedOptions::vectors(bytes as u32)).expect("scheduled");
-        let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.pop(), got.pop()) else { panic!("tensors") };
-        let float = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("four bytes"));
-        let largest = a.data.chunks(4).map(|b| float(b).abs()).fold(0.0, f32::max);
-        assert_eq!(a.data.len(), b.data.len());
-        for (i, (x, y)) in a.data.chunks(4).zip(b.data.chunks(4)).enumerate() {
-            assert!(
-                (float(x) - float(y)).abs() <= 1e-4 + largest * 2e-5,
-                "{w:?} at {bytes} bytes: element {i}: {} and {}",
-                float(x),
-                float(y)
-            );
-        }
+        same(&w, bytes);
+    }
+}
+
+/// Vectors of so many bytes give what the block says.
+fn same(w: &Window, bytes: i64) {
+    let f = w.prim();
+    let dims = |b: &Buffer| b.shape.iter().filter_map(|d| d.as_int()).collect::<Vec<_>>();
+    let mut args: Vec<Arg> = f.buffers().map(|b| Arg::Tensor(data(&dims(b)))).collect();
+    if let Kind::Winograd(_) = w.kind {
+        // Not any numbers are transformed weights.
+        args[1] = Arg::Tensor(packed(w));
+    }
+    let (mut wanted, mut got) = (args.clone(), args);
+    interp::run(&f, &mut wanted).expect("interpreted");
+    machine::run(&f, &mut got, &SchedOptions::vectors(bytes as u32)).expect("scheduled");
+    let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.pop(), got.pop()) else { panic!("tensors") };
+    let float = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("four bytes"));
+    let largest = a.data.chunks(4).map(|b| float(b).abs()).fold(0.0, f32::max);
+    assert_eq!(a.data.len(), b.data.len());
+    for (i, (x, y)) in a.data.chunks(4).zip(b.data.chunks(4)).enumerate() {
+        assert!(
+            (float(x) - float(y)).abs() <= 1e-4 + largest * 2e-5,
+            "{w:?} at {bytes} bytes: element {i}: {} and {}",
+            float(x),
+            float(y)
+        );
     }
 }
 
@@ -306,4 +312,30 @@ fn what_was_chosen_travels_with_the_block() {
     w.configure(&way, 16);
     let site = Site::of(&w.prim()).remove(0);
     assert_eq!((site.config(16), site.key()), (way, key));
+}
+
+/// Tiles for processors that multiply two vectors a cycle: widths and heights of their own, and the same sums.
+#[test]
+fn tiles_for_two_multiplications_a_cycle() {
+    let mut other = 0;
+    for (size, taken, made) in [([14, 14], 256, 256), ([7, 7], 512, 128), ([28, 28], 128, 96)] {
+        let w = conv(size, taken, made, [3, 3], [1, 1], [1, 1]);
+        let (mut once, mut twice) = (w.clone(), w);
+        once.choose_panel(16);
+        twice.configure_twice(16);
+        assert!(twice.plan.rows > 0 && twice.plan.rows <= most_rows(16, twice.panel / 16), "{twice:?}");
+        let (a, b) = (once.config(16), twice.config(16));
+        other += ((a.columns, a.rows) != (b.columns, b.rows)) as i32;
+    }
+    assert!(other > 0, "the model for two is the model for one");
+    // Panels that the first-level cache holds are chosen as ever.
+    let small = conv([8, 8], 8, 32, [3, 3], [1, 1], [1, 1]);
+    let (mut once, mut twice) = (small.clone(), small);
+    once.choose_panel(16);
+    twice.configure_twice(16);
+    assert_eq!(once, twice);
+    let mut sums = conv([9, 9], 64, 64, [3, 3], [1, 1], [1, 1]);
+    sums.configure_twice(16);
+    assert!(sums.plan.rows > 0, "{sums:?}");
+    same(&sums, 64);
 }
