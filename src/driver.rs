@@ -8,7 +8,7 @@ use crate::source::Sources;
 use relax_backend::clif::{Apart, Object};
 use relax_backend::elf::Image;
 use relax_backend::target::{Levels, Target};
-use relax_backend::x86;
+use relax_backend::{versions, x86};
 use relax_ir::analysis::{self, Typed};
 use relax_ir::flat::FlatFunc;
 use relax_ir::program::Program;
@@ -258,6 +258,7 @@ impl Session {
             opt_level: o.opt_level,
             wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
             dot4: levels != Levels::One || wide.is_some_and(|w| w.dot4),
+            tiles: wide.is_some_and(|w| w.tiles) || levels != Levels::One && wide.is_some(),
             twice: levels == Levels::One && wide.is_some_and(|w| w.twice),
             versions: levels != Levels::One,
             threads: o.threads as i64,
@@ -291,6 +292,10 @@ impl Session {
         }
         program.open_accesses = open;
         program.module.versions.prefix = prefix.to_string();
+        program.module.versions.own = match levels {
+            Levels::One if wide.is_some_and(|w| w.tiles) => versions::TILES - 1,
+            _ => 0,
+        };
         program.module.versions.fixed = match levels {
             Levels::Fixed(level) => Some(level),
             _ => None,

@@ -34,9 +34,20 @@ fn levels() -> Vec<&'static str> {
         out.push("auto=x86-64-v4");
         if std::is_x86_feature_detected!("avx512vnni") {
             out.push("auto=x86-64-v4,+avx512vnni");
+            if tiles() {
+                out.push("auto=x86-64-v4,+avx512vnni,+amx-int8");
+            } else {
+                println!("this machine has no tiles: their level is not run");
+            }
         }
     }
     out
+}
+
+/// Whether the processor multiplies tiles of bytes and Linux lets us.
+fn tiles() -> bool {
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    flags.contains(" amx_tile ") && flags.contains(" amx_int8")
 }
 
 #[test]

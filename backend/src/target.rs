@@ -128,9 +128,31 @@ impl Target {
     }
 
     /// Whether the processor has a feature, by Cranelift's name without `has_` (`avx2`, `fma`, `avx512f`, `v`).
+    ///
+    /// Tiles of bytes (`amx-int8`) are a feature where the loader can ask for them and choose: x86-64 Linux with glibc.
     pub fn has(&self, feature: &str) -> bool {
+        if feature == TILES {
+            return self.has_tiles();
+        }
         let Ok(isa) = self.isa(OptLevel::None) else { return false };
         isa_has(&*isa, feature)
+    }
+
+    fn has_tiles(&self) -> bool {
+        let told = match &self.cpu {
+            Cpu::Baseline => false,
+            Cpu::Native => native_tiles(),
+            Cpu::Named(name) => {
+                let mut signs = name.split(',').filter_map(|p| p.trim().strip_suffix(TILES));
+                signs.next_back() == Some("+")
+            }
+        };
+        told && self.asks_when_loaded()
+    }
+
+    /// Whether libraries for it may choose between kernels when they are loaded.
+    fn asks_when_loaded(&self) -> bool {
+        self.triple.architecture == Architecture::X86_64 && self.triple.environment == Environment::Gnu
     }
 
     /// Whether it is known to multiply two 512-bit vectors a cycle: this machine, where it has AVX512-FP16 (Intel's servers
@@ -152,7 +174,10 @@ impl Target {
                 }
             }
             Cpu::Named(name) => {
-                for part in name.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+                // Cranelift knows no tiles.
+                let of_x86 = self.triple.architecture == Architecture::X86_64;
+                let tiles = |p: &&str| of_x86 && matches!(p.strip_suffix(TILES), Some("+" | "-"));
+                for part in name.split(',').map(str::trim).filter(|p| !p.is_empty() && !tiles(p)) {
                     let done = if let Some(f) = part.strip_prefix('+') {
                         b.set(&format!("has_{}", feature_name(f)), "true")
                     } else if let Some(f) = part.strip_prefix('-') {
@@ -209,6 +234,9 @@ fn is_hosted(triple: &Triple) -> bool {
     !matches!(triple.operating_system, OperatingSystem::None_ | OperatingSystem::Unknown)
 }
 
+/// Multiplication of tiles of bytes, as LLVM calls it.
+const TILES: &str = "amx-int8";
+
 /// Common spellings of features to Cranelift's.
 fn feature_name(f: &str) -> &str {
     match f {
@@ -242,6 +270,19 @@ fn native_features(triple: &Triple) -> Vec<&'static str> {
 #[cfg(target_arch = "x86_64")]
 fn native_multiplies_twice(triple: &Triple) -> bool {
     triple.architecture == Architecture::X86_64 && std::is_x86_feature_detected!("avx512fp16")
+}
+
+/// Leaf 7 of `cpuid`, edx: AMX-TILE and AMX-INT8. What the operating system allows is asked when a library is loaded.
+#[cfg(target_arch = "x86_64")]
+fn native_tiles() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    const BOTH: u32 = 1 << 24 | 1 << 25;
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & BOTH == BOTH
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn native_tiles() -> bool {
+    false
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -14,9 +14,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 /// The processors of the levels above the target's own.
-pub const LEVELS: [&str; 3] = ["x86-64-v3", "x86-64-v4", "x86-64-v4,+avx512vnni"];
+pub const LEVELS: [&str; 4] = ["x86-64-v3", "x86-64-v4", "x86-64-v4,+avx512vnni", "x86-64-v4,+avx512vnni,+amx-int8"];
+/// Of these, from 1, the level with tiles, which the kernel of the operating system is asked for.
+pub const TILES: usize = 4;
 /// How the names of their forms end.
-const SUFFIXES: [&str; LEVELS.len()] = ["_v3", "_v4", "_v4_vnni"];
+const SUFFIXES: [&str; LEVELS.len()] = ["_v3", "_v4", "_v4_vnni", "_v4_amx"];
 
 /// A module with every form of its kernels as a function.
 pub(crate) struct Expanded<'a> {
@@ -45,7 +47,8 @@ pub(crate) fn expand(module: &FlatModule) -> Result<Expanded<'_>, Diagnostic> {
     let mut assembled: Vec<(String, Assembled)> = vec![];
     // By kernel: its place in a row; by level: the row.
     let mut index: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut rows: [Vec<String>; LEVELS.len() + 1] = Default::default();
+    let own = versions.own.min(LEVELS.len());
+    let mut rows: Vec<Vec<String>> = vec![vec![]; LEVELS.len() + 1 - own];
     for (at, f) in module.funcs.iter().enumerate() {
         let Some(forms) = versions.kernels.get(&f.name) else { continue };
         if forms.iter().all(Option::is_none) && !crate::clif::has_loop(&f.body) {
@@ -53,9 +56,10 @@ pub(crate) fn expand(module: &FlatModule) -> Result<Expanded<'_>, Diagnostic> {
         }
         index.insert(&f.name, rows[0].len());
         rows[0].push(f.name.clone());
-        for level in 1..=LEVELS.len() {
+        for row in 1..rows.len() {
+            let level = own + row;
             let name = format!("{}{}", f.name, SUFFIXES[level - 1]);
-            let body = match forms.get(level - 1).cloned().flatten() {
+            let body = match forms.get(row - 1).cloned().flatten() {
                 Some(code) => {
                     assembled.push((name.clone(), code));
                     vec![]
@@ -65,14 +69,14 @@ pub(crate) fn expand(module: &FlatModule) -> Result<Expanded<'_>, Diagnostic> {
                     f.body.clone()
                 }
                 None => {
-                    let below = rows[level - 1].last().cloned().unwrap_or_default();
-                    rows[level].push(below);
+                    let below = rows[row - 1].last().cloned().unwrap_or_default();
+                    rows[row].push(below);
                     continue;
                 }
             };
             out.forms[at].push(module.funcs.len() + new.len());
             new.push(FlatFunc { name: name.clone(), body, ..f.clone() });
-            rows[level].push(name);
+            rows[row].push(name);
         }
     }
     if index.is_empty() {
@@ -87,7 +91,7 @@ pub(crate) fn expand(module: &FlatModule) -> Result<Expanded<'_>, Diagnostic> {
     whole.funcs.extend(new);
     whole.assembled.extend(assembled);
     let row_bytes = rows[0].len() as u32 * 8;
-    let code = assemble(row_bytes, versions.fixed)
+    let code = assemble(row_bytes, own, versions.fixed)
         .map_err(|e| Diagnostic::internal(Span::NONE, format!("the function that chooses kernels: {e}")))?;
     whole.funcs.push(FlatFunc {
         name: resolver.clone(),
@@ -98,12 +102,11 @@ pub(crate) fn expand(module: &FlatModule) -> Result<Expanded<'_>, Diagnostic> {
         span: Span::NONE,
     });
     whole.assembled.insert(resolver.clone(), Assembled { bytes: code, frame: 8 });
-    let symbols = rows.into_iter().flatten();
     whole.data.push(FlatData {
         symbol: table.clone(),
         align: 8,
-        bytes: DataBytes::Owned(vec![0; row_bytes as usize * (LEVELS.len() + 1)]),
-        relocs: symbols.enumerate().map(|(i, name)| (i as u32 * 8, name, 0)).collect(),
+        bytes: DataBytes::Owned(vec![0; row_bytes as usize * rows.len()]),
+        relocs: rows.into_iter().flatten().enumerate().map(|(i, name)| (i as u32 * 8, name, 0)).collect(),
         linkage: Linkage::Local,
     });
     out.module = Cow::Owned(whole);
@@ -187,27 +190,44 @@ const V3_EXTENDED: u32 = 1 << 5;
 const V4_LEAF7: u32 = 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30 | 1 << 31;
 /// AVX-512 VNNI, in ecx.
 const VNNI_LEAF7: u32 = 1 << 11;
-/// What the operating system saves (`xgetbv`): 256-bit registers; masks and 512-bit registers too.
+/// AMX: tiles, and of bytes, in edx.
+const TILES_LEAF7: u32 = 1 << 24 | 1 << 25;
+/// What the operating system saves (`xgetbv`): 256-bit registers; masks and 512-bit registers too; tiles.
 const YMM: u32 = 0x6;
 const ZMM: u32 = 0xe6;
+const TILE: u32 = 1 << 17 | 1 << 18;
 
-/// The resolver, and behind it the functions that it chooses from: each returns the offset of its level's row.
-fn assemble(row_bytes: u32, fixed: Option<usize>) -> Result<Vec<u8>, IcedError> {
+/// The resolver, and behind it the functions that it chooses from: each returns the offset of its level's row. Levels up
+/// to the target's `own` are the first row.
+fn assemble(row_bytes: u32, own: usize, fixed: Option<usize>) -> Result<Vec<u8>, IcedError> {
     let mut a = CodeAssembler::new(64)?;
-    let mut functions: Vec<CodeLabel> = (0..=LEVELS.len()).map(|_| a.create_label()).collect();
+    let mut rows: Vec<CodeLabel> = (own..=LEVELS.len()).map(|_| a.create_label()).collect();
+    let functions: Vec<CodeLabel> = (0..=LEVELS.len()).map(|level| rows[level.saturating_sub(own)]).collect();
     match fixed {
         Some(level) => {
+            if level >= TILES {
+                request_tiles(&mut a)?;
+            }
             a.lea(rax, qword_ptr(functions[level.min(LEVELS.len())]))?;
             a.ret()?;
         }
         None => ask(&mut a, &functions)?,
     }
-    for (level, label) in functions.iter_mut().enumerate() {
+    for (row, label) in rows.iter_mut().enumerate() {
         a.set_label(label)?;
-        a.mov(eax, level as u32 * row_bytes)?;
+        a.mov(eax, row as u32 * row_bytes)?;
         a.ret()?;
     }
     a.assemble(0)
+}
+
+/// Linux keeps tiles for those who ask, once for all threads: `arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)`. 0 in
+/// eax where it grants them; rcx, rsi, rdi and r11 are used.
+fn request_tiles(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    a.mov(eax, 158)?;
+    a.mov(edi, 0x1023)?;
+    a.mov(esi, 18)?;
+    a.syscall()
 }
 
 fn ask(a: &mut CodeAssembler, functions: &[CodeLabel]) -> Result<(), IcedError> {
@@ -230,12 +250,14 @@ fn ask(a: &mut CodeAssembler, functions: &[CodeLabel]) -> Result<(), IcedError> 
     a.xor(ecx, ecx)?;
     a.xgetbv()?;
     a.mov(r9d, eax)?;
+    a.mov(edi, eax)?;
     all(a, eax, YMM, done)?;
     a.mov(eax, 7)?;
     a.xor(ecx, ecx)?;
     a.cpuid()?;
     a.mov(r10d, ebx)?;
     a.mov(r11d, ecx)?;
+    a.mov(esi, edx)?;
     all(a, ebx, V3_LEAF7, done)?;
     a.mov(eax, 0x8000_0001u32)?;
     a.cpuid()?;
@@ -246,6 +268,12 @@ fn ask(a: &mut CodeAssembler, functions: &[CodeLabel]) -> Result<(), IcedError> 
     a.lea(r8, qword_ptr(functions[2]))?;
     all(a, r11d, VNNI_LEAF7, done)?;
     a.lea(r8, qword_ptr(functions[3]))?;
+    all(a, esi, TILES_LEAF7, done)?;
+    all(a, edi, TILE, done)?;
+    request_tiles(a)?;
+    a.test(eax, eax)?;
+    a.jne(done)?;
+    a.lea(r8, qword_ptr(functions[TILES]))?;
     a.set_label(&mut done)?;
     a.mov(rax, r8)?;
     a.pop(rbx)?;

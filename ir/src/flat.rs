@@ -120,7 +120,9 @@ impl FlatStmt {
 /// `Load`, `Let`, `Ramp`, `Broadcast`, `PtrAdd`, and the intrinsics `sqrt floor ceil trunc nearbyint abs fabs isnan
 /// popcount clz bitwise_not fma copysign likely vector_reduce_add/max/min extract_lane`. f16 and bf16 occur only as
 /// the type of loads, stores and casts (storage types: lowering computes in f32). Vectors have 128 bits of the
-/// widest element type in use, or several of them (`float32x8` is two registers): backends split.
+/// widest element type in use, or several of them (`float32x8` is two registers): backends split. Tiles
+/// ([`Intrin::TileRows`](crate::prim::Intrin::TileRows)) are for the assembler of wide vectors alone: they are bound to
+/// names, summed up in a [`FlatStmt::Local`] and stored row after row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlatFunc {
     pub name: String,
@@ -180,12 +182,14 @@ pub struct Assembled {
 }
 
 /// Forms of kernels for processors that can do more than the target's. Which one is called is decided when the library
-/// is loaded: level 0 is the target's own.
+/// is loaded: level 0 is the lowest, up to [`Versions::own`] the target has them all.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
     /// What the names of the symbols that decide start with.
     pub prefix: String,
-    /// By kernel: machine code for each level from 1 on; `None` where the level's code generator has to make it, or
+    /// The level that the target has itself.
+    pub own: usize,
+    /// By kernel: machine code for each level above the target's own; `None` where the level's code generator has to make it, or
     /// the level below serves.
     pub kernels: BTreeMap<String, Vec<Option<Assembled>>>,
     /// Take this level and ask no processor (for tests).

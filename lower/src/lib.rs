@@ -59,6 +59,9 @@ pub struct Options {
     pub wide_bytes: u32,
     /// Those vectors multiply four pairs of bytes at a time ([`relax_ir::prim::Intrin::Dot4`]); of several forms, the last.
     pub dot4: bool,
+    /// There are tiles of bytes too ([`relax_ir::prim::Intrin::TileDot`]): kernels have one more form for them, as what
+    /// allows them is asked when the library is loaded.
+    pub tiles: bool,
     /// Those vectors are multiplied two a cycle: register tiles are made for that.
     pub twice: bool,
     /// Kernels in several forms, chosen when the library is loaded: narrow vectors, and those of
@@ -98,6 +101,7 @@ impl Default for Options {
             opt_level: 2,
             wide_bytes: 0,
             dot4: false,
+            tiles: false,
             twice: false,
             versions: false,
             threads: 1,
@@ -128,10 +132,14 @@ impl Options {
 
     /// The forms of a kernel beyond the narrow one, by the levels at which they are chosen.
     fn levels(&self, k: &PrimFunc) -> Vec<Level> {
-        let one = |&bytes: &u32| Level { bytes, dot4: self.dot4 && !self.versions };
+        let one = |&bytes: &u32| Level { bytes, dot4: self.dot4 && !self.versions, tiles: false };
         let mut out: Vec<Level> = self.wide_levels().iter().map(one).collect();
-        if self.versions && self.dot4 && schedule::int8::Conv::of(k).is_some() {
-            out.push(Level { bytes: self.wide_bytes, dot4: true });
+        let conv = schedule::int8::Conv::of(k).filter(|_| self.dot4);
+        if self.versions && conv.is_some() {
+            out.push(Level { bytes: self.wide_bytes, dot4: true, tiles: false });
+        }
+        if self.tiles && conv.is_some_and(|c| c.has_tiles()) {
+            out.push(Level { bytes: self.wide_bytes, dot4: true, tiles: true });
         }
         out
     }
@@ -155,6 +163,7 @@ impl Options {
 struct Level {
     bytes: u32,
     dot4: bool,
+    tiles: bool,
 }
 
 /// Where to stop in [`passes`].
@@ -248,8 +257,9 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
         }
         let name = host::kernel_symbol(&options.prefix, &k.name);
         let levels = options.levels(k);
-        let flat = |vector_bytes: u32, dot4: bool| {
-            let mut f = schedule::schedule(k, &schedule::SchedOptions { vector_bytes, dot4 })?;
+        let flat = |l: &Level| {
+            let Level { bytes: vector_bytes, dot4, tiles } = *l;
+            let mut f = schedule::schedule(k, &schedule::SchedOptions { vector_bytes, dot4, tiles })?;
             f.name.clone_from(&name);
             if wide.is_some() && options.threads <= 1 {
                 threads::turn(k, &mut f);
@@ -258,17 +268,20 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
             Ok(f)
         };
         let assemble = |f: &Option<FlatFunc>, l: &Level| wide.zip(f.as_ref()).and_then(|(w, f)| w(f, l.bytes));
-        let mut forms: Vec<Option<FlatFunc>> =
-            levels.iter().map(|l| wide.and_then(|_| flat(l.bytes, l.dot4).ok())).collect();
+        let least = Level { bytes: options.vector_bytes, dot4: false, tiles: false };
+        let mut forms: Vec<Option<FlatFunc>> = levels.iter().map(|l| wide.and_then(|_| flat(l).ok())).collect();
         let mut codes: Vec<Option<Assembled>> = forms.iter().zip(&levels).map(|(f, l)| assemble(f, l)).collect();
         let mut narrow = None;
         if let Some(s) = together.then(|| threads::consider(k, &room)).flatten() {
-            let plain = flat(options.vector_bytes, false).ok();
+            let plain = flat(&least).ok();
             let split = |joint: bool, cut: i64| -> Option<(Vec<threads::Split>, threads::Split)> {
                 let split = |f: &FlatFunc| threads::split(f, &s, joint, cut);
-                let all: Vec<_> = forms.iter().map(|f| f.as_ref().and_then(split)).collect::<Option<_>>()?;
-                let whole = |f: &FlatFunc| threads::alone(f, &s, joint).filter(|_| !all.is_empty());
-                let plain = plain.as_ref().and_then(|f| split(f).or_else(|| whole(f)))?;
+                let whole = |f: &FlatFunc| threads::alone(f, &s, joint);
+                let form = |(f, l): (&Option<FlatFunc>, &Level)| {
+                    f.as_ref().and_then(|f| split(f).or_else(|| whole(f).filter(|_| l.tiles)))
+                };
+                let all: Vec<_> = forms.iter().zip(&levels).map(form).collect::<Option<_>>()?;
+                let plain = plain.as_ref().and_then(|f| split(f).or_else(|| whole(f).filter(|_| !all.is_empty())))?;
                 Some((all, plain))
             };
             let stepped = || -> Option<Vec<threads::Stepped>> {
@@ -306,13 +319,18 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
             }
         }
         if !options.versions {
-            if let (Some(f), Some(code)) = (forms.pop().flatten(), codes.pop().flatten()) {
+            let mut own = forms.into_iter().zip(codes.iter().cloned());
+            if let Some((Some(f), Some(code))) = own.next() {
+                let more: Vec<_> = own.map(|(_, code)| code).collect();
+                if more.iter().any(Option::is_some) {
+                    program.module.versions.kernels.insert(name.clone(), more);
+                }
                 program.module.assembled.insert(name, code);
                 program.module.funcs.push(f);
                 continue;
             }
         }
-        match narrow.map_or_else(|| flat(options.vector_bytes, false), Ok) {
+        match narrow.map_or_else(|| flat(&least), Ok) {
             Ok(f) => {
                 if options.versions {
                     program.module.versions.kernels.insert(name, codes);

@@ -1,5 +1,5 @@
 //! Linear scan over live intervals; where registers run out, the values used least (weighted by loop depth) live on
-//! the stack.
+//! the stack. Tiles never do: a kernel that needs more of them than there are is refused.
 
 use super::inst::{Class, Inst, Program, Reg, Role};
 use super::Wide;
@@ -8,6 +8,8 @@ use super::Wide;
 pub const GENERAL: [u8; 12] = [1, 6, 7, 8, 9, 10, 3, 5, 12, 13, 14, 15];
 /// Vector registers kept for the work when some values live on the stack.
 pub const SCRATCH: u8 = 3;
+/// Tile registers.
+pub const TILES: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -24,6 +26,8 @@ pub struct Places {
     pub of: Vec<Place>,
     pub general_slots: u32,
     pub vector_slots: u32,
+    /// Rows of each tile register, the same for the whole kernel; 0 for those that it does not use.
+    pub tile_rows: [u8; TILES],
 }
 
 struct Live {
@@ -37,22 +41,41 @@ struct Live {
 
 /// Every vector in a register, if that is possible.
 pub fn in_registers(p: &Program, wide: Wide) -> Option<Places> {
-    let (spilled, places) = allocate(p, wide.registers);
+    let (spilled, places) = allocate(p, wide.registers)?;
     (!spilled).then_some(places)
 }
 
-/// Vectors on the stack where registers run out.
-pub fn spilling(p: &Program, wide: Wide) -> Places {
-    allocate(p, wide.registers - SCRATCH).1
+/// Vectors on the stack where registers run out; `None` where tiles do.
+pub fn spilling(p: &Program, wide: Wide) -> Option<Places> {
+    Some(allocate(p, wide.registers - SCRATCH)?.1)
 }
 
-fn allocate(p: &Program, vectors: u8) -> (bool, Places) {
+fn allocate(p: &Program, vectors: u8) -> Option<(bool, Places)> {
     let lives = lives(p);
-    let mut places = Places { of: vec![Place::Nowhere; p.classes.len()], general_slots: 0, vector_slots: 0 };
+    let of = vec![Place::Nowhere; p.classes.len()];
+    let mut places = Places { of, general_slots: 0, vector_slots: 0, tile_rows: [0; TILES] };
+    tiles(p, &lives, &mut places)?;
     scan(p, &lives, Class::General, &GENERAL, &mut places);
     let all: Vec<u8> = (0..vectors).collect();
     let spilled = scan(p, &lives, Class::Vector, &all, &mut places);
-    (spilled, places)
+    Some((spilled, places))
+}
+
+/// Tiles in registers that have as many rows; in turn, so that none waits for the last use of another.
+fn tiles(p: &Program, lives: &[Live], places: &mut Places) -> Option<()> {
+    let mut until = [0; TILES];
+    for l in lives {
+        let Class::Tile(rows) = p.classes[l.reg as usize] else { continue };
+        let free = |of: u8| {
+            let fits = |t: &usize| places.tile_rows[*t] == of && until[*t] < l.start;
+            (0..TILES).filter(fits).min_by_key(|&t| until[t])
+        };
+        let t = free(0).or_else(|| free(rows))?;
+        places.tile_rows[t] = rows;
+        until[t] = l.end;
+        places.of[l.reg as usize] = Place::Reg(t as u8);
+    }
+    Some(())
 }
 
 fn lives(p: &Program) -> Vec<Live> {

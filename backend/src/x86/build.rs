@@ -2,6 +2,7 @@
 
 mod bytes;
 mod lanes;
+mod tiles;
 
 use super::inst::*;
 use super::Wide;
@@ -9,6 +10,7 @@ use fnv::FnvHashMap;
 use relax_ir::flat::{FlatFunc, FlatStmt};
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind, Var};
 use relax_ir::{DType, TypeCode};
+use tiles::is_tile_rows;
 
 /// Stack objects beyond this many bytes are refused.
 const STACK_BYTES: u32 = 8192;
@@ -27,6 +29,7 @@ enum Val {
     Condition(PrimExpr),
     /// An address on the stack.
     Stack(u32),
+    Tile(Reg),
 }
 
 struct Builder {
@@ -205,8 +208,18 @@ impl Builder {
         match s {
             FlatStmt::Let { var, value } => {
                 let v = self.value(value)?;
+                // Tiles are not copied.
+                if matches!(v, Val::Tile(r) if self.own.contains_key(&r)) {
+                    return None;
+                }
                 let v = self.snapshot(v);
                 self.bound.insert(var.id(), v);
+            }
+            FlatStmt::Local { var, init } if is_tile_rows(init) => {
+                let Val::Tile(r) = self.value(init)? else { return None };
+                self.locals.insert(var.id(), ());
+                self.own.insert(r, ());
+                self.bound.insert(var.id(), Val::Tile(r));
             }
             FlatStmt::Local { var, init } => {
                 self.locals.insert(var.id(), ());
@@ -250,6 +263,11 @@ impl Builder {
                 self.bound.insert(var.id(), own);
             }
             FlatStmt::Assign { var, value } => self.assign(var, value)?,
+            FlatStmt::Store { ptr, offset, value } if self.tile(value).is_some() => {
+                let s = self.tile(value)?;
+                let m = self.address_without_index(ptr, offset, value.dtype().bytes() as u32)?;
+                self.push(Inst::TileStore { s, m });
+            }
             FlatStmt::Store { ptr, offset, value } => {
                 let d = value.dtype();
                 if is_general(d) {
@@ -352,6 +370,7 @@ impl Builder {
     fn assign(&mut self, var: &Var, value: &PrimExpr) -> Option<()> {
         let own = self.bound.get(&var.id())?.clone();
         match own {
+            Val::Tile(d) => self.assign_tile(d, var, value)?,
             Val::General(Opnd::Reg(d)) => {
                 let Val::General(s) = self.value(value)? else { return None };
                 self.push(Inst::Set { d, s });
@@ -649,7 +668,9 @@ impl Builder {
             return Some(v.clone());
         }
         let d = e.dtype();
-        let v = if is_general(d) {
+        let v = if is_tile_rows(e) {
+            self.tile_rows(e)?
+        } else if is_general(d) {
             self.general(e)?
         } else if d == DType::BOOL && is_integer_test(e) && !uses_any(e, &self.locals) {
             Val::Condition(e.clone())

@@ -1,6 +1,6 @@
 //! Instructions to bytes.
 
-use super::alloc::{Place, Places, SCRATCH};
+use super::alloc::{Place, Places, SCRATCH, TILES};
 use super::inst::*;
 use super::Wide;
 use iced_x86::code_asm::*;
@@ -35,6 +35,21 @@ fn y(n: u8) -> AsmRegisterYmm {
 
 fn z(n: u8) -> AsmRegisterZmm {
     registers::zmm::get_zmm(Register::ZMM0 + n as u32).unwrap_or(zmm0)
+}
+
+fn t(n: u8) -> AsmRegisterTmm {
+    registers::tmm::get_tmm(Register::TMM0 + n as u32).unwrap_or(tmm0)
+}
+
+/// What `ldtilecfg` loads: palette 1, for each register its bytes a row and its rows.
+fn tile_config(rows: &[u8; TILES]) -> [u32; 16] {
+    let mut bytes = [0u8; 64];
+    bytes[0] = 1;
+    for (i, &rows) in rows.iter().enumerate().filter(|(_, rows)| **rows > 0) {
+        bytes[16 + 2 * i] = 64;
+        bytes[48 + i] = rows;
+    }
+    std::array::from_fn(|i| u32::from_le_bytes(std::array::from_fn(|k| bytes[4 * i + k])))
 }
 
 /// An instruction at one of three widths.
@@ -127,8 +142,16 @@ impl Emitter<'_> {
                 self.spread_constant(n, at)?;
             }
         }
+        let tiles = self.places.tile_rows != [0; TILES];
+        let mut config = self.a.create_label();
+        if tiles {
+            self.a.ldtilecfg(ptr(config))?;
+        }
         for i in &p.code {
             self.inst(i)?;
+        }
+        if tiles {
+            self.a.tilerelease()?;
         }
         self.a.vzeroupper()?;
         self.a.mov(rsp, qword_ptr(rsp + old))?;
@@ -139,6 +162,10 @@ impl Emitter<'_> {
         for (i, &bits) in p.pool.iter().enumerate() {
             self.a.set_label(&mut self.pool[i])?;
             self.a.dd(&[bits])?;
+        }
+        if tiles {
+            self.a.set_label(&mut config)?;
+            self.a.dd(&tile_config(&self.places.tile_rows))?;
         }
         // The return address, what is saved, and what aligning takes.
         Ok(8 + saved.len() as u32 * 8 + size as u32 + 63)
@@ -195,6 +222,16 @@ impl Emitter<'_> {
             None => base + disp,
             Some((i, scale)) => base + g(self.general(i, R11)?) * scale + disp,
         })
+    }
+
+    /// Rows of a tile, from the address of the first and the register with the way to the next.
+    fn rows(&mut self, m: &Mem, stride: u8) -> Result<AsmMemoryOperand, IcedError> {
+        let (base, disp) = match m.base {
+            Base::Reg(r) => (g(self.general(r, RAX)?), m.disp),
+            Base::Stack(at) => (rsp, self.objects + at as i32 + m.disp),
+            Base::Pool(_) => return self.mem(m),
+        };
+        Ok(base + g(stride) * 1 + disp)
     }
 
     fn scratch(&self, k: u8) -> u8 {
@@ -535,6 +572,28 @@ impl Emitter<'_> {
                 let s = self.general(s, RDX)?;
                 let m = self.mem(&m)?;
                 self.a.mov(qword_ptr(m), g(s))?;
+            }
+            Inst::TileLoad { d, m, stride } => {
+                let stride = match stride {
+                    Opnd::Reg(r) => self.general(r, R11)?,
+                    Opnd::Imm(c) => {
+                        match u32::try_from(c) {
+                            Ok(c) => self.a.mov(r11d, c)?,
+                            Err(_) => self.a.mov(r11, c)?,
+                        }
+                        R11
+                    }
+                };
+                let m = self.rows(&m, stride)?;
+                self.a.tileloadd(t(self.target(d, 0)), m)?;
+            }
+            Inst::TileStore { s, m } => {
+                self.a.mov(r11d, 64)?;
+                let m = self.rows(&m, R11)?;
+                self.a.tilestored(m, t(self.target(s, 0)))?;
+            }
+            Inst::TileDot { d, a, b } => {
+                self.a.tdpbusd(t(self.target(d, 0)), t(self.target(a, 0)), t(self.target(b, 0)))?
             }
             Inst::Jump(l) => self.a.jmp(self.labels[l as usize])?,
             Inst::Branch { cc, a, b, to } => {

@@ -9,6 +9,8 @@ pub enum Class {
     General,
     /// float32, int32 and masks of 32 bits. A scalar stands in every lane.
     Vector,
+    /// Rows of 64 bytes, so many.
+    Tile(u8),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -307,6 +309,23 @@ pub enum Inst {
         s: Reg,
         m: Mem,
     },
+    /// Rows of 64 bytes, `stride` bytes from one to the next; the address has no index.
+    TileLoad {
+        d: Reg,
+        m: Mem,
+        stride: Opnd,
+    },
+    /// Row after row; the address has no index.
+    TileStore {
+        s: Reg,
+        m: Mem,
+    },
+    /// `d += ` the products of rows of uint8 in `a` with columns of int8 in `b`.
+    TileDot {
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
     Label(Label),
     Jump(Label),
     Branch {
@@ -355,6 +374,7 @@ impl Inst {
             }
             Inst::Store { s, m, .. }
             | Inst::StoreBytes { s, m, .. }
+            | Inst::TileStore { s, m }
             | Inst::StoreOne { s, m }
             | Inst::WriteGeneral { s, m } => {
                 mem(m, f);
@@ -365,7 +385,12 @@ impl Inst {
                 f(*b, Use);
                 f(*d, Def);
             }
-            Inst::Fma { d, a, b, .. } | Inst::Dot { d, a, b, .. } => {
+            Inst::TileLoad { d, m, stride } => {
+                mem(m, f);
+                opnd(stride, f);
+                f(*d, Def);
+            }
+            Inst::Fma { d, a, b, .. } | Inst::Dot { d, a, b, .. } | Inst::TileDot { d, a, b } => {
                 f(*a, Use);
                 f(*b, Use);
                 f(*d, Use);

@@ -9,6 +9,8 @@ mod alloc;
 mod build;
 mod emit;
 mod inst;
+#[cfg(test)]
+mod tests;
 
 use crate::target::Target;
 use relax_ir::flat::{Assembled, FlatFunc};
@@ -23,6 +25,8 @@ pub struct Wide {
     pub registers: u8,
     /// Multiplies four pairs of bytes at a time.
     pub dot4: bool,
+    /// And tiles of them.
+    pub tiles: bool,
     /// Multiplies two vectors a cycle, see [`Target::multiplies_twice`].
     pub twice: bool,
 }
@@ -39,15 +43,16 @@ impl Wide {
         }
         let full = has(&["avx512f", "avx512vl", "avx512dq"]);
         let dot4 = full && target.has("avx512vnni");
+        let tiles = dot4 && target.has("amx-int8");
         let twice = full && target.multiplies_twice();
         let (lanes, registers) = if full { (16, 32) } else { (8, 16) };
-        Some(Wide { lanes, registers, dot4, twice })
+        Some(Wide { lanes, registers, dot4, tiles, twice })
     }
 
     /// AVX2 and FMA.
-    pub const V3: Wide = Wide { lanes: 8, registers: 16, dot4: false, twice: false };
+    pub const V3: Wide = Wide { lanes: 8, registers: 16, dot4: false, tiles: false, twice: false };
     /// AVX-512.
-    pub const V4: Wide = Wide { lanes: 16, registers: 32, dot4: false, twice: false };
+    pub const V4: Wide = Wide { lanes: 16, registers: 32, dot4: false, tiles: false, twice: false };
 
     pub fn vector_bytes(&self) -> u32 {
         self.lanes as u32 * 4
@@ -68,5 +73,5 @@ pub fn assemble(f: &FlatFunc, wide: Wide) -> Option<Assembled> {
     if let Some(places) = alloc::in_registers(&near, wide) {
         return emit::emit(&near, &places, wide);
     }
-    emit::emit(&program, &alloc::spilling(&program, wide), wide)
+    emit::emit(&program, &alloc::spilling(&program, wide)?, wide)
 }

@@ -254,7 +254,12 @@ impl<'a> Cx<'a> {
                 Some(f)
                     if !matches!(
                         f,
-                        Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin | Intrin::ExtractLane
+                        Intrin::ReduceAdd
+                            | Intrin::ReduceMax
+                            | Intrin::ReduceMin
+                            | Intrin::ExtractLane
+                            | Intrin::TileRows
+                            | Intrin::TileDot
                     ) =>
                 {
                     self.intrinsic(f, call, span)

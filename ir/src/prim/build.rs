@@ -202,6 +202,10 @@ impl PrimExpr {
     pub fn load_ptr(ptr: PrimExpr, offset: PrimExpr, dtype: DType) -> PrimExpr {
         PrimExpr::raw(PrimKind::Load { ptr, offset }, dtype)
     }
+    /// Flat form: [`Intrin::TileRows`].
+    pub fn tile_rows(ptr: PrimExpr, stride: PrimExpr, dtype: DType) -> PrimExpr {
+        PrimExpr::raw(PrimKind::Call(Intrin::TileRows, [ptr, stride].into()), dtype)
+    }
     pub fn let_in(var: Var, value: PrimExpr, body: PrimExpr) -> PrimExpr {
         let d = body.dtype();
         PrimExpr::raw(PrimKind::Let(var, value, body), d)

@@ -64,6 +64,13 @@ intrins! {
     /// Flat form: `repeat(a, n, i, size)` has piece `i` of each `n` pieces of `a` in the place of all of these; a piece is one
     /// lane, of 2 or 4, or four lanes, of 2.
     Repeat = "repeat",
+    /// Flat form: `tile_rows(ptr, stride)` is a tile, a matrix of rows of 64 bytes: those at `ptr`, `ptr + stride` and so
+    /// on. The type tells what it holds and how many rows: int32 (16 in a row) for sums, uint8 for the left side of a
+    /// product, int8x1024 for the right side.
+    TileRows = "tile_rows",
+    /// Flat form: `tile_dot(sums, a, b)` adds to element (r, c) of a tile of int32 the products of the 64 uint8 in row r
+    /// of `a` with the int8 of column c of `b`, whose row k holds inputs 4k to 4k + 3 of each column.
+    TileDot = "tile_dot",
     /// A hint, returns its argument.
     Likely = "likely",
     /// Flat form: sum of the lanes of a vector.

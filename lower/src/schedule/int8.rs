@@ -3,7 +3,8 @@
 //!
 //! [`Conv::prim_func`] says what is computed, for every target; [`kernel`] is the same for wide vectors: for processors
 //! that multiply four pairs of bytes at a time ([`Intrin::Dot4`]), and for others, where bytes become int16 in registers
-//! ([`Intrin::DotWords`]; sums of two such products are exact in int32). Weights are packed while compiling
+//! ([`Intrin::DotWords`]; sums of two such products are exact in int32), and for tiles of bytes ([`Intrin::TileDot`]).
+//! Weights are packed while compiling
 //! ([`Conv::pack`]): panels of as many channels as the widest register tile has; in each, four consecutive inputs of
 //! every channel stand together. Narrower forms of a kernel take a panel in groups.
 
@@ -13,6 +14,7 @@ mod plus;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod tiles;
 
 use relax_ir::attrs::AttrValue;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
@@ -77,6 +79,8 @@ pub struct Form {
     pub vector_bytes: i64,
     /// Four pairs of bytes are multiplied at a time.
     pub dot4: bool,
+    /// And tiles of bytes.
+    pub tiles: bool,
 }
 
 /// Vectors of a panel that are computed together.
@@ -400,6 +404,8 @@ struct Writer<'a> {
     bias: Var,
     other: Var,
     y: Var,
+    /// Sums of tiles on the stack.
+    sums: Var,
 }
 
 pub(super) type Body = Vec<FlatStmt>;
@@ -449,8 +455,12 @@ pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
         bias: param("bias"),
         other: param("other"),
         y: param("y"),
+        sums: param("sums"),
     };
     let mut body = vec![];
+    if form.tiles && conv.has_tiles() {
+        body.push(w.slot());
+    }
     w.border(&mut body);
     for p in conv.panels() {
         loop_(&mut body, p.start, p.end, p.width(), &mut |out, column| w.panel(out, &p, column));
@@ -516,6 +526,9 @@ impl Writer<'_> {
 
     /// All pixels of some channels.
     fn panel(&self, out: &mut Body, p: &Panel, column: PrimExpr) {
+        if self.form.tiles && self.conv.has_tiles() && p.lanes == 16 {
+            return self.tiles(out, p, &column);
+        }
         for g in self.groups(p) {
             self.group(out, p, &g, &column);
         }

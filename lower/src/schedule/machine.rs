@@ -310,9 +310,45 @@ impl Machine {
                 Float(v) => Float(vec![v[0]; d.lanes as usize]),
             },
             PrimKind::PtrAdd(p, b) => Int(vec![self.int(p)? + self.int(b)?]),
+            PrimKind::Call(f @ (Intrin::TileRows | Intrin::TileDot), args) => self.tile(*f, d, args)?,
             PrimKind::Call(f, args) => self.intrin(*f, d, args)?,
             PrimKind::Str(_) | PrimKind::BufferLoad(..) => return Err(format!("not flat: {e:?}")),
         })
+    }
+
+    /// Tiles, with the types that they may have.
+    fn tile(&mut self, f: Intrin, d: DType, args: &[PrimExpr]) -> Result<Value, String> {
+        let row = 64 / d.bytes() as u16;
+        let right = d.element() == DType::I8;
+        let known = right || d.element() == DType::U8 || d.element() == DType::I32;
+        if !known || d.lanes == 0 || d.lanes % row != 0 || d.lanes / row > 16 || right && d.lanes != 1024 {
+            return Err(format!("{d} is no tile"));
+        }
+        if f == Intrin::TileRows {
+            let [ptr, stride] = args else { return Err("tile_rows takes two arguments".into()) };
+            let stride = self.int(stride)?;
+            let mut all = vec![];
+            for r in 0..(d.lanes / row) as i64 {
+                let line = PrimExpr::load_ptr(ptr.clone().ptr_add(r * stride), PrimExpr::i64(0), d.with_lanes(row));
+                let Int(line) = self.eval(&line)? else { return Err("a tile of floats".into()) };
+                all.extend(line);
+            }
+            return Ok(Int(all));
+        }
+        let [sums, a, b] = args else { return Err("tile_dot takes three arguments".into()) };
+        let left = DType::U8.with_lanes(d.lanes * 4);
+        if d.element() != DType::I32 || a.dtype() != left || b.dtype() != DType::I8.with_lanes(1024) {
+            return Err(format!("a tile of {d} from {} and {}", a.dtype(), b.dtype()));
+        }
+        let (Int(mut sums), Int(a), Int(b)) = (self.eval(sums)?, self.eval(a)?, self.eval(b)?) else {
+            return Err("tiles of floats".into());
+        };
+        for (at, sum) in sums.iter_mut().enumerate() {
+            let (r, c) = (at / 16, at % 16);
+            let product = |k: usize| a[r * 64 + k] * b[k / 4 * 64 + c * 4 + k % 4];
+            *sum = (0..64).fold(*sum, |sum, k| Wrap::new(DType::I32).apply(sum + product(k)));
+        }
+        Ok(Int(sums))
     }
 
     fn intrin(&mut self, f: Intrin, d: DType, args: &[PrimExpr]) -> Result<Value, String> {

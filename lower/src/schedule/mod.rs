@@ -49,12 +49,14 @@ pub struct SchedOptions {
     pub vector_bytes: u32,
     /// Wide vectors multiply four pairs of bytes at a time ([`relax_ir::prim::Intrin::Dot4`]).
     pub dot4: bool,
+    /// And there are tiles of bytes ([`relax_ir::prim::Intrin::TileDot`]).
+    pub tiles: bool,
 }
 
 impl SchedOptions {
     /// Vectors of so many bytes.
     pub fn vectors(vector_bytes: u32) -> SchedOptions {
-        SchedOptions { vector_bytes, dot4: false }
+        SchedOptions { vector_bytes, dot4: false, tiles: false }
     }
 
     /// Wider vectors than Cranelift has.
@@ -106,7 +108,8 @@ pub const DIVISORS: &str = "relax_aot.divisors";
 /// Schedules `f`. Errors: a construct that has no scalar form (explicit vectors, strings).
 pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
     if options.vector_bytes >= 16 {
-        let form = int8::Form { vector_bytes: options.vector_bytes as i64, dot4: options.dot4 };
+        let SchedOptions { vector_bytes, dot4, tiles } = *options;
+        let form = int8::Form { vector_bytes: vector_bytes as i64, dot4, tiles };
         let special = int8::Conv::of(f).map(|conv| int8::kernel(f, &conv, form));
         let special = special.or_else(|| int8::Pixels::of(f).map(|p| int8::pixels(f, &p, form.vector_bytes)));
         let streamed = || streamed::Streamed::of(f).map(|v| streamed::kernel(f, v, form.vector_bytes));

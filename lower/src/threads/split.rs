@@ -3,7 +3,7 @@
 use super::rounds::Cut;
 use super::{Shared, WHOLE};
 use relax_ir::flat::{FlatFunc, FlatStmt};
-use relax_ir::prim::{PrimKind, Var};
+use relax_ir::prim::{Intrin, PrimKind, Var};
 use relax_ir::{DType, PrimExpr};
 use std::collections::{HashMap, HashSet};
 
@@ -246,9 +246,18 @@ fn classify<'a>(
     Some((tops, facts))
 }
 
+/// Where an expression itself reads memory.
+fn read_from(e: &PrimExpr) -> Option<&PrimExpr> {
+    match e.kind() {
+        PrimKind::Load { ptr, .. } => Some(ptr),
+        PrimKind::Call(Intrin::TileRows, args) => args.first(),
+        _ => None,
+    }
+}
+
 pub(super) fn loads(e: &PrimExpr) -> bool {
     let mut found = false;
-    e.walk(&mut |n| found |= matches!(n.kind(), PrimKind::Load { .. }));
+    e.walk(&mut |n| found |= read_from(n).is_some());
     found
 }
 
@@ -306,7 +315,7 @@ impl Facts {
         let mut known = true;
         let mut found = vec![];
         e.walk(&mut |n| {
-            if let PrimKind::Load { ptr, .. } = n.kind() {
+            if let Some(ptr) = read_from(n) {
                 match self.root(ptr) {
                     Some(v) => found.extend(v),
                     None => known = false,

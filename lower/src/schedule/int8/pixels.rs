@@ -93,7 +93,7 @@ pub fn pixels(f: &PrimFunc, p: &Pixels, vector_bytes: i64) -> FlatFunc {
     let (x, y) = (param("x"), param("y"));
     let w = Writer {
         conv: &conv,
-        form: Form { vector_bytes, dot4: false },
+        form: Form { vector_bytes, dot4: false, tiles: false },
         x: x.clone(),
         w: x.clone(),
         sum: x.clone(),
@@ -101,6 +101,7 @@ pub fn pixels(f: &PrimFunc, p: &Pixels, vector_bytes: i64) -> FlatFunc {
         bias: x.clone(),
         other: x.clone(),
         y: y.clone(),
+        sums: x.clone(),
     };
     let mut body = vec![];
     w.border(&mut body);

@@ -48,8 +48,17 @@ fn kernels_agree_with_their_meaning() {
     let tall = Conv { k_h: 5, rows: 5, ..depthwise };
     let plus = Some(Plus { of_a: 0.71, of_b: 0.43, rest: -20.3, zero: 94 });
     let (added, added_small) = (Conv { plus, ..base }, Conv { plus, ..one });
-    let forms = [(64, true), (64, false), (32, false), (16, false)];
-    for v in [base, one, packed, strided, depthwise, woven, narrow, large, many, tall, added, added_small] {
+    // Tiles: 35 pixels as 12, 12 and 11; rows of 8, two or four at a time; rows of 19 in two tiles; two steps at once.
+    let flat = Conv { in_c: 64, ..one };
+    let under = Conv { in_c: 64, channels: 80, ..base };
+    let beside = Conv { in_c: 32, k_w: 2, in_w: 38, stride_w: 2, columns: 19, out_w: 21, channels: 64, ..base };
+    let deep = Conv { in_c: 448, in_h: 4, rows: 3, out_h: 4, columns: 8, channels: 32, k_h: 2, ..beside };
+    let tiled = [flat, under, beside, deep].map(|v| [v, Conv { plus, ..v }]).concat();
+    assert!(tiled.iter().all(Conv::has_tiles));
+    let forms = [(64, true, true), (64, true, false), (64, false, false), (32, false, false), (16, false, false)];
+    let plain = [base, one, packed, strided, depthwise, woven, narrow, large, many, tall, added, added_small];
+    assert!(!plain.iter().any(Conv::has_tiles));
+    for v in plain.into_iter().chain(tiled) {
         let f = v.prim_func("conv");
         // Sums are in registers: the meaning's tensor of sums would be four times the result.
         assert!(crate::kernel_workspace(&f).is_int(0));
@@ -75,11 +84,14 @@ fn kernels_agree_with_their_meaning() {
         }
         let before = args.clone();
         run(&f, &mut args).unwrap();
-        for (vector_bytes, dot4) in forms {
+        for (vector_bytes, dot4, tiles) in forms {
             let mut scheduled = before.clone();
-            machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes, dot4 }).unwrap();
+            machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes, dot4, tiles }).unwrap();
             let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (args.last(), scheduled.last()) else { panic!() };
-            assert_eq!(a.data, b.data, "{vector_bytes} {dot4} {v:?}");
+            assert_eq!(a.data, b.data, "{vector_bytes} {dot4} {tiles} {v:?}");
+        }
+        if v.has_tiles() {
+            continue;
         }
         // Every tile computes the same.
         for dot4 in [true, false] {
@@ -89,7 +101,7 @@ fn kernels_agree_with_their_meaning() {
                 told.configure(&config);
                 assert_eq!(told.config(), config, "{told:?}");
                 f.attrs.set(ATTR, told.attr());
-                machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes: 64, dot4 }).unwrap();
+                machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes: 64, dot4, tiles: false }).unwrap();
                 let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (args.last(), scheduled.last()) else { panic!() };
                 assert_eq!(a.data, b.data, "{dot4} {told:?}");
             }

@@ -79,7 +79,7 @@ impl Conv {
     }
 
     fn widest(&self) -> Form {
-        Form { vector_bytes: self.vector_bytes, dot4: self.tile.dot4 }
+        Form { vector_bytes: self.vector_bytes, dot4: self.tile.dot4, tiles: false }
     }
 
     /// Vectors of the widest panel as they can go together, and how many there are.

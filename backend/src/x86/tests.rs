@@ -1,0 +1,68 @@
+//! Code of small functions, byte for byte.
+
+use super::{assemble, Wide};
+use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
+use relax_ir::prim::{Intrin, PrimExpr, Var};
+use relax_ir::{DType, Span};
+
+const WIDE: Wide = Wide { dot4: true, ..Wide::V4 };
+
+/// `y = sum + a * b` for tiles of so many rows, of which one more has `extra` rows for each that is given.
+fn product(rows: u16, extra: &[u16]) -> FlatFunc {
+    let params: Vec<Var> = ["sum", "a", "b", "y"].map(|n| Var::new(n, DType::HANDLE)).into();
+    let [sum, a, b, y] = [0, 1, 2, 3].map(|i: usize| params[i].expr());
+    let mut body = vec![];
+    let mut tile = |ptr: &PrimExpr, stride: i64, d: DType| {
+        let var = Var::new("tile", d);
+        body.push(FlatStmt::Let { var: var.clone(), value: PrimExpr::tile_rows(ptr.clone(), stride.into(), d) });
+        var.expr()
+    };
+    let others: Vec<_> = extra.iter().map(|rows| tile(&a, 96, DType::U8.with_lanes(rows * 64))).collect();
+    let (a, b) = (tile(&a, 96, DType::U8.with_lanes(rows * 64)), tile(&b, 256, DType::I8.with_lanes(1024)));
+    let sums = DType::I32.with_lanes(rows * 16);
+    let acc = Var::new("acc", sums);
+    body.push(FlatStmt::Local { var: acc.clone(), init: PrimExpr::tile_rows(sum, 0.into(), sums) });
+    let value = PrimExpr::call(Intrin::TileDot, [acc.expr(), a, b]);
+    body.push(FlatStmt::Assign { var: acc.clone(), value });
+    body.push(FlatStmt::Store { ptr: y.clone(), offset: 0.into(), value: acc.expr() });
+    for value in others {
+        body.push(FlatStmt::Store { ptr: y.clone(), offset: 0.into(), value });
+    }
+    let name = "product".to_string();
+    FlatFunc { name, params, ret: None, linkage: Linkage::Local, body, span: Span::NONE }
+}
+
+fn has(code: &[u8], part: &[u8]) -> bool {
+    code.windows(part.len()).any(|w| w == part)
+}
+
+/// The instructions of Intel's manual (volume 2: LDTILECFG, TILELOADD, TDPBUSD, TILESTORED, TILERELEASE), and the
+/// configuration behind the code: palette 1, 64 bytes a row, rows of each register.
+#[test]
+fn tiles_are_configured_multiplied_and_released() {
+    let code = assemble(&product(13, &[]), WIDE).expect("tiles").bytes;
+    for (name, part) in [
+        ("ldtilecfg", &[0xc4, 0xe2, 0x78, 0x49][..]),
+        // tmm0 from [rsi + r11], tmm2 to [r8 + r11].
+        ("tileloadd", &[0xc4, 0xa2, 0x7b, 0x4b, 0x04, 0x1e]),
+        ("tilestored", &[0xc4, 0x82, 0x7a, 0x4b, 0x14, 0x18]),
+        ("tilerelease", &[0xc4, 0xe2, 0x78, 0x49, 0xc0]),
+        // Sums in tmm2, bytes in tmm0 and tmm1.
+        ("tdpbusd", &[0xc4, 0xe2, 0x71, 0x5e, 0xd0]),
+    ] {
+        assert!(has(&code, part), "{name}: {code:x?}");
+    }
+    let config = &code[code.len() - 64..];
+    assert_eq!(config[0], 1);
+    assert_eq!(config[16..22], [64, 0, 64, 0, 64, 0]);
+    assert_eq!(config[48..52], [13, 16, 13, 0]);
+}
+
+/// Others are for the vectors of another form.
+#[test]
+fn kernels_with_too_many_tiles_are_refused() {
+    assert!(assemble(&product(16, &[16; 5]), WIDE).is_some());
+    assert!(assemble(&product(16, &[16; 6]), WIDE).is_none());
+    assert!(assemble(&product(16, &[12, 12, 13, 14, 15]), WIDE).is_some());
+    assert!(assemble(&product(16, &[]), Wide::V3).is_none());
+}

@@ -1,0 +1,290 @@
+//! Convolutions and products over tiles ([`Intrin::TileDot`]): rows of 64 bytes of up to 16 pixels by 16 channels at a
+//! time. The packed weights have the order of the right side already. Sums go through the stack, from where they become
+//! bytes as in the other forms.
+
+use super::{c, let_, load, loop_, Body, Conv, Panel, Writer};
+use relax_ir::flat::FlatStmt;
+use relax_ir::prim::{Intrin, Var};
+use relax_ir::{DType, PrimExpr};
+
+/// Inputs of a tile: bytes of a row.
+const DEPTH: i64 = 64;
+/// Channels of a tile.
+const CHANNELS: i64 = 16;
+/// Pixels of a tile at most.
+const PIXELS: i64 = 16;
+/// With fewer pixels tiles are not faster.
+const LEAST: i64 = 4;
+/// Tiles of sums that are kept at a time: twice as many leave none for what is multiplied.
+const SUMS: i64 = 4;
+
+/// What is computed together: `across` tiles of pixels of a row, in `down` rows, by `vectors` of channels.
+#[derive(Clone, Copy)]
+struct Block {
+    /// Pixels of a tile.
+    pixels: i64,
+    /// Tiles of a row of pixels.
+    row: i64,
+    across: i64,
+    down: i64,
+    vectors: i64,
+}
+
+/// Channels of a panel, and what their sums need to become bytes.
+struct Channels {
+    first: i64,
+    scale: Vec<PrimExpr>,
+    bias: Vec<PrimExpr>,
+    /// The panel's weights.
+    panel: PrimExpr,
+}
+
+/// Where the pixels of an image or a row begin: of the input, the result, and the other summand.
+#[derive(Clone)]
+struct At {
+    from: PrimExpr,
+    to: PrimExpr,
+    other: Option<PrimExpr>,
+}
+
+impl Conv {
+    /// Whether it has a form over tiles: a row of the kernel is whole rows of them.
+    pub fn has_tiles(&self) -> bool {
+        !self.depthwise
+            && self.vector_bytes == 64
+            && self.channels >= CHANNELS
+            && self.k_w * self.in_c % DEPTH == 0
+            && self.even(PIXELS) >= LEAST
+    }
+
+    /// Blocks of a panel with so many vectors. As many multiplications as tiles that are read, unless the weights of a
+    /// panel stay in the first-level cache: then one tile of pixels goes with all of its channels.
+    fn block(&self, vectors: i64) -> Block {
+        /// Bytes of a panel's weights beside which there is room for pixels in the first-level cache.
+        const NEAR: i64 = 16 << 10;
+        let pixels = self.even(PIXELS);
+        let row = (self.row() + pixels - 1) / pixels;
+        let lines = if self.row() == self.columns { self.rows } else { 1 };
+        let wide = self.depth() * vectors * CHANNELS <= NEAR;
+        let vectors = vectors.min(if wide || row * lines == 1 { SUMS } else { 2 });
+        let all = SUMS / vectors;
+        let across = row.min(all);
+        Block { pixels, row, across, down: lines.min(all / across), vectors }
+    }
+}
+
+impl Writer<'_> {
+    /// Memory for the sums of a block.
+    pub(super) fn slot(&self) -> FlatStmt {
+        FlatStmt::Stack { var: self.sums.clone(), bytes: (SUMS * PIXELS * CHANNELS * 4) as u32, align: 64 }
+    }
+
+    /// All pixels of some channels.
+    pub(super) fn tiles(&self, out: &mut Body, p: &Panel, column: &PrimExpr) {
+        let v = self.conv;
+        let whole = v.block(p.count);
+        let lines = if v.row() == v.columns { v.rows } else { 1 };
+        for first in (0..p.count).step_by(whole.vectors as usize) {
+            let b = Block { vectors: whole.vectors.min(p.count - first), ..whole };
+            let read = |out: &mut Body, what: &Var, name: &str| -> Vec<PrimExpr> {
+                let at = |j: i64| column.clone() + (first + j) * CHANNELS;
+                let floats = DType::F32.with_lanes(CHANNELS as u16);
+                (0..b.vectors).map(|j| let_(out, name, load(&what.expr(), at(j), floats))).collect()
+            };
+            let channels = Channels {
+                first: first * CHANNELS,
+                scale: read(out, &self.scale, "scale"),
+                bias: read(out, &self.bias, "bias"),
+                panel: let_(out, "panel", self.w.expr().ptr_add(column.clone() * v.depth())),
+            };
+            loop_(out, 0, v.batch, 1, &mut |out, n| {
+                let pixel = n.clone() * (v.in_h * v.in_w) + (v.off_h * v.in_w + v.off_w);
+                let from = let_(out, "from", self.x.expr().ptr_add(pixel * v.in_c));
+                let pixel = n * (v.out_h * v.out_w) + (v.top * v.out_w + v.left);
+                let byte = let_(out, "first", pixel * v.channels + column.clone() + channels.first);
+                let to = let_(out, "to", self.y.expr().ptr_add(byte.clone()));
+                let other = v.plus.map(|_| let_(out, "other", self.other.expr().ptr_add(byte)));
+                let image = At { from, to, other };
+                let even = lines / b.down * b.down;
+                for (begin, end, down) in [(0, even, b.down), (even, lines, lines - even)] {
+                    loop_(out, begin, end, down.max(1), &mut |out, y| {
+                        let line = y.clone() * (v.stride_h * v.in_w * v.in_c);
+                        let at = image.moved(out, line, y * (v.out_w * v.channels));
+                        self.row_of_blocks(out, p, &channels, &Block { down, ..b }, &at, column);
+                    });
+                }
+            });
+        }
+    }
+
+    /// Blocks side by side.
+    fn row_of_blocks(&self, out: &mut Body, p: &Panel, of: &Channels, b: &Block, at: &At, column: &PrimExpr) {
+        let even = b.row / b.across * b.across;
+        for (begin, end, across) in [(0, even, b.across), (even, b.row, b.row - even)] {
+            let b = Block { across, ..*b };
+            loop_(out, begin * b.pixels, end * b.pixels, across.max(1) * b.pixels, &mut |out, x| {
+                self.block(out, p, of, &b, at, &x, end == b.row, column);
+            });
+        }
+    }
+
+    /// The block at pixel `x` of its rows; `ends`: the last tile may reach beyond the row, and begins before its own
+    /// pixels then.
+    #[allow(clippy::too_many_arguments)]
+    fn block(
+        &self,
+        out: &mut Body,
+        p: &Panel,
+        of: &Channels,
+        b: &Block,
+        at: &At,
+        x: &PrimExpr,
+        ends: bool,
+        column: &PrimExpr,
+    ) {
+        let v = self.conv;
+        let pixel = v.stride_w * v.in_c;
+        let from = let_(out, "from", at.from.clone().ptr_add(x.clone() * pixel));
+        let rest = ends && b.row * b.pixels > v.row();
+        // Of the tiles of a row: where each begins, and which of its pixels are new.
+        let mut begins: Vec<(PrimExpr, PrimExpr)> = vec![];
+        for i in 0..b.across {
+            let x = x.clone() + i * b.pixels;
+            if !rest || i + 1 < b.across {
+                begins.push((from.clone().ptr_add(i * b.pixels * pixel), c(0)));
+                continue;
+            }
+            let begin = let_(out, "begin", x.clone().min(c(v.row() - b.pixels)));
+            let from = let_(out, "last", at.from.clone().ptr_add(begin.clone() * pixel));
+            begins.push((from, let_(out, "new", x - begin)));
+        }
+        let ints = DType::I32.with_lanes((b.pixels * CHANNELS) as u16);
+        let mut sums: Vec<Vec<Var>> = vec![];
+        for _ in 0..b.down * b.across {
+            let sum = |j: i64| self.sum.expr().ptr_add((column.clone() + (of.first + j * CHANNELS)) * 4i64);
+            let tiles = (0..b.vectors).map(|j| {
+                let var = Var::new("acc", ints);
+                // The same in every row.
+                out.push(FlatStmt::Local { var: var.clone(), init: PrimExpr::tile_rows(sum(j), c(0), ints) });
+                var
+            });
+            sums.push(tiles.collect());
+        }
+        self.products(out, p, of, b, &begins, &sums);
+        let size = b.pixels * CHANNELS;
+        for (i, var) in sums.iter().flatten().enumerate() {
+            let offset = c(i as i64 * size);
+            out.push(FlatStmt::Store { ptr: self.sums.expr(), offset, value: var.expr() });
+        }
+        let at = at.moved(out, c(0), x.clone() * v.channels);
+        for i in 0..b.down * b.across {
+            let (down, across) = (i / b.across, i % b.across);
+            let begin = (down * v.out_w + across * b.pixels) * v.channels;
+            let new = &begins[across as usize].1;
+            let row = Var::new("row", DType::I64);
+            let mut body = vec![];
+            // From the first new pixel on.
+            let line = let_(&mut body, "line", (row.expr() - new.clone()) * v.channels + begin);
+            self.bytes(&mut body, of, b, &at, i * b.vectors * size, &row.expr(), line);
+            out.push(FlatStmt::For { var: row, begin: new.clone(), end: c(b.pixels), step: 1, body });
+        }
+    }
+
+    /// All products of a block, 64 inputs at a time.
+    fn products(
+        &self,
+        out: &mut Body,
+        p: &Panel,
+        of: &Channels,
+        b: &Block,
+        begins: &[(PrimExpr, PrimExpr)],
+        sums: &[Vec<Var>],
+    ) {
+        let v = self.conv;
+        let (line, width) = (v.in_w * v.in_c, p.width());
+        let inputs = v.k_w * v.in_c;
+        let (left, right) = (DType::U8.with_lanes((b.pixels * DEPTH) as u16), DType::I8.with_lanes(1024));
+        loop_(out, 0, v.k_h, 1, &mut |out, ky| {
+            let ws = let_(out, "ws", of.panel.clone().ptr_add(ky.clone() * (inputs * width)));
+            let down = let_(out, "down", ky * line);
+            loop_(out, 0, inputs, DEPTH, &mut |out, k| {
+                let at = let_(out, "at", down.clone() + k.clone());
+                let ws = let_(out, "ws", ws.clone().ptr_add(k * width));
+                let tile = |out: &mut Body, ptr: PrimExpr, stride: i64, d: DType| {
+                    let var = Var::new("tile", d);
+                    out.push(FlatStmt::Let { var: var.clone(), value: PrimExpr::tile_rows(ptr, c(stride), d) });
+                    var.expr()
+                };
+                let starts: Vec<PrimExpr> =
+                    begins.iter().map(|(ptr, _)| let_(out, "ptr", ptr.clone().ptr_add(at.clone()))).collect();
+                let pixels = |out: &mut Body, i: i64| {
+                    let ptr = starts[(i % b.across) as usize].clone();
+                    let ptr = ptr.ptr_add(i / b.across * v.stride_h * line);
+                    tile(out, ptr, v.stride_w * v.in_c, left)
+                };
+                let weights = |out: &mut Body, j: i64| {
+                    tile(out, ws.clone().ptr_add(of.first * 4 + j * CHANNELS * 4), width * 4, right)
+                };
+                let dot = |out: &mut Body, acc: &Var, a: &PrimExpr, w: &PrimExpr| {
+                    let value = PrimExpr::call(Intrin::TileDot, [acc.expr(), a.clone(), w.clone()]);
+                    out.push(FlatStmt::Assign { var: acc.clone(), value });
+                };
+                let tiles = sums.len() as i64;
+                if tiles <= b.vectors {
+                    let a: Vec<PrimExpr> = (0..tiles).map(|i| pixels(out, i)).collect();
+                    for j in 0..b.vectors {
+                        let w = weights(out, j);
+                        for (row, a) in sums.iter().zip(&a) {
+                            dot(out, &row[j as usize], a, &w);
+                        }
+                    }
+                } else {
+                    let w: Vec<PrimExpr> = (0..b.vectors).map(|j| weights(out, j)).collect();
+                    for (i, row) in sums.iter().enumerate() {
+                        let a = pixels(out, i as i64);
+                        for (acc, w) in row.iter().zip(&w) {
+                            dot(out, acc, &a, w);
+                        }
+                    }
+                }
+            });
+        });
+    }
+
+    /// The sums of a row of tiles that stand at `slot` as bytes.
+    #[allow(clippy::too_many_arguments)]
+    fn bytes(&self, out: &mut Body, of: &Channels, b: &Block, at: &At, slot: i64, row: &PrimExpr, line: PrimExpr) {
+        let v = self.conv;
+        let lanes = CHANNELS as u16;
+        let (ints, floats) = (DType::I32.with_lanes(lanes), DType::F32.with_lanes(lanes));
+        let first = let_(out, "sums", row.clone() * CHANNELS);
+        let mut values = vec![];
+        for (j, (scale, bias)) in of.scale.iter().zip(&of.bias).enumerate() {
+            let j = j as i64;
+            let x = load(&self.sums.expr(), first.clone() + (slot + j * b.pixels * CHANNELS), ints).cast(floats);
+            let x = PrimExpr::call(Intrin::Fma, [x, scale.clone(), bias.clone()]);
+            let value = match (v.plus, &at.other) {
+                (Some(plus), Some(other)) => {
+                    let byte = let_(out, "byte", v.byte(x, lanes));
+                    let b = load(other, line.clone() + j * CHANNELS, DType::U8.with_lanes(lanes));
+                    plus.unlimited(byte, b, lanes)
+                }
+                _ => v.unlimited(x, lanes),
+            };
+            values.push(let_(out, "rounded", value));
+        }
+        out.push(FlatStmt::Store { ptr: at.to.clone(), offset: line, value: PrimExpr::call(Intrin::Bytes, values) });
+    }
+}
+
+impl At {
+    /// Further on by so many bytes of the input and of the results.
+    fn moved(&self, out: &mut Body, input: PrimExpr, result: PrimExpr) -> At {
+        let result = let_(out, "bytes", result);
+        At {
+            from: let_(out, "from", self.from.clone().ptr_add(input)),
+            to: let_(out, "to", self.to.clone().ptr_add(result.clone())),
+            other: self.other.as_ref().map(|ptr| let_(out, "other", ptr.clone().ptr_add(result))),
+        }
+    }
+}
