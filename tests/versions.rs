@@ -72,6 +72,35 @@ fn quantised_networks_agree_at_every_level() {
     }
 }
 
+/// Tiles are asked for, and AVX-512 VNNI is there for when they are refused.
+#[test]
+fn a_library_for_tiles_does_not_rely_on_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, input) = ("examples/models/kws_int8.onnx", "examples/models/kws_int8.in.npz");
+    let (tiles, fours) = ("x86-64-v4,+avx512vnni,+amx-int8", "x86-64-v4,+avx512vnni");
+    for (cpu, forms) in [(tiles, true), (fours, false)] {
+        let out = dir.path().join("libm.so");
+        relax_aot(&[model, "--prefix", "m", "-o", path(&out), "--target-cpu", cpu]);
+        let asked = text("readelf", &["-rW", path(&out)]).contains("IRELATIV");
+        let symbols = text("nm", &[path(&out)]);
+        let of_tiles: Vec<&str> = symbols.lines().filter_map(|l| l.strip_suffix("_v4_amx")).collect();
+        assert_eq!((asked, !of_tiles.is_empty()), (forms, forms), "{cpu}: {symbols}");
+        for line in of_tiles {
+            let name = line.split(' ').next_back().expect("a name");
+            assert!(
+                symbols.lines().any(|l| l.split(' ').next_back() == Some(name)),
+                "{name} has no form without: {symbols}"
+            );
+        }
+    }
+    if levels().contains(&"auto=x86-64-v4,+avx512vnni") {
+        let first = dir.path().join("first.npz");
+        relax_aot(&["run", model, "--inputs", input, "--outputs", path(&first), "--target-cpu", fours]);
+        let args = ["run", model, "--inputs", input, "--expect", path(&first), "--rtol", "0", "--atol", "0"];
+        relax_aot(&[&args[..], &["--target-cpu", tiles]].concat());
+    }
+}
+
 #[test]
 fn one_resolver_and_nothing_writable() {
     let dir = tempfile::tempdir().expect("a folder");

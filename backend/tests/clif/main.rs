@@ -477,4 +477,5 @@ fn faults_are_diagnostics() {
     assert!(Target::parse("foo", "baseline").is_err());
     assert!(Target::parse("x86_64-unknown-linux-gnu", "no-such-cpu").is_err());
     assert!(Target::parse("wasm32-unknown-unknown", "baseline").is_err());
+    assert!(Target::parse("aarch64-unknown-linux-gnu", "+amx-int8").is_err());
 }

@@ -321,7 +321,7 @@ impl Machine {
         let row = 64 / d.bytes() as u16;
         let right = d.element() == DType::I8;
         let known = right || d.element() == DType::U8 || d.element() == DType::I32;
-        if !known || d.lanes == 0 || d.lanes % row != 0 || d.lanes / row > 16 || right && d.lanes != 1024 {
+        if !known || d.lanes == 0 || !d.lanes.is_multiple_of(row) || d.lanes / row > 16 || right && d.lanes != 1024 {
             return Err(format!("{d} is no tile"));
         }
         if f == Intrin::TileRows {

@@ -10,7 +10,7 @@ pub(super) fn is_tile_rows(e: &PrimExpr) -> bool {
 fn rows(d: DType) -> Option<u8> {
     let bytes = d.lanes as usize * d.bytes();
     let rows = u8::try_from(bytes / 64).ok()?;
-    (bytes % 64 == 0 && (1..=16).contains(&rows)).then_some(rows)
+    (bytes.is_multiple_of(64) && (1..=16).contains(&rows)).then_some(rows)
 }
 
 impl Builder {
