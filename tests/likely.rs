@@ -69,7 +69,7 @@ class Module:
 const KERNEL: &str = r#"
 @I.ir_module
 class Module:
-    @T.prim_func(private=True)
+    @T.prim_func(private=True, s_tir=True)
     def product(a: T.handle, b: T.handle, c: T.handle):
         n = T.int64() #n
         A = T.match_buffer(a, ({v}, T.int64(64)), "float32")

@@ -14,14 +14,14 @@ use std::path::Path;
 const MODEL: &str = r#"
 @I.ir_module
 class Module:
-    @T.prim_func(private=True)
+    @T.prim_func(private=True, s_tir=True)
     def doubled(x: T.Buffer((T.int64(2), T.int64(6)), "float32")):
         for i, j in T.grid(T.int64(2), T.int64(6)):
             with T.sblock("doubled"):
                 vi, vj = T.axis.remap("SS", [i, j])
                 x[vi, vj] = x[vi, vj] * T.float32(2)
 
-    @T.prim_func(private=True)
+    @T.prim_func(private=True, s_tir=True)
     def beside(x: T.Buffer((T.int64(2), T.int64(3)), "float32"), y: T.Buffer((T.int64(2), T.int64(6)), "float32")):
         for i, j in T.grid(T.int64(2), T.int64(3)):
             with T.sblock("moved"):

@@ -98,7 +98,7 @@ fn modules(n: usize) -> Vec<(&'static str, String)> {
         level = next;
     }
     out.push(("fan_out", module("", &two, T, &b, &level[0])));
-    let prim = "    @T.prim_func(private=True)
+    let prim = "    @T.prim_func(private=True, s_tir=True)
     def step(x: T.handle, y: T.handle):
         n = T.int64()
         A = T.match_buffer(x, (n,))

@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 const MODEL: &str = r#"
 @I.ir_module
 class Module:
-    @T.prim_func(private=True)
+    @T.prim_func(private=True, s_tir=True)
     def steps(x: T.Buffer((T.int64(12), T.int64(1), T.int64(512)), "float32"),
               w: T.Buffer((T.int64(256), T.int64(544)), "float32"),
               y: T.Buffer((T.int64(12), T.int64(1), T.int64(256)), "float32")):

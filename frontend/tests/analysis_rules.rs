@@ -300,7 +300,7 @@ def main(x: R.Tensor((3, 4), dtype="float32"), y: R.Tensor(("m", 4), dtype="floa
 
 #[test]
 fn derivation_11_call_tir_meets_the_prim_func() {
-    let prim = r#"@T.prim_func
+    let prim = r#"@T.prim_func(s_tir=True)
 def f(a: T.Buffer((T.int64(4),), "float32"), b: T.Buffer((T.int64(4),), "float32")):
     for i in range(4):
         with T.sblock("b"):

@@ -19,6 +19,12 @@ pub enum Value {
     Prim(Var),
     /// One name for several loop variables or axes: `for iters in T.grid(m, n)`.
     Several(Vec<Var>),
+    /// The variable of a loop with a step: its value, and the range that it goes through.
+    Counted {
+        value: PrimExpr,
+        min: PrimExpr,
+        extent: PrimExpr,
+    },
     Buffer(Buffer),
     /// A `T.handle` parameter, by its position.
     Handle(usize, Var),
@@ -184,6 +190,12 @@ impl<'a> Cx<'a> {
             // `T.float32`
             if let Some(d) = name.strip_prefix("T.").and_then(|n| n.parse().ok()) {
                 return Some(d);
+            }
+        }
+        // `x.dtype`
+        if let ExprKind::Attribute(base, field) = &e.kind {
+            if let (Some(Value::Buffer(b)), "dtype") = (base.as_name().and_then(|n| self.names.get(n)), field.name) {
+                return Some(b.dtype());
             }
         }
         if let Some(call) = e.as_call() {

@@ -322,8 +322,16 @@ impl<'a> Parser<'a, '_> {
                     let message = if self.eat_op(",") { Some(self.expr()?) } else { None };
                     return Ok(StmtKind::Assert(cond, message));
                 }
-                word @ ("break" | "continue" | "try" | "raise" | "del" | "global" | "async" | "await" | "else"
-                | "elif" | "except" | "finally") => {
+                "break" => {
+                    self.bump();
+                    return Ok(StmtKind::Break);
+                }
+                "continue" => {
+                    self.bump();
+                    return Ok(StmtKind::Continue);
+                }
+                word @ ("try" | "raise" | "del" | "global" | "async" | "await" | "else" | "elif" | "except"
+                | "finally") => {
                     return Err(self.error_here(&format!("`{word}` is not understood here")));
                 }
                 _ => {}
@@ -378,6 +386,10 @@ impl<'a> Parser<'a, '_> {
             "&=" => BinaryOp::BitAnd,
             "|=" => BinaryOp::BitOr,
             "^=" => BinaryOp::BitXor,
+            "<<=" => BinaryOp::Shl,
+            ">>=" => BinaryOp::Shr,
+            "**=" => BinaryOp::Pow,
+            "@=" => BinaryOp::MatMul,
             _ => return None,
         })
     }

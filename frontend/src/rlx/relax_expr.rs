@@ -138,12 +138,14 @@ impl<'a> Cx<'a> {
                 return self.error("type", span, message);
             }
         };
-        if matches!(op, BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge) {
-            if let Some(n) = [a, b].into_iter().find(|e| matches!(e.kind, ExprKind::Int(_) | ExprKind::Float(_))) {
-                let d = Diagnostic::error("type", n.span, "a comparison takes Relax values on both sides");
-                let number = self.text.get(n.span.lo as usize..n.span.hi as usize).unwrap_or("..");
-                return self.report(d.help(format!("write R.const({number}, dtype)")));
-            }
+        if let Some(n) = [a, b].into_iter().find(|e| matches!(e.kind, ExprKind::Int(_) | ExprKind::Float(_))) {
+            let what = match op {
+                BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => "a comparison".to_string(),
+                _ => format!("`{}`", op.symbol()),
+            };
+            let d = Diagnostic::error("type", n.span, format!("{what} takes Relax values on both sides"));
+            let number = self.text.get(n.span.lo as usize..n.span.hi as usize).unwrap_or("..");
+            return self.report(d.help(format!("write R.const({number}, dtype)")));
         }
         let (a, b) = (self.relax(a), self.relax(b));
         self.op_of(name, vec![a?, b?], span)

@@ -222,7 +222,7 @@ impl<'a> Cx<'a> {
                     let d = Diagnostic::error("syntax", s.span, "a return belongs at the end of the function");
                     return self.report(d.help("both branches of an `if` bind the same name, which is returned later"));
                 }
-                let Some(value) = value else {
+                let Some(value) = value.as_ref().filter(|v| !matches!(v.kind, ExprKind::None)) else {
                     let d = Diagnostic::error("syntax", s.span, "a Relax function returns a value");
                     return self.report(d.help("the empty tuple is written `return R.tuple()`"));
                 };
@@ -233,7 +233,7 @@ impl<'a> Cx<'a> {
                 body.result = Some(self.relax(value)?);
                 Some(())
             }
-            StmtKind::For { .. } | StmtKind::While { .. } => {
+            StmtKind::For { .. } | StmtKind::While { .. } | StmtKind::Break | StmtKind::Continue => {
                 let at = first_line(self.text, s.span);
                 let d = Diagnostic::error("syntax", at, "a Relax function has no loops");
                 self.report(d.help("write a recursive function, or the loop inside of a PrimFunc"))
@@ -270,10 +270,14 @@ impl<'a> Cx<'a> {
                 }
                 return self.error("type", v.span, format!("`{name}` is a dim of the signature: int64, not {dtype}"));
             }
-            if !dtype.is_int() {
+            // In a kernel it may be what `T.Let` binds.
+            if !dtype.is_int() && self.names.int != DType::I32 {
                 return self.error("type", v.span, format!("a shape variable is an integer, not {dtype}"));
             }
             if !self.names.dims.contains_key(name) {
+                // So they are where the kernel declares them before it has a buffer of them.
+                let wide = self.names.int == DType::I32 && dtype == DType::I32;
+                let dtype = if wide { DType::I64 } else { dtype };
                 self.names.dims.insert(name, Var::with_span(name, dtype, t.span));
             }
         }
@@ -351,9 +355,8 @@ impl<'a> Cx<'a> {
             }
             _ => {}
         }
-        // A docstring.
         if matches!(e.kind, ExprKind::Str(_)) {
-            return Some(());
+            return self.error("syntax", span, "a Relax function has no docstring: write a comment");
         }
         self.assign("_", span, None, Some(e), span, rest, body, place)
     }

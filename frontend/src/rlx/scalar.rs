@@ -43,7 +43,7 @@ pub fn int_literal(dtype: DType, v: i128) -> PrimExpr {
     PrimExpr::int(dtype, v as i64)
 }
 
-fn fits(dtype: DType, v: i128) -> bool {
+pub fn fits(dtype: DType, v: i128) -> bool {
     match dtype.code {
         TypeCode::Int => (dtype.int_min() as i128..=dtype.int_max() as i128).contains(&v),
         TypeCode::UInt => (0..=dtype.int_max() as u64 as i128).contains(&v),
@@ -246,6 +246,7 @@ impl<'a> Cx<'a> {
         }
         match self.names.get(name) {
             Some(Value::Poison) => return None,
+            Some(Value::Counted { value, .. }) => return Some(value.with_span(span)),
             Some(Value::Relax(v)) => {
                 // A scalar parameter or binding is a shape variable where a scalar is wanted.
                 let v = v.clone();
@@ -284,9 +285,9 @@ impl<'a> Cx<'a> {
     fn unary(&mut self, op: UnaryOp, a: &Expr<'a>, span: Span) -> Option<Num> {
         let n = self.num(a)?;
         match (op, n) {
-            (UnaryOp::Plus, n) => Some(n),
+            (UnaryOp::Plus, n @ (Num::Int(_) | Num::Float(..))) => Some(n),
             (UnaryOp::Neg, n @ (Num::Int(_) | Num::Float(..))) => Some(n.negated()),
-            (UnaryOp::Neg, Num::Expr(p)) if p.dtype().is_int() || p.dtype().is_float() => {
+            (UnaryOp::Neg, Num::Expr(p)) if p.dtype().is_signed() || p.dtype().is_float() => {
                 let d = p.dtype();
                 Some(Num::Expr(PrimExpr::raw_at(PrimKind::Neg(p), d, span)))
             }
@@ -303,6 +304,7 @@ impl<'a> Cx<'a> {
                 let shown = match op {
                     UnaryOp::Not => "not",
                     UnaryOp::Invert => "~",
+                    UnaryOp::Plus => "+",
                     _ => "-",
                 };
                 self.error("type", span, format!("`{shown}` does not apply to {t}"))
@@ -332,14 +334,16 @@ impl<'a> Cx<'a> {
             BinaryOp::And => BinOp::And,
             BinaryOp::Or => BinOp::Or,
             BinaryOp::Pow => {
-                let (a, b) = self.matched(a, b, span)?;
-                return Some(Num::Expr(PrimExpr::call(Intrin::Pow, [a, b]).with_span(span)));
+                if let (Num::Int(x), Num::Int(y)) = (&a, &b) {
+                    if let Some(v) = u32::try_from(*y).ok().and_then(|y| x.checked_pow(y)) {
+                        return Some(Num::Int(v));
+                    }
+                }
+                let d = Diagnostic::error("type", span, "`**` does not apply to scalars");
+                return self.report(d.help("write T.pow(a, b), of floats"));
             }
             BinaryOp::MatMul => return self.error("type", span, "`@` does not apply to scalars"),
         };
-        if matches!(op, BinOp::FloorDiv | BinOp::FloorMod) && matches!(&b, Num::Int(0)) {
-            return self.error("type", span, "this divides by zero");
-        }
         if let (Num::Int(x), Num::Int(y)) = (&a, &b) {
             if let Some(v) = literal_arithmetic(op, *x, *y) {
                 return Some(v);
@@ -349,7 +353,14 @@ impl<'a> Cx<'a> {
     }
 
     fn true_divide(&mut self, a: Num, b: Num, span: Span) -> Option<Num> {
+        if let (Num::Int(x), Num::Int(y)) = (&a, &b) {
+            if *y != 0 {
+                let v = *x as f64 / *y as f64;
+                return Some(Num::Float(v, v as f32));
+            }
+        }
         let (a, b) = self.matched(a, b, span)?;
+        self.divisor(&b, span)?;
         if !a.dtype().is_float() {
             let d = relax_ir::Diagnostic::error("type", span, "`/` on integers is ambiguous");
             return self.report(d.help("write `//` (floor), T.truncdiv(a, b) or T.Div(a, b)"));
@@ -363,6 +374,20 @@ impl<'a> Cx<'a> {
         let t = a.dtype();
         if op == BinOp::TruncMod && t.is_float() {
             return Some(PrimExpr::call(Intrin::Fmod, [a, b]).with_span(span));
+        }
+        match op {
+            BinOp::Div | BinOp::FloorDiv | BinOp::FloorMod | BinOp::TruncDiv | BinOp::TruncMod => {
+                self.divisor(&b, span)?
+            }
+            // Source: TVM src/tirx/op/op.cc: a literal amount lies within the type.
+            BinOp::Shl | BinOp::Shr => match b.as_int() {
+                Some(v) if !(0..t.bits as i64).contains(&v) => {
+                    let message = format!("{t} is shifted by {v}: from 0 to {} is possible", t.bits.saturating_sub(1));
+                    return self.error("type", span, message);
+                }
+                _ => {}
+            },
+            _ => {}
         }
         let fine = match op {
             BinOp::And | BinOp::Or => t.is_bool(),
@@ -379,6 +404,14 @@ impl<'a> Cx<'a> {
             return self.error("type", span, format!("{what} here, these are {t}"));
         }
         Some(PrimExpr::raw_binary(op, a, b).with_span(span))
+    }
+
+    /// A literal divisor is not zero.
+    fn divisor(&mut self, b: &PrimExpr, span: Span) -> Option<()> {
+        if b.is_int(0) || b.as_float() == Some(0.0) {
+            return self.error("type", span, "this divides by zero");
+        }
+        Some(())
     }
 
     /// Both operands in one type: literals take the other side's; int meets float as float; of two widths the wider;
@@ -453,13 +486,14 @@ impl<'a> Cx<'a> {
     }
 
     /// `buffer[index]`, `buffer.shape[0]`, `buffer.strides[0]`.
-    fn element(&mut self, base: &Expr<'a>, index: &Expr<'a>, span: Span) -> Option<PrimExpr> {
+    pub fn element(&mut self, base: &Expr<'a>, index: &Expr<'a>, span: Span) -> Option<PrimExpr> {
         if let ExprKind::Attribute(owner, field) = &base.kind {
             if matches!(field.name, "shape" | "strides") {
                 let buffer = self.buffer(owner)?;
                 let list = if field.name == "shape" { &buffer.shape } else { &buffer.strides };
                 let i = self.int(index)?;
-                return match usize::try_from(i).ok().and_then(|i| list.get(i)) {
+                let from_end = if i < 0 { i + list.len() as i64 } else { i };
+                return match usize::try_from(from_end).ok().and_then(|i| list.get(i)) {
                     Some(p) => Some(p.clone()),
                     None => self.error("tir", span, format!("the buffer has no {}[{i}]", field.name)),
                 };
@@ -473,6 +507,11 @@ impl<'a> Cx<'a> {
             };
         }
         let buffer = self.buffer(base)?;
+        let parts = index.elements().unwrap_or(std::slice::from_ref(index));
+        if let Some(slice) = parts.iter().find(|i| matches!(i.kind, ExprKind::Slice(..))) {
+            let d = Diagnostic::error("tir", slice.span, "a slice is a region, no vector of elements");
+            return self.report(d.help("a vector is read by an index that is one: A[T.Ramp(begin, 1, lanes)]"));
+        }
         let indices = self.indices(&buffer, index)?;
         let lanes = indices.iter().map(|i| i.dtype().lanes).max().unwrap_or(1);
         let dtype = if lanes > 1 { buffer.dtype().with_lanes(lanes) } else { buffer.dtype() };
@@ -520,7 +559,7 @@ impl<'a> Cx<'a> {
     /// The indices of an element access; `lo:hi:step` is a vector.
     pub fn indices(&mut self, buffer: &Buffer, index: &Expr<'a>) -> Option<Vec<PrimExpr>> {
         let items = match &index.kind {
-            ExprKind::Tuple(items) => items.iter().collect(),
+            ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().collect(),
             _ => vec![index],
         };
         let mut all = vec![];

@@ -1,10 +1,11 @@
 //! Calls within scalar expressions: `T.name(..)`.
 
 use super::context::{Cx, Value};
-use super::scalar::Num;
+use super::scalar::{fits, Num};
 use super::suggest::nearest;
 use super::syntax::*;
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
+use relax_ir::tir::Buffer;
 use relax_ir::{DType, Diagnostic, Span, Var};
 use std::sync::Arc;
 
@@ -71,8 +72,19 @@ fn binary_function(name: &str) -> Option<BinOp> {
 
 impl<'a> Cx<'a> {
     pub fn scalar_call(&mut self, call: &CallExpr<'a>, span: Span) -> Option<Num> {
-        let Some(name) = call.func.dotted() else { return self.expected(&call.func, "a function of T") };
+        let Some(name) = call.func.dotted() else {
+            return match method(call) {
+                Some((of, method)) => self.method(of, method, call, span).map(Num::Expr),
+                None => self.expected(&call.func, "a function of T"),
+            };
+        };
         let Some(name) = name.strip_prefix("T.") else {
+            if let Some(found) = self.python_function(&name, call, span) {
+                return found;
+            }
+            if let Some((of, method)) = method(call) {
+                return self.method(of, method, call, span).map(Num::Expr);
+            }
             if matches!(name.as_str(), "min" | "max") {
                 let d = Diagnostic::error("unknown-name", call.func.span, format!("`{name}` is Python's"));
                 return self.report(d.help(format!("write `T.{name}`")));
@@ -111,9 +123,103 @@ impl<'a> Cx<'a> {
         Some(Num::Float(v, v as f32))
     }
 
+    /// Python's own functions of literals; `None` for other names and for values that only the kernel computes.
+    fn python_function(&mut self, name: &str, call: &CallExpr<'a>, span: Span) -> Option<Option<Num>> {
+        if !matches!(name, "len" | "int" | "abs" | "min" | "max") || !call.keywords.is_empty() {
+            return None;
+        }
+        if let ("len", [of]) = (name, call.args.as_slice()) {
+            let dims = self.spread(of, span);
+            return Some(dims.map(|d| Num::Int(d.len() as i128)));
+        }
+        let literal = |e: &Expr| match &e.kind {
+            ExprKind::Int(_) | ExprKind::Float(_) => true,
+            ExprKind::Unary(_, a) => matches!(a.kind, ExprKind::Int(_) | ExprKind::Float(_)),
+            _ => false,
+        };
+        if !call.args.iter().all(literal) {
+            return None;
+        }
+        let values: Vec<Option<Num>> = call.args.iter().map(|a| self.num(a)).collect();
+        let values = values.into_iter().collect::<Option<Vec<Num>>>()?;
+        let real = |n: &Num| match n {
+            Num::Int(v) => *v as f64,
+            Num::Float(d, _) => *d,
+            Num::Expr(_) => f64::NAN,
+        };
+        let picked =
+            |more: bool| values.iter().cloned().reduce(|a, b| if (real(&b) > real(&a)) == more { b } else { a });
+        let found = match (name, values.as_slice()) {
+            ("int", [Num::Float(d, _)]) => Some(Num::Int(*d as i128)),
+            ("int", [n]) => Some(n.clone()),
+            ("abs", [Num::Int(v)]) => Some(Num::Int(v.abs())),
+            ("abs", [Num::Float(d, s)]) => Some(Num::Float(d.abs(), s.abs())),
+            ("max", [_, _, ..]) => picked(true),
+            ("min", [_, _, ..]) => picked(false),
+            _ => None,
+        };
+        Some(found.or_else(|| self.error("argument", span, format!("`{name}` does not take these arguments"))))
+    }
+
+    /// `x.astype("int32")`, `buffer.vload([i], "float32x4")`
+    fn method(&mut self, of: &Expr<'a>, name: &str, call: &CallExpr<'a>, span: Span) -> Option<PrimExpr> {
+        if name == "astype" {
+            let Some(t) = call.arg(0, "dtype") else {
+                return self.error("argument", span, "astype takes a data type");
+            };
+            let (t, v) = (self.dtype(t), self.prim(of));
+            let (t, v) = (t?, v?);
+            let t = if t.lanes == 1 { t.with_lanes(v.dtype().lanes) } else { t };
+            return Some(self.convert(v, t));
+        }
+        let Some(begin) = call.arg(0, "begin") else {
+            return self.error("argument", span, "vload takes the indices of its first element");
+        };
+        let buffer = self.buffer(of)?;
+        let lanes = match call.arg(1, "dtype").filter(|d| !matches!(d.kind, ExprKind::None)) {
+            Some(d) => self.dtype(d)?.lanes,
+            None => 1,
+        };
+        let indices = self.vector_at(&buffer, begin, lanes)?;
+        Some(PrimExpr::raw_at(
+            PrimKind::BufferLoad(buffer.clone(), indices.into()),
+            buffer.dtype().with_lanes(lanes),
+            span,
+        ))
+    }
+
+    /// Indices of `lanes` elements in a row.
+    pub fn vector_at(&mut self, buffer: &Buffer, begin: &Expr<'a>, lanes: u16) -> Option<Vec<PrimExpr>> {
+        let mut indices = self.indices(buffer, begin)?;
+        if let (Some(last), true) = (indices.last_mut(), lanes > 1) {
+            *last = last.clone().ramp(PrimExpr::int(last.dtype(), 1), lanes);
+        }
+        Some(indices)
+    }
+
+    /// Exactly these arguments, by position or by name.
+    fn named<'c, const N: usize>(
+        &mut self,
+        call: &'c CallExpr<'a>,
+        span: Span,
+        names: [&str; N],
+    ) -> Option<[&'c Expr<'a>; N]> {
+        let args: Vec<&Expr<'a>> = names.iter().enumerate().filter_map(|(i, n)| call.arg(i, n)).collect();
+        self.exactly(args, call, span)
+    }
+
     /// Exactly `N` positional arguments.
     fn arguments<'c, const N: usize>(&mut self, call: &'c CallExpr<'a>, span: Span) -> Option<[&'c Expr<'a>; N]> {
         let args: Vec<&Expr<'a>> = call.args.iter().collect();
+        self.exactly(args, call, span)
+    }
+
+    fn exactly<'c, const N: usize>(
+        &mut self,
+        args: Vec<&'c Expr<'a>>,
+        call: &CallExpr<'a>,
+        span: Span,
+    ) -> Option<[&'c Expr<'a>; N]> {
         match <[&Expr<'a>; N]>::try_from(args) {
             Ok(a) => Some(a),
             Err(got) => {
@@ -151,6 +257,9 @@ impl<'a> Cx<'a> {
                 }
                 Some(PrimExpr::int(dtype, d as i64).with_span(span))
             }
+            Num::Int(v) if dtype.is_int() && dtype.lanes == 1 && !fits(dtype, v) => {
+                self.error("type", arg.span, format!("{v} is no value of {dtype}"))
+            }
             n => Some(self.settle_as(n, dtype).with_span(span)),
         }
     }
@@ -158,21 +267,21 @@ impl<'a> Cx<'a> {
     fn scalar_function(&mut self, name: &str, call: &CallExpr<'a>, span: Span) -> Option<PrimExpr> {
         match name {
             "Cast" => {
-                let [t, v] = self.arguments(call, span)?;
+                let [t, v] = self.named(call, span, ["dtype", "value"])?;
                 let (t, v) = (self.dtype(t), self.prim(v));
                 let (t, v) = (t?, v?);
                 let t = if t.lanes == 1 { t.with_lanes(v.dtype().lanes) } else { t };
                 Some(self.convert(v, t))
             }
             "cast" => {
-                let [v, t] = self.arguments(call, span)?;
+                let [v, t] = self.named(call, span, ["src", "dtype"])?;
                 let (t, v) = (self.dtype(t), self.prim(v));
                 let (t, v) = (t?, v?);
                 let t = if t.lanes == 1 { t.with_lanes(v.dtype().lanes) } else { t };
                 Some(self.convert(v, t))
             }
             "reinterpret" => {
-                let [t, v] = self.arguments(call, span)?;
+                let [t, v] = self.named(call, span, ["dtype", "value"])?;
                 let (t, v) = (self.dtype(t), self.prim(v));
                 let (t, v) = (t?, v?);
                 if t.bits as u32 * t.lanes as u32 != v.dtype().bits as u32 * v.dtype().lanes as u32 {
@@ -181,7 +290,11 @@ impl<'a> Cx<'a> {
                 Some(PrimExpr::raw(PrimKind::Reinterpret(v), t))
             }
             "Select" | "if_then_else" => {
-                let [c, a, b] = self.arguments(call, span)?;
+                let names = match name {
+                    "Select" => ["condition", "true_value", "false_value"],
+                    _ => ["cond", "t", "f"],
+                };
+                let [c, a, b] = self.named(call, span, names)?;
                 let cond = self.condition(c);
                 let (a, b) = (self.num(a), self.num(b));
                 let (cond, (a, b)) = (cond?, self.matched(a?, b?, span)?);
@@ -190,6 +303,22 @@ impl<'a> Cx<'a> {
                     if name == "Select" { PrimKind::Select(cond, a, b) } else { PrimKind::IfThenElse(cond, a, b) },
                     d,
                 ))
+            }
+            "BufferLoad" => {
+                let [base, indices] = self.named(call, span, ["buffer", "indices"])?;
+                if indices.elements().is_none() {
+                    return self.expected(indices, "a list of indices");
+                }
+                self.element(base, indices, span)
+            }
+            // A name of Python for the value.
+            "meta_var" | "bind" => {
+                let [value] = self.arguments(call, span)?;
+                self.prim(value)
+            }
+            "q_multiply_shift" => {
+                let [x, y, q, s] = self.named(call, span, ["x", "y", "q", "s"])?;
+                self.fixed_point(x, y, q, s, span)
             }
             "ceildiv" => {
                 let [a, b] = self.arguments(call, span)?;
@@ -318,6 +447,12 @@ impl<'a> Cx<'a> {
         let nums: Vec<Option<Num>> = call.args.iter().map(|a| self.num(a)).collect();
         let nums: Option<Vec<Num>> = nums.into_iter().collect();
         let nums = nums?;
+        if let (false, Some(Num::Expr(p))) = (takes_integers(f), nums.first()) {
+            if p.dtype().is_int() || p.dtype().is_bool() {
+                let d = Diagnostic::error("type", span, format!("T.{} of {} is not defined", f.name(), p.dtype()));
+                return self.report(d.help("cast its argument to a float: T.Cast(\"float32\", x)"));
+            }
+        }
         let dtype = nums.iter().find_map(|n| match n {
             Num::Expr(p) => Some(p.dtype()),
             _ => None,
@@ -331,6 +466,26 @@ impl<'a> Cx<'a> {
             .collect();
         let args: Arc<[PrimExpr]> = args.into();
         Some(PrimExpr::call(f, args))
+    }
+
+    /// `T.q_multiply_shift(x, y, q, s)`: `round(x * y * 2^(s - q))`, halves up, in 64 bits.
+    ///
+    /// Source: TVM src/tirx/op (`q_multiply_shift`) and its lowering in src/target/intrin_rule.cc.
+    fn fixed_point(&mut self, x: &Expr<'a>, y: &Expr<'a>, q: &Expr<'a>, s: &Expr<'a>, span: Span) -> Option<PrimExpr> {
+        let (x, y) = (self.prim(x)?, self.prim_as(y, DType::I32)?);
+        let (q, s) = (self.int(q)?, self.int(s)?);
+        let right = q.checked_sub(s).filter(|r| (1..=62).contains(r));
+        let (Some(right), DType::I32) = (right, x.dtype()) else {
+            return self.unsupported(
+                "tir",
+                span,
+                "T.q_multiply_shift takes int32 and a shift from 1 to 62 bits in all",
+            );
+        };
+        let wide = |v: i64| PrimExpr::int(DType::I64, v);
+        let product = PrimExpr::raw_binary(BinOp::Mul, x.cast(DType::I64), y.cast(DType::I64));
+        let sum = PrimExpr::raw_binary(BinOp::Add, product, wide(1 << (right - 1)));
+        Some(self.convert(PrimExpr::raw_binary(BinOp::Shr, sum, wide(right)), DType::I32))
     }
 
     /// `T.Let(body, where={v: value})`
@@ -373,4 +528,33 @@ impl<'a> Cx<'a> {
         }
         Some(out)
     }
+}
+
+/// `value.name(..)` for the methods that scalars and buffers have.
+fn method<'c, 'a>(call: &'c CallExpr<'a>) -> Option<(&'c Expr<'a>, &'a str)> {
+    match &call.func.kind {
+        ExprKind::Attribute(of, name) if matches!(name.name, "astype" | "vload") => Some((of, name.name)),
+        _ => None,
+    }
+}
+
+/// Does this function take integers? TVM has no code for others: `T.exp` of an int32 has no intrinsic of LLVM.
+fn takes_integers(f: Intrin) -> bool {
+    matches!(
+        f,
+        Intrin::Floor
+            | Intrin::Ceil
+            | Intrin::Trunc
+            | Intrin::Round
+            | Intrin::NearbyInt
+            | Intrin::Abs
+            | Intrin::Fabs
+            | Intrin::IsNan
+            | Intrin::IsInf
+            | Intrin::IsFinite
+            | Intrin::PopCount
+            | Intrin::Clz
+            | Intrin::BitNot
+            | Intrin::Likely
+    )
 }

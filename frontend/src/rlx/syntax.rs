@@ -258,6 +258,8 @@ pub enum StmtKind<'a> {
     Class(Box<ClassDef<'a>>),
     Return(Option<Expr<'a>>),
     Assert(Expr<'a>, Option<Expr<'a>>),
+    Break,
+    Continue,
     Pass,
     /// `import`, `from .. import`: no meaning.
     Import,

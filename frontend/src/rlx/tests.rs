@@ -238,3 +238,51 @@ fn tir_vars_become_arguments() {
     assert_eq!(call.args.len(), 2);
     assert!(matches!(call.args[1].kind(), ExprKind::Tuple(f) if f.len() == 2));
 }
+
+/// What TVM's parser refuses in kernels (tirx: operators of scalars, statements, literals), each with our first message.
+#[test]
+fn kernels_are_refused_where_tvm_refuses_them() {
+    let rows = [
+        ("break", "`break` stands outside of a loop"),
+        ("for i in T.parallel(4):\n    if x[0, 0] > 0:\n        break", "this loop has no order that a jump could end"),
+        ("for i in range(0, 4, 0):\n    y[0, i] = x[0, i]", "the step of a loop must be positive"),
+        ("for i in T.serial(0, 4, step=-1):\n    y[0, i] = x[0, i]", "the step of a loop must be positive"),
+        ("return", "a PrimFunc has no bare return"),
+        ("assert x[0, 0] > 0", "an assertion of a PrimFunc says what it is about"),
+        ("y[0, 0] = x[0, 0] ** 2", "`**` does not apply to scalars"),
+        ("y[0, 0] = +x[0, 0]", "`+` does not apply to float32"),
+        ("y[0, 0] = -T.Cast(\"uint8\", x[0, 0])", "`-` does not apply to uint8"),
+        ("y[0, 0] = x[0, 0] / 0.0", "this divides by zero"),
+        ("y[0, 0] = T.truncdiv(T.Cast(\"int32\", x[0, 0]), 0)", "this divides by zero"),
+        ("y[0, 0] = T.Cast(\"int32\", x[0, 0]) << 32", "int32 is shifted by 32: from 0 to 31 is possible"),
+        ("y[0, 0] = T.Cast(\"int32\", x[0, 0]) >> -1", "int32 is shifted by -1: from 0 to 31 is possible"),
+        ("y[0, 0] = T.int8(200)", "200 is no value of int8"),
+        ("y[0, 0] = T.uint8(-1)", "-1 is no value of uint8"),
+        ("y[0, 0] = T.exp(T.Cast(\"int32\", x[0, 0]))", "T.exp of int32 is not defined"),
+        ("y[0, 0:4] = x[0, 0:4]", "a slice is a region, no vector of elements"),
+        ("y[0, 0:4] = T.float32(2)", "a scalar is stored where float32x4 is"),
+        (
+            "with T.sblock(\"b\"):\n    s = x[0, 0]\n    y[0, 0] = s",
+            "block \"b\" has memory of its own and does not state what it accesses",
+        ),
+        ("V = T.decl_buffer((4,), data=x)", "the memory of a buffer, `A.data`, is needed here, not a name"),
+    ];
+    for (body, message) in rows {
+        let all = messages(&tir(body));
+        assert!(all.first().is_some_and(|m| m.contains(message)), "{body}: {all:?}");
+    }
+    // The same where what is missing is stated.
+    module(&tir(
+        "with T.sblock(\"b\"):\n    T.reads(x[0, 0])\n    T.writes(y[0, 0])\n    s = x[0, 0]\n    y[0, 0] = s",
+    ));
+    module(&tir("with T.sblock(\"b\"):\n    s: T.let = x[0, 0]\n    y[0, 0] = s"));
+}
+
+/// TVM: "Please convert 2.0 with `const` first"; `return None` is no expression.
+#[test]
+fn numbers_of_python_are_no_relax_values() {
+    assert!(
+        messages(&relax("z = 2.0 * x"))[0].contains("`*` takes Relax values on both sides | write R.const(2.0, dtype)")
+    );
+    assert!(messages(&relax("return None"))[0].contains("a Relax function returns a value"));
+}

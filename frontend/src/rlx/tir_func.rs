@@ -19,7 +19,15 @@ pub struct PrimCx {
     pub scopes: u32,
     /// The statement under way binds a name that a loop or a branch after it gives another value.
     pub mutable: bool,
-    /// Not `s_tir=False`: it may have blocks.
+    /// What `break` and `continue` need, for each loop around the statement under way.
+    pub jumps: Vec<super::tir_stmt::Jumps>,
+    /// Buffers over the memory of others, with these.
+    pub views: Vec<(Buffer, Buffer)>,
+    /// Where memory of the block under way is born, outside of `T.sblock_alloc_buffer`.
+    pub cells: Vec<Span>,
+    /// Names that were given a value without `T.let`.
+    pub scalars: Vec<Var>,
+    /// `s_tir=True`: it may have blocks.
     pub blocks: bool,
     pub ok: bool,
 }
@@ -35,7 +43,11 @@ impl<'a> Cx<'a> {
             returns: None,
             scopes: 0,
             mutable: false,
-            blocks: true,
+            jumps: vec![],
+            views: vec![],
+            cells: vec![],
+            scalars: vec![],
+            blocks: false,
             ok: true,
         };
         let mut private = false;
@@ -134,6 +146,9 @@ impl<'a> Cx<'a> {
             }
         }
         let mut body = TStmt::seq(stmts);
+        if !f.views.is_empty() {
+            body = super::tir_stmt::without_views(&body, &f.views);
+        }
         let mut acts = false;
         body.walk(&mut |s| acts |= matches!(s.kind(), TKind::Store { .. } | TKind::CallPacked { .. }));
         if f.returns.is_some() && !acts {
@@ -199,6 +214,8 @@ impl<'a> Cx<'a> {
                 "shape" | "dtype" | "strides" | "elem_offset" | "scope" | "align" | "offset_factor" => {}
                 "buffer_type" | "layout" | "type" | "axis_separators" | "logical_scope" => {}
                 "data" if matches!(v.kind, ExprKind::None) => {}
+                // A view: who calls takes it.
+                "data" if call.func.dotted().as_deref() == Some("T.decl_buffer") => {}
                 _ => {
                     let message = format!("the argument `{}` of a buffer is not supported", k.name);
                     return self.unsupported("tir", k.span, message);

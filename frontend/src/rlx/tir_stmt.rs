@@ -1,8 +1,15 @@
 //! Statements of PrimFuncs: loops, blocks, stores, lets.
 
+mod axes;
+mod jumps;
 mod loops;
 mod outside;
 mod scalars;
+mod vectors;
+mod views;
+
+pub use jumps::Jumps;
+pub use views::without_views;
 
 use super::context::{Cx, Value};
 use super::relax_func::first_line;
@@ -15,6 +22,7 @@ use relax_ir::tir::{
     StmtKind as TKind,
 };
 use relax_ir::{AttrValue, Attrs, DType, Diagnostic, Span, Var};
+use std::collections::HashMap;
 
 /// Loops of one `T.grid`.
 const MAX_GRID: usize = 64;
@@ -40,6 +48,8 @@ enum Item {
     Alloc(Buffer, Span),
     Attr(AttrValue, String, PrimExpr, Span),
     Loop(Var, PrimExpr, ForKind, Span),
+    /// What follows runs only where this holds.
+    Guard(PrimExpr, Span),
 }
 
 /// Where a list of statements stands.
@@ -76,7 +86,11 @@ impl<'a> Cx<'a> {
         for (i, s) in stmts.iter().enumerate() {
             f.mutable = scalars::is_mutable(s, &stmts[i + 1..]);
             match self.tir_statement(s, f, block, place) {
-                Some(found) => items.extend(found),
+                Some(found) => {
+                    items.extend(found);
+                    let goes_on = f.jumps.last().filter(|_| i + 1 < stmts.len() && jumps::has_jump(s));
+                    items.extend(goes_on.and_then(Jumps::going_on).map(|c| Item::Guard(c, s.span)));
+                }
                 None => {
                     f.ok = false;
                     self.poison_targets(s);
@@ -98,6 +112,7 @@ impl<'a> Cx<'a> {
                 }
                 Item::Let(var, value, span) => (TKind::Let { var, value, body: rest(&mut out) }, span),
                 Item::Alloc(buffer, span) => (TKind::Alloc { buffer, body: rest(&mut out) }, span),
+                Item::Guard(cond, span) => (TKind::If { cond, then: rest(&mut out), otherwise: None }, span),
                 Item::Attr(node, key, value, span) => (TKind::Attr { node, key, value, body: rest(&mut out) }, span),
                 Item::Loop(var, extent, kind, span) => {
                     let min = PrimExpr::int(var.dtype(), 0);
@@ -150,6 +165,8 @@ impl<'a> Cx<'a> {
         let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, s.span))]);
         match &s.kind {
             StmtKind::Pass | StmtKind::Import => Some(vec![]),
+            StmtKind::Break => self.jump(true, s.span, f),
+            StmtKind::Continue => self.jump(false, s.span, f),
             StmtKind::Broken(_) => None,
             StmtKind::Expr(e) => self.tir_bare(e, s.span, f, block, place),
             StmtKind::Assign { target, annotation, value } => {
@@ -158,6 +175,7 @@ impl<'a> Cx<'a> {
                     return match (target.as_name(), annotation.as_ref().and_then(scalar_type)) {
                         (Some(name), Some(dtype)) => {
                             self.scope(f, s.span)?;
+                            f.cells.push(s.span);
                             Some(self.mutable(name, dtype, None, s.span))
                         }
                         _ => self.error("syntax", s.span, "a value is needed here"),
@@ -175,8 +193,12 @@ impl<'a> Cx<'a> {
             }
             StmtKind::While { cond, body } => {
                 let cond = if cond.is_error() { None } else { self.condition(cond) };
+                f.jumps.push(Jumps::default());
                 let body = self.nested(body, f);
-                one(TKind::While { cond: cond?, body })
+                let jumps = f.jumps.pop().unwrap_or_default();
+                let body = jumps.round(body);
+                let cond = jumps.condition(cond?);
+                Some(vec![Item::Stmt(jumps.around(TStmt::at(TKind::While { cond, body }, s.span)))])
             }
             StmtKind::If { cond, then, otherwise } => {
                 let cond = if cond.is_error() { None } else { self.condition(cond) };
@@ -189,11 +211,17 @@ impl<'a> Cx<'a> {
                 let cond = self.condition(cond);
                 let message = match message {
                     Some(m) => self.assertion(m)?,
-                    None => String::new(),
+                    None => {
+                        let d = Diagnostic::error("syntax", s.span, "an assertion of a PrimFunc says what it is about");
+                        return self.report(d.help("write `assert condition, \"message\"`"));
+                    }
                 };
                 one(TKind::Assert { cond: cond?, message })
             }
-            StmtKind::Return(None) => Some(vec![]),
+            StmtKind::Return(None) => {
+                let d = Diagnostic::error("syntax", s.span, "a PrimFunc has no bare return");
+                self.report(d.help("it ends where its text does; what a loop shall not do is behind an `if`"))
+            }
             StmtKind::Return(Some(_)) => {
                 self.unsupported("tir", s.span, "a PrimFunc that returns a value is not supported")
             }
@@ -217,7 +245,14 @@ impl<'a> Cx<'a> {
             return Some(vec![]);
         }
         let (Some(name), Some(call)) = (e.called(), e.as_call()) else {
-            return self.expected(e, "a statement");
+            let value = match &e.kind {
+                ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Name(_) | ExprKind::None => None,
+                _ => Some(self.prim(e)?),
+            };
+            return match value {
+                Some(v) => Some(vec![Item::Stmt(TStmt::at(TKind::Evaluate(v), span))]),
+                None => self.expected(e, "a statement"),
+            };
         };
         if let Some(sort) = self.tir_sort(call, span) {
             return Some(vec![Item::Stmt(sort?)]);
@@ -230,6 +265,28 @@ impl<'a> Cx<'a> {
             return Some(vec![Item::Stmt(outside?)]);
         }
         match name.as_str() {
+            "T.buffer_store" => {
+                let named = (call.arg(0, "buffer"), call.arg(1, "value"), call.arg(2, "indices"));
+                let (Some(buffer), Some(value), Some(indices)) = named else {
+                    return self.error("argument", span, "T.buffer_store takes a buffer, a value and indices");
+                };
+                self.store(buffer, indices, value, span).map(|s| vec![Item::Stmt(s)])
+            }
+            _ if name.ends_with(".vstore") => {
+                let (ExprKind::Attribute(of, _), Some(begin), Some(value)) =
+                    (&call.func.kind, call.arg(0, "begin"), call.arg(1, "value"))
+                else {
+                    return self.error("argument", span, "vstore takes indices and a value");
+                };
+                let (buffer, value) = (self.buffer(of)?, self.prim(value)?);
+                let indices = self.vector_at(&buffer, begin, value.dtype().lanes)?;
+                let value = self.convert(value.clone(), buffer.dtype().with_lanes(value.dtype().lanes));
+                let stored = match value.dtype().lanes {
+                    1 => TStmt::at(TKind::Store { buffer, indices, value }, span),
+                    _ => self.vector_store(buffer, indices, value, span)?,
+                };
+                Some(vec![Item::Stmt(stored)])
+            }
             "T.func_attr" => {
                 for (k, v) in self.attrs_argument(call, span)?.0 {
                     // TVM 0.23 and before called the dialect `tir`.
@@ -245,7 +302,7 @@ impl<'a> Cx<'a> {
                     [one] if one.elements().is_some() => one.elements().unwrap_or(&[]),
                     many => many,
                 };
-                let regions: Vec<Option<BufferRegion>> = items.iter().map(|r| self.region(r)).collect();
+                let regions: Vec<Option<BufferRegion>> = items.iter().map(|r| self.accessed(r)).collect();
                 let regions = regions.into_iter().collect::<Option<Vec<_>>>()?;
                 let b = self.parts(block, place, &name, span)?;
                 let slot = if name == "T.reads" { &mut b.reads } else { &mut b.writes };
@@ -339,48 +396,6 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// `x[i, lo:hi]`, or a whole buffer.
-    fn region(&mut self, e: &Expr<'a>) -> Option<BufferRegion> {
-        let ExprKind::Subscript(base, index) = &e.kind else {
-            let buffer = self.buffer(e)?;
-            let region = buffer.shape.iter().map(|d| (PrimExpr::int(d.dtype(), 0), d.clone())).collect();
-            return Some(BufferRegion { buffer, region });
-        };
-        let buffer = self.buffer(base)?;
-        let items = match &index.kind {
-            ExprKind::Tuple(items) => items.iter().collect(),
-            _ => vec![index.as_ref()],
-        };
-        if items.len() != buffer.ndim() {
-            let message = format!("`{}` has {} dims, {} given", buffer.name, buffer.ndim(), items.len());
-            return self.error("tir", index.span, message);
-        }
-        let mut region = vec![];
-        for (k, i) in items.into_iter().enumerate() {
-            region.push(match &i.kind {
-                ExprKind::Slice(lo, hi, None) => {
-                    let full = buffer.shape[k].clone();
-                    let lo = match lo {
-                        Some(lo) => self.prim(lo)?,
-                        None => PrimExpr::int(full.dtype(), 0),
-                    };
-                    let hi = match hi {
-                        Some(hi) => self.prim(hi)?,
-                        None => full,
-                    };
-                    let extent = span_of(&lo, &hi);
-                    (lo, extent)
-                }
-                _ => {
-                    let p = self.prim(i)?;
-                    let t = p.dtype();
-                    (p, PrimExpr::int(t, 1))
-                }
-            });
-        }
-        Some(BufferRegion { buffer, region })
-    }
-
     // --- assignments ----------------------------------------------------------------------------------------------
 
     #[allow(clippy::too_many_arguments)]
@@ -416,6 +431,15 @@ impl<'a> Cx<'a> {
                 return Some(vec![]);
             }
         }
+        if let (Some(names), Some(values), None) = (target.elements(), value.elements(), annotation) {
+            if names.len() == values.len() && names.iter().all(|n| n.as_name().is_some()) {
+                let mut items = vec![];
+                for (n, v) in names.iter().zip(values) {
+                    items.extend(self.tir_assign(n, None, v, span, f, block, place)?);
+                }
+                return Some(items);
+            }
+        }
         let Some(name) = target.as_name() else { return self.expected(target, "a name or an element of a buffer") };
         if let (Some(fname), Some(call), None) = (called.as_deref(), call, annotation) {
             match fname {
@@ -423,6 +447,9 @@ impl<'a> Cx<'a> {
                 "T.sblock_alloc_buffer" | "T.alloc_buffer" => {
                     let b = self.buffer_type(name, call, 0, "global", span)?;
                     self.names.bind(name, Value::Buffer(b.clone()));
+                    if fname == "T.alloc_buffer" {
+                        f.cells.push(span);
+                    }
                     match (block, place) {
                         (Some(parts), Place::Body) => parts.alloc_buffers.push(b),
                         (None, Place::Body) => f.alloc_buffers.push(b),
@@ -439,10 +466,26 @@ impl<'a> Cx<'a> {
                         "T.alloc_shared" => "shared",
                         _ => "global",
                     };
+                    if let Some(data) = call.keyword("data").filter(|d| !matches!(d.kind, ExprKind::None)) {
+                        self.view(name, call, data, span, f)?;
+                        return Some(vec![]);
+                    }
                     self.scope(f, span)?;
                     let b = self.buffer_type(name, call, 0, scope, span)?;
                     self.names.bind(name, Value::Buffer(b.clone()));
+                    if fname != "T.decl_buffer" {
+                        f.cells.push(span);
+                    }
                     return Some(vec![Item::Alloc(b, span)]);
+                }
+                "T.local_scalar" => {
+                    let dtype = match call.arg(0, "dtype") {
+                        Some(d) => self.dtype(d)?,
+                        None => DType::F32,
+                    };
+                    self.scope(f, span)?;
+                    f.cells.push(span);
+                    return Some(self.mutable(name, dtype, None, span));
                 }
                 "T.launch_thread" => {
                     self.scope(f, span)?;
@@ -483,15 +526,27 @@ impl<'a> Cx<'a> {
             },
         };
         self.scope(f, span)?;
+        // A name that has a value keeps its type.
+        let dtype = dtype.or(match self.names.get(name) {
+            Some(Value::Prim(v)) if !is_let && f.scalars.contains(v) => Some(v.dtype()),
+            _ => None,
+        });
         let value = match dtype {
             Some(t) => self.prim_as(value, t)?,
             None => self.prim(value)?,
         };
+        let bound = matches!(called.as_deref(), Some("T.bind" | "T.meta_var"));
+        if !is_let && !bound {
+            f.cells.push(span);
+        }
         if mutable {
             return Some(self.mutable(name, value.dtype(), Some(value), span));
         }
         let var = Var::with_span(name, value.dtype(), target.span);
         self.names.bind(name, Value::Prim(var.clone()));
+        if !is_let && !bound {
+            f.scalars.push(var.clone());
+        }
         Some(vec![Item::Let(var, value, span)])
     }
 
@@ -504,9 +559,17 @@ impl<'a> Cx<'a> {
         let lanes = indices.iter().map(|i| i.dtype().lanes).max().unwrap_or(1);
         let dtype = buffer.dtype().with_lanes(lanes.max(buffer.dtype().lanes));
         let n = n?;
+        let scalar = !matches!(&n, Num::Expr(p) if p.dtype().lanes == dtype.lanes);
         let value = self.settle_as(n, dtype).with_span(value.span);
+        if dtype.lanes > 1 && scalar {
+            let d = Diagnostic::error("type", span, format!("a scalar is stored where {dtype} is"));
+            return self.report(d.help(format!("write T.Broadcast(value, {})", dtype.lanes)));
+        }
         if value.dtype().lanes != dtype.lanes {
             return self.error("type", span, format!("{} is stored where {dtype} is", value.dtype()));
+        }
+        if dtype.lanes > 1 {
+            return self.vector_store(buffer, indices, value, span);
         }
         Some(TStmt::at(TKind::Store { buffer, indices, value }, span))
     }
@@ -557,84 +620,6 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// `T.axis.spatial(extent, value)`, `T.axis.remap("SR", [i, j])`
-    fn axes(&mut self, target: &Expr<'a>, axis: &str, call: &CallExpr<'a>, span: Span) -> Option<Vec<BlockAxis>> {
-        let names: Vec<&Expr<'a>> = match target.elements() {
-            Some(items) => items.iter().collect(),
-            None => vec![target],
-        };
-        if axis == "remap" {
-            return self.remap(&names, call, span);
-        }
-        let kind = match axis {
-            "spatial" | "S" => IterKind::Spatial,
-            "reduce" | "R" => IterKind::Reduce,
-            "scan" => IterKind::Scan,
-            "opaque" => IterKind::Opaque,
-            _ => return self.unsupported("tir", span, format!("axes of kind `{axis}` are not supported")),
-        };
-        let (Some(dom), Some(binding), [name]) = (call.arg(0, "dom"), call.arg(1, "binding"), names.as_slice()) else {
-            return self.error("argument", span, format!("an axis is written `v = T.axis.{axis}(extent, value)`"));
-        };
-        let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
-        let (min, extent) = self.range(dom)?;
-        let t = extent.dtype();
-        if !t.is_signed() || t.bits < 32 {
-            return self.error("type", dom.span, format!("the extent of an axis is an int32 or int64, not {t}"));
-        }
-        // At least 32 bits, the widest of range and value: TVM 0.25 prints `(1, T.int64(0))` for an int64 axis.
-        let value = self.num(binding)?;
-        let width = |p: &PrimExpr| if p.dtype().is_int() { p.dtype().bits } else { 0 };
-        let bits = match &value {
-            Num::Expr(p) => width(p).max(width(&extent)),
-            _ => width(&extent),
-        };
-        let dtype = if bits > 32 { DType::I64 } else { DType::I32 };
-        let binding = match value {
-            Num::Expr(p) if p.as_int().is_some() => p.cast(dtype),
-            n => self.settle_as(n, dtype),
-        };
-        let binding = binding.with_span(span);
-        let var = Var::with_span(var_name, dtype, name.span);
-        self.names.bind(var_name, Value::Prim(var.clone()));
-        Some(vec![BlockAxis { var, kind, min: min.cast(dtype), extent: extent.cast(dtype), binding }])
-    }
-
-    fn remap(&mut self, names: &[&Expr<'a>], call: &CallExpr<'a>, span: Span) -> Option<Vec<BlockAxis>> {
-        let usage = "write `vi, vj = T.axis.remap(\"SR\", [i, j])`";
-        let [kinds, list] = call.args.as_slice() else { return self.error("argument", span, usage) };
-        let values: Vec<PrimExpr> = match (list.elements(), self.variables(list)) {
-            (Some(items), _) => {
-                let values: Vec<Option<PrimExpr>> = items.iter().map(|v| self.prim(v)).collect();
-                values.into_iter().collect::<Option<_>>()?
-            }
-            (None, Some(vars)) => vars.iter().map(|v| v.expr().with_span(list.span)).collect(),
-            (None, None) => return self.error("argument", span, usage),
-        };
-        let kinds = self.string(kinds)?;
-        if kinds.chars().count() != values.len() || names.len() != values.len() {
-            return self.error("argument", span, "T.axis.remap needs as many letters, names and loop variables");
-        }
-        let mut axes = vec![];
-        for ((letter, name), binding) in kinds.chars().zip(names).zip(values) {
-            let kind = match letter {
-                'S' => IterKind::Spatial,
-                'R' => IterKind::Reduce,
-                _ => return self.error("argument", span, format!("`{letter}` is no kind of axis: S or R")),
-            };
-            let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
-            let range = binding.as_var().and_then(|v| self.names.loops.get(&v.id())).cloned();
-            let Some((min, extent)) = range else {
-                let d = Diagnostic::error("tir", binding.span(), "T.axis.remap takes loop variables");
-                return self.report(d.help("for anything else write T.axis.spatial(extent, value)"));
-            };
-            let var = Var::with_span(var_name, binding.dtype(), name.span);
-            self.names.bind(var_name, Value::Prim(var.clone()));
-            axes.push(BlockAxis { var, kind, min, extent, binding });
-        }
-        Some(axes)
-    }
-
     // --- with -----------------------------------------------------------------------------------------------------
 
     fn tir_with(
@@ -655,7 +640,7 @@ impl<'a> Cx<'a> {
         let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, span))]);
         match what.as_str() {
             "T.sblock" if !f.blocks => {
-                let d = Diagnostic::error("tir", item.span, "a PrimFunc with s_tir=False has no blocks");
+                let d = Diagnostic::error("tir", item.span, "a PrimFunc without s_tir=True has no blocks");
                 self.report(d.help("write @T.prim_func(s_tir=True)"))
             }
             "T.sblock" | "T.block" => {
@@ -674,14 +659,33 @@ impl<'a> Cx<'a> {
                     init: None,
                 });
                 self.names.push();
+                let outside = f.cells.len();
                 let list = self.tir_list(body, f, &mut parts, Place::Body);
+                let cells = f.cells.split_off(outside.min(f.cells.len()));
                 self.names.pop();
                 let mut p = parts?;
+                let stated = p.reads.is_some() && p.writes.is_some();
+                // Source: TVM's detection of what blocks access, which finds memory that only exists inside.
+                if let Some(cell) = cells.first().filter(|_| !stated && what == "T.sblock" && name != "root") {
+                    let message = format!("block \"{name}\" has memory of its own and does not state what it accesses");
+                    let d = Diagnostic::error("tir", *cell, message).label(item.span, "this block");
+                    return self.report(d.help(
+                        "state T.reads(..) and T.writes(..), make it a let (`x: T.let = ..`), or T.sblock_alloc_buffer",
+                    ));
+                }
                 let mut list = list;
                 // Where nothing is reduced, every instance is the first.
                 if !p.axes.iter().any(|a| a.kind == IterKind::Reduce) {
                     drop(list.splice(0..0, p.init.take()));
                 }
+                // The first step of a reduction is where its axes are least.
+                let least: HashMap<Var, PrimExpr> = p
+                    .axes
+                    .iter()
+                    .filter(|a| a.kind == IterKind::Reduce)
+                    .map(|a| (a.var.clone(), a.min.clone()))
+                    .collect();
+                let init = p.init.map(|i| i.rewrite(&mut |e| e.substitute(&least), &mut |s| s));
                 let block = Block {
                     name,
                     axes: p.axes,
@@ -691,7 +695,7 @@ impl<'a> Cx<'a> {
                     attrs: p.attrs,
                     alloc_buffers: p.alloc_buffers,
                     match_buffers: p.match_buffers,
-                    init: p.init,
+                    init,
                     body: TStmt::seq(list),
                 };
                 self.outer_loops(&block)?;
@@ -700,10 +704,9 @@ impl<'a> Cx<'a> {
             "T.init" => {
                 let init = self.nested(body, f);
                 let b = self.parts(block, place, "T.init()", item.span)?;
-                b.init = Some(match b.init.take() {
-                    Some(first) => TStmt::seq(vec![first, init]),
-                    None => init,
-                });
+                if b.init.replace(init).is_some() {
+                    return self.error("tir", item.span, "T.init() of this block is stated already");
+                }
                 Some(vec![])
             }
             "T.attr" => {
@@ -750,6 +753,13 @@ impl<'a> Cx<'a> {
                     return self.error("syntax", item.span, format!("write `with {what}(..) as name:`"));
                 };
                 let scope = if what == "T.alloc_local" { "local" } else { "global" };
+                if let Some(data) = call.keyword("data").filter(|d| !matches!(d.kind, ExprKind::None)) {
+                    self.names.push();
+                    let view = self.view(name, call, data, item.span, f);
+                    let body = self.nested(body, f);
+                    self.names.pop();
+                    return view.map(|()| vec![Item::Stmt(body)]);
+                }
                 let buffer = self.buffer_type(name, call, 0, scope, item.span);
                 self.names.push();
                 let meaning = buffer.clone().map_or(Value::Poison, Value::Buffer);

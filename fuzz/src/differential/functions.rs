@@ -185,7 +185,7 @@ fn in_place(g: &mut Gen, b: &mut Body) {
     let sizes: Vec<String> = (0..d.len()).map(|i| format!("{name}n{i}")).collect();
     let loops: Vec<String> = (0..d.len()).map(|i| format!("i{i}")).collect();
     let axes: Vec<String> = (0..d.len()).map(|i| format!("v{i}")).collect();
-    let mut t = format!("    @T.prim_func(private=True)\n    def {name}(a: T.handle):\n");
+    let mut t = format!("    @T.prim_func(private=True, s_tir=True)\n    def {name}(a: T.handle):\n");
     for n in &sizes {
         t.push_str(&format!("        {n} = T.int64()\n"));
     }

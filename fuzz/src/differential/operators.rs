@@ -387,7 +387,7 @@ pub fn prim_func(g: &mut Gen, b: &mut Body) {
     let reduce = d.len() == 2 && g.chance(3);
     let comma = |v: &[String]| if v.len() == 1 { format!("{},", v[0]) } else { v.join(", ") };
     let out_dims = if reduce { &names[..1] } else { &names[..] };
-    let mut t = format!("    @T.prim_func(private=True)\n    def {name}(a: T.handle, o: T.handle):\n");
+    let mut t = format!("    @T.prim_func(private=True, s_tir=True)\n    def {name}(a: T.handle, o: T.handle):\n");
     for n in &names {
         t.push_str(&format!("        {n} = T.int64()\n"));
     }

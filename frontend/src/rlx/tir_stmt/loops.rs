@@ -1,6 +1,10 @@
 //! Loops of PrimFuncs: ranges, grids, thread bindings.
 
 use super::*;
+use relax_ir::prim::BinOp;
+
+/// A loop without its body: variable, minimum, extent, kind, annotations.
+type Header = (Var, PrimExpr, PrimExpr, ForKind, Vec<(String, AttrValue)>);
 
 impl<'a> Cx<'a> {
     /// `extent` or `(lo, hi)` as `(min, extent)` of one type.
@@ -69,21 +73,24 @@ impl<'a> Cx<'a> {
                 self.names.bind(n, Value::Poison);
             }
         }
+        f.jumps.push(Jumps::default());
         let body = self.nested(body, f);
+        let jumps = f.jumps.pop().unwrap_or_default();
         self.names.pop();
-        let mut stmt = body;
-        for (var, min, extent, kind, annotations) in header?.into_iter().rev() {
+        let mut stmt = jumps.body(body);
+        for (i, (var, min, extent, kind, annotations)) in header?.into_iter().rev().enumerate() {
+            if i == 0 {
+                self.with_jumps(&jumps, &kind, span)?;
+            }
             stmt = TStmt::at(TKind::For { var, min, extent, kind, annotations, body: stmt }, span);
+            if i == 0 {
+                stmt = jumps.around(stmt);
+            }
         }
         Some(stmt)
     }
 
-    #[allow(clippy::type_complexity)]
-    pub(super) fn loop_header(
-        &mut self,
-        names: &[&Expr<'a>],
-        iter: &Expr<'a>,
-    ) -> Option<Vec<(Var, PrimExpr, PrimExpr, ForKind, Vec<(String, AttrValue)>)>> {
+    pub(super) fn loop_header(&mut self, names: &[&Expr<'a>], iter: &Expr<'a>) -> Option<Vec<Header>> {
         let (Some(what), Some(call)) = (iter.called(), iter.as_call()) else {
             return self.expected(iter, "a range such as T.grid(..) or range(..)");
         };
@@ -133,20 +140,65 @@ impl<'a> Cx<'a> {
         let args: Vec<&Expr<'a>> = call.args.iter().filter(|a| a.as_str().is_none()).collect();
         let (min, extent) = match (args.as_slice(), call.keyword("start"), call.keyword("stop")) {
             ([extent], None, None) => self.range(extent)?,
-            ([lo, hi], None, None) => self.bounds(lo, hi, iter.span)?,
+            ([lo, hi] | [lo, hi, _], None, None) => self.bounds(lo, hi, iter.span)?,
+            ([lo], None, Some(hi)) => self.bounds(lo, hi, iter.span)?,
             ([], Some(lo), Some(hi)) => self.bounds(lo, hi, iter.span)?,
             ([], None, None) => match call.keyword("extent") {
                 Some(e) => self.range(e)?,
                 None => return self.error("argument", iter.span, "the loop has no extent"),
             },
-            _ => return self.unsupported("tir", iter.span, "loops with a step are not supported"),
+            _ => {
+                return self.error(
+                    "argument",
+                    iter.span,
+                    format!("{what} takes an extent, or a begin and an end, and a step"),
+                )
+            }
         };
         let annotations = match call.keyword("annotations").filter(|a| !matches!(a.kind, ExprKind::None)) {
             Some(a) => self.dict(a)?,
             None => vec![],
         };
+        let step = match args.get(2).copied().or(call.keyword("step")).filter(|s| !matches!(s.kind, ExprKind::None)) {
+            Some(s) => Some((self.step(s, extent.dtype())?, s.span)),
+            None => None,
+        };
+        if let Some((step, _)) = step.filter(|(s, _)| !s.is_int(1)) {
+            return Some(vec![self.stepped(var_name, name.span, min, extent, step, kind, annotations)]);
+        }
         let var = self.loop_var(var_name, name.span, &min, &extent);
         Some(vec![(var, min, extent, kind, annotations)])
+    }
+
+    fn step(&mut self, e: &Expr<'a>, dtype: DType) -> Option<PrimExpr> {
+        let step = self.prim_as(e, dtype)?;
+        if step.as_int().is_some_and(|v| v <= 0) {
+            return self.error("argument", e.span, "the step of a loop must be positive");
+        }
+        Some(step)
+    }
+
+    /// A loop with a step counts its rounds; its variable is computed from them.
+    #[allow(clippy::too_many_arguments)]
+    fn stepped(
+        &mut self,
+        name: &'a str,
+        span: Span,
+        min: PrimExpr,
+        extent: PrimExpr,
+        step: PrimExpr,
+        kind: ForKind,
+        annotations: Vec<(String, AttrValue)>,
+    ) -> Header {
+        let t = extent.dtype();
+        let less = PrimExpr::binary(BinOp::Sub, step.clone(), PrimExpr::int(t, 1));
+        let rounds =
+            PrimExpr::binary(BinOp::FloorDiv, PrimExpr::binary(BinOp::Add, extent.clone(), less), step.clone());
+        let var = Var::with_span(name, t, span);
+        let value = PrimExpr::binary(BinOp::Add, min.clone(), PrimExpr::binary(BinOp::Mul, var.expr(), step));
+        self.names.loops.insert(var.id(), (min.clone(), extent.clone()));
+        self.names.bind(name, Value::Counted { value, min, extent });
+        (var, PrimExpr::int(t, 0), rounds, kind, annotations)
     }
 
     /// `T.launch_thread("blockIdx.x", 4)`

@@ -1,0 +1,147 @@
+//! Axes of blocks (`T.axis.spatial(..)` and its kin, `T.axis.remap(..)`), and the regions that they state.
+
+use super::*;
+
+impl<'a> Cx<'a> {
+    /// `T.axis.spatial(extent, value)`, `T.axis.remap("SR", [i, j])`
+    pub(super) fn axes(
+        &mut self,
+        target: &Expr<'a>,
+        axis: &str,
+        call: &CallExpr<'a>,
+        span: Span,
+    ) -> Option<Vec<BlockAxis>> {
+        let names: Vec<&Expr<'a>> = match target.elements() {
+            Some(items) => items.iter().collect(),
+            None => vec![target],
+        };
+        if axis == "remap" {
+            return self.remap(&names, call, span);
+        }
+        let kind = match axis {
+            "spatial" | "S" => IterKind::Spatial,
+            "reduce" | "R" => IterKind::Reduce,
+            "scan" => IterKind::Scan,
+            "opaque" => IterKind::Opaque,
+            _ => return self.unsupported("tir", span, format!("axes of kind `{axis}` are not supported")),
+        };
+        let (Some(dom), Some(binding), [name]) = (call.arg(0, "dom"), call.arg(1, "binding"), names.as_slice()) else {
+            return self.error("argument", span, format!("an axis is written `v = T.axis.{axis}(extent, value)`"));
+        };
+        let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
+        let (min, extent) = self.range(dom)?;
+        let t = extent.dtype();
+        if !t.is_signed() || t.bits < 32 {
+            return self.error("type", dom.span, format!("the extent of an axis is an int32 or int64, not {t}"));
+        }
+        // At least 32 bits, the widest of range and value: TVM 0.25 prints `(1, T.int64(0))` for an int64 axis.
+        let value = self.num(binding)?;
+        let width = |p: &PrimExpr| if p.dtype().is_int() { p.dtype().bits } else { 0 };
+        let bits = match &value {
+            Num::Expr(p) => width(p).max(width(&extent)),
+            _ => width(&extent),
+        };
+        let dtype = if bits > 32 { DType::I64 } else { DType::I32 };
+        let binding = match value {
+            Num::Expr(p) if p.as_int().is_some() => p.cast(dtype),
+            n => self.settle_as(n, dtype),
+        };
+        let binding = binding.with_span(span);
+        let var = Var::with_span(var_name, dtype, name.span);
+        self.names.bind(var_name, Value::Prim(var.clone()));
+        Some(vec![BlockAxis { var, kind, min: min.cast(dtype), extent: extent.cast(dtype), binding }])
+    }
+
+    /// The range of a loop with a step.
+    fn counted(&self, e: &Expr<'a>) -> Option<(PrimExpr, PrimExpr)> {
+        match self.names.get(e.as_name()?) {
+            Some(Value::Counted { min, extent, .. }) => Some((min.clone(), extent.clone())),
+            _ => None,
+        }
+    }
+
+    fn remap(&mut self, names: &[&Expr<'a>], call: &CallExpr<'a>, span: Span) -> Option<Vec<BlockAxis>> {
+        let usage = "write `vi, vj = T.axis.remap(\"SR\", [i, j])`";
+        let [kinds, list] = call.args.as_slice() else { return self.error("argument", span, usage) };
+        let values: Vec<(PrimExpr, Option<(PrimExpr, PrimExpr)>)> = match (list.elements(), self.variables(list)) {
+            (Some(items), _) => {
+                let values: Vec<Option<_>> = items.iter().map(|v| Some((self.prim(v)?, self.counted(v)))).collect();
+                values.into_iter().collect::<Option<_>>()?
+            }
+            (None, Some(vars)) => vars.iter().map(|v| (v.expr().with_span(list.span), None)).collect(),
+            (None, None) => return self.error("argument", span, usage),
+        };
+        let kinds = self.string(kinds)?;
+        if kinds.chars().count() != values.len() || names.len() != values.len() {
+            return self.error("argument", span, "T.axis.remap needs as many letters, names and loop variables");
+        }
+        let mut axes = vec![];
+        for ((letter, name), (binding, counted)) in kinds.chars().zip(names).zip(values) {
+            let kind = match letter {
+                'S' => IterKind::Spatial,
+                'R' => IterKind::Reduce,
+                _ => return self.error("argument", span, format!("`{letter}` is no kind of axis: S or R")),
+            };
+            let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
+            let range = counted.or_else(|| self.names.loops.get(&binding.as_var()?.id()).cloned());
+            let Some((min, extent)) = range else {
+                let d = Diagnostic::error("tir", binding.span(), "T.axis.remap takes loop variables");
+                return self.report(d.help("for anything else write T.axis.spatial(extent, value)"));
+            };
+            let var = Var::with_span(var_name, binding.dtype(), name.span);
+            self.names.bind(var_name, Value::Prim(var.clone()));
+            axes.push(BlockAxis { var, kind, min, extent, binding });
+        }
+        Some(axes)
+    }
+
+    /// What a block states to read or write: dims that are left out are whole.
+    pub(super) fn accessed(&mut self, e: &Expr<'a>) -> Option<BufferRegion> {
+        let ExprKind::Subscript(..) = &e.kind else { return self.expected(e, "a region such as `x[i, 0:4]`") };
+        self.region(e)
+    }
+
+    /// `x[i, lo:hi]`, or a whole buffer.
+    pub(super) fn region(&mut self, e: &Expr<'a>) -> Option<BufferRegion> {
+        let ExprKind::Subscript(base, index) = &e.kind else {
+            let buffer = self.buffer(e)?;
+            let region = buffer.shape.iter().map(|d| (PrimExpr::int(d.dtype(), 0), d.clone())).collect();
+            return Some(BufferRegion { buffer, region });
+        };
+        let buffer = self.buffer(base)?;
+        let items = match &index.kind {
+            ExprKind::Tuple(items) => items.iter().collect(),
+            _ => vec![index.as_ref()],
+        };
+        if items.len() > buffer.ndim() {
+            let message = format!("`{}` has {} dims, {} given", buffer.name, buffer.ndim(), items.len());
+            return self.error("tir", index.span, message);
+        }
+        let mut region = vec![];
+        for (k, i) in items.into_iter().enumerate() {
+            region.push(match &i.kind {
+                ExprKind::Slice(lo, hi, None) => {
+                    let full = buffer.shape[k].clone();
+                    let lo = match lo {
+                        Some(lo) => self.prim(lo)?,
+                        None => PrimExpr::int(full.dtype(), 0),
+                    };
+                    let hi = match hi {
+                        Some(hi) => self.prim(hi)?,
+                        None => full,
+                    };
+                    let extent = span_of(&lo, &hi);
+                    (lo, extent)
+                }
+                _ => {
+                    let p = self.prim(i)?;
+                    let t = p.dtype();
+                    (p, PrimExpr::int(t, 1))
+                }
+            });
+        }
+        let rest = buffer.shape[region.len()..].iter().map(|d| (PrimExpr::int(d.dtype(), 0), d.clone()));
+        region.extend(rest);
+        Some(BufferRegion { buffer, region })
+    }
+}

@@ -1,0 +1,182 @@
+//! Buffers over the memory of another one (`T.decl_buffer(.., data=A.data)`): their accesses become accesses of that buffer,
+//! also where the elements are wider or narrower.
+
+use super::*;
+use relax_ir::prim::BinOp;
+use relax_ir::TypeCode;
+
+impl<'a> Cx<'a> {
+    /// The buffer whose memory `data=A.data` names.
+    pub fn viewed(&self, e: &Expr<'a>, f: &PrimCx) -> Option<Buffer> {
+        let ExprKind::Attribute(base, field) = &e.kind else { return None };
+        match (self.names.get(base.as_name()?), field.name) {
+            (Some(Value::Buffer(b)), "data") => {
+                let through = f.views.iter().find(|(view, _)| view == b);
+                Some(through.map_or_else(|| b.clone(), |(_, base)| base.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn view(
+        &mut self,
+        name: &'a str,
+        call: &CallExpr<'a>,
+        data: &Expr<'a>,
+        span: Span,
+        f: &mut PrimCx,
+    ) -> Option<()> {
+        let Some(base) = self.viewed(data, f) else {
+            return self.expected(data, "the memory of a buffer, `A.data`,");
+        };
+        let buffer = self.buffer_type(name, call, 0, "global", span)?;
+        let (from, to) = (base.dtype(), buffer.dtype());
+        let whole = |t: DType| t.lanes == 1 && t.bits.is_multiple_of(8) && (t.is_int() || t.is_float());
+        if from != to && !(whole(from) && whole(to)) {
+            return self.unsupported("tir", span, format!("a view of {from} as {to} is not supported"));
+        }
+        if !base.strides.is_empty() || base.elem_offset.is_some() {
+            return self.unsupported("tir", span, format!("`{}` has strides or an offset: it has no views", base.name));
+        }
+        self.names.bind(name, Value::Buffer(buffer.clone()));
+        f.views.push((buffer, base));
+        Some(())
+    }
+}
+
+/// The statement without its views.
+pub fn without_views(body: &TStmt, views: &[(Buffer, Buffer)]) -> TStmt {
+    let base = |b: &Buffer| views.iter().find(|(view, _)| view == b).map(|(_, base)| base.clone());
+    let with = |b: &Buffer, indices: &[PrimExpr]| Some(load(b, &base(b)?, indices));
+    body.replace_loads(&with).rewrite(&mut |e| e.clone(), &mut |s| match s.kind() {
+        TKind::Store { buffer, indices, value } => match base(buffer) {
+            Some(base) => TStmt::at(store(buffer, &base, indices, value).kind().clone(), s.span()),
+            None => s,
+        },
+        TKind::Block(b) => {
+            let open = Block { reads: None, writes: None, ..(**b).clone() };
+            TStmt::at(TKind::Block(Box::new(open)), s.span())
+        }
+        _ => s,
+    })
+}
+
+fn wide(v: i64) -> PrimExpr {
+    PrimExpr::int(DType::I64, v)
+}
+
+fn op(op: BinOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
+    PrimExpr::binary(op, a, b)
+}
+
+/// The number of the element from the beginning of the memory, in elements of the view.
+fn flat(view: &Buffer, indices: &[PrimExpr]) -> PrimExpr {
+    let mut at = view.elem_offset.clone().map_or(wide(0), |o| o.cast(DType::I64));
+    let mut stride = wide(1);
+    for (d, i) in indices.iter().enumerate().rev() {
+        let step = view.strides.get(d).map_or_else(|| stride.clone(), |s| s.clone().cast(DType::I64));
+        at = op(BinOp::Add, at, op(BinOp::Mul, i.clone().cast(DType::I64), step));
+        stride = op(BinOp::Mul, stride, view.shape[d].clone().cast(DType::I64));
+    }
+    at
+}
+
+/// The indices of element number `at` of a dense buffer.
+fn unravel(base: &Buffer, mut at: PrimExpr) -> Vec<PrimExpr> {
+    let mut out = vec![];
+    for (d, dim) in base.shape.iter().enumerate().rev() {
+        if d == 0 {
+            out.push(at.clone());
+            break;
+        }
+        let dim = dim.clone().cast(DType::I64);
+        out.push(op(BinOp::FloorMod, at.clone(), dim.clone()));
+        at = op(BinOp::FloorDiv, at, dim);
+    }
+    out.reverse();
+    out
+}
+
+fn bits(dtype: DType) -> DType {
+    DType { code: TypeCode::UInt, ..dtype }
+}
+
+/// The same bits as another type of the same width.
+fn as_type(e: PrimExpr, dtype: DType) -> PrimExpr {
+    if e.dtype() == dtype {
+        return e;
+    }
+    PrimExpr::raw(PrimKind::Reinterpret(e), dtype)
+}
+
+fn convert(e: PrimExpr, dtype: DType) -> PrimExpr {
+    if e.dtype() == dtype {
+        return e;
+    }
+    PrimExpr::raw(PrimKind::Cast(e), dtype)
+}
+
+/// Number of the element of `base`, and by how many bits the element of the view is shifted in it.
+fn part(view: &Buffer, base: &Buffer, at: PrimExpr) -> (PrimExpr, PrimExpr) {
+    let ratio = wide((base.dtype().bits / view.dtype().bits) as i64);
+    let shift = op(BinOp::Mul, op(BinOp::FloorMod, at.clone(), ratio.clone()), wide(view.dtype().bits as i64));
+    (op(BinOp::FloorDiv, at, ratio), convert(shift, bits(base.dtype())))
+}
+
+fn load(view: &Buffer, base: &Buffer, indices: &[PrimExpr]) -> PrimExpr {
+    let (to, from) = (view.dtype(), base.dtype());
+    if from == to && view.shape == base.shape && view.strides.is_empty() && view.elem_offset.is_none() {
+        return base.at(indices.to_vec());
+    }
+    let at = flat(view, indices);
+    if to.bits == from.bits {
+        return as_type(base.at(unravel(base, at)), to);
+    }
+    if to.bits < from.bits {
+        let (at, shift) = part(view, base, at);
+        let word = as_type(base.at(unravel(base, at)), bits(from));
+        return as_type(convert(PrimExpr::raw_binary(BinOp::Shr, word, shift), bits(to)), to);
+    }
+    let ratio = (to.bits / from.bits) as i64;
+    let first = op(BinOp::Mul, at, wide(ratio));
+    let pieces = (0..ratio).map(|k| {
+        let piece = as_type(base.at(unravel(base, op(BinOp::Add, first.clone(), wide(k)))), bits(from));
+        let shift = PrimExpr::int(bits(to), k * from.bits as i64);
+        PrimExpr::raw_binary(BinOp::Shl, convert(piece, bits(to)), shift)
+    });
+    let whole = pieces.reduce(|a, b| PrimExpr::raw_binary(BinOp::BitOr, a, b));
+    as_type(whole.unwrap_or_else(|| PrimExpr::int(bits(to), 0)), to)
+}
+
+fn store(view: &Buffer, base: &Buffer, indices: &[PrimExpr], value: &PrimExpr) -> TStmt {
+    let (to, from) = (view.dtype(), base.dtype());
+    if from == to && view.shape == base.shape && view.strides.is_empty() && view.elem_offset.is_none() {
+        return TStmt::store(base, indices.to_vec(), value.clone());
+    }
+    let at = flat(view, indices);
+    if to.bits == from.bits {
+        return TStmt::store(base, unravel(base, at), as_type(value.clone(), from));
+    }
+    if to.bits < from.bits {
+        let (at, shift) = part(view, base, at);
+        let place = unravel(base, at);
+        let word = as_type(base.at(place.clone()), bits(from));
+        let ones = PrimExpr::int(bits(from), (1i64 << to.bits) - 1);
+        let hole = PrimExpr::raw_binary(BinOp::Shl, ones, shift.clone());
+        let rest = PrimExpr::call(relax_ir::prim::Intrin::BitNot, [hole]);
+        let kept = PrimExpr::raw_binary(BinOp::BitAnd, word, rest);
+        let piece = convert(as_type(value.clone(), bits(to)), bits(from));
+        let piece = PrimExpr::raw_binary(BinOp::Shl, piece, shift);
+        return TStmt::store(base, place, as_type(PrimExpr::raw_binary(BinOp::BitOr, kept, piece), from));
+    }
+    // The value is read before any part of it is written.
+    let var = Var::new("value", bits(to));
+    let ratio = (to.bits / from.bits) as i64;
+    let first = op(BinOp::Mul, at, wide(ratio));
+    let parts = (0..ratio).map(|k| {
+        let shift = PrimExpr::int(bits(to), k * from.bits as i64);
+        let piece = convert(PrimExpr::raw_binary(BinOp::Shr, var.expr(), shift), bits(from));
+        TStmt::store(base, unravel(base, op(BinOp::Add, first.clone(), wide(k))), as_type(piece, from))
+    });
+    TStmt::let_in(&var, as_type(value.clone(), bits(to)), TStmt::seq(parts.collect()))
+}
