@@ -50,6 +50,8 @@ pub struct Names<'a> {
     pub births: Births,
     /// The type of a literal that nothing else decides: int64 in Relax, int32 in TIR.
     pub int: DType,
+    /// Some dim was declared as int32 and is an int64 here.
+    pub widened: bool,
     /// `(min, extent)` of each loop variable in scope, by its id: what `T.axis.remap` reads.
     pub loops: FnvHashMap<u32, (PrimExpr, PrimExpr)>,
     /// Types of variables, for what `*t` unpacks.
@@ -70,6 +72,7 @@ impl<'a> Names<'a> {
             dims: FnvHashMap::default(),
             births: Births::No,
             int,
+            widened: false,
             loops: FnvHashMap::default(),
             types: Types::default(),
             scalars: HashMap::new(),

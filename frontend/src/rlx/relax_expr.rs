@@ -2,10 +2,11 @@
 
 use super::call::operator;
 use super::context::{Cx, Value};
-use super::scalar::{parse_float, parse_int};
+use super::scalar::{parse_float, parse_int, Num};
 use super::suggest::nearest;
 use super::syntax::*;
 use relax_ir::op;
+use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind, StructInfo};
 use relax_ir::{Attrs, Constant, DType, Diagnostic, Span};
 
@@ -119,6 +120,14 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// The scalar of `R.prim_value(..)`: numbers of Python are float64, as in TVM.
+    fn python_scalar(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
+        Some(match self.num(e)? {
+            Num::Float(v, _) => PrimExpr::float(DType::F64, v).with_span(e.span),
+            n => self.settle(n).with_span(e.span),
+        })
+    }
+
     /// `x + y` on tensors.
     fn operator_sign(&mut self, op: BinaryOp, a: &Expr<'a>, b: &Expr<'a>, span: Span) -> Option<RExpr> {
         let name = match op {
@@ -206,7 +215,7 @@ impl<'a> Cx<'a> {
                 _ => return self.error("argument", span, "R.shape takes one list of dims"),
             },
             "R.prim_value" => match call.args.as_slice() {
-                [v] => RKind::Prim(self.prim(v)?),
+                [v] => RKind::Prim(self.python_scalar(v)?),
                 _ => return self.error("argument", span, "R.prim_value takes one value"),
             },
             "R.tuple" => RKind::Tuple(self.relax_list(&call.args)?),

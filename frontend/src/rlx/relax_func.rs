@@ -266,6 +266,7 @@ impl<'a> Cx<'a> {
             if dtype != DType::I64 && self.names.dims.get(name).is_some_and(|v| v.dtype() != dtype) {
                 // Dims of a kernel are int64 whatever it calls them: no dim that fits into int32 differs.
                 if self.names.int == DType::I32 && dtype.is_int() {
+                    self.names.widened = true;
                     continue;
                 }
                 return self.error("type", v.span, format!("`{name}` is a dim of the signature: int64, not {dtype}"));
@@ -277,6 +278,7 @@ impl<'a> Cx<'a> {
             if !self.names.dims.contains_key(name) {
                 // So they are where the kernel declares them before it has a buffer of them.
                 let wide = self.names.int == DType::I32 && dtype == DType::I32;
+                self.names.widened |= wide;
                 let dtype = if wide { DType::I64 } else { dtype };
                 self.names.dims.insert(name, Var::with_span(name, dtype, t.span));
             }

@@ -349,6 +349,9 @@ impl<'a> Cx<'a> {
                 return Some(v);
             }
         }
+        if matches!(op, BinOp::Eq | BinOp::Ne) {
+            self.one_type(&a, &b, span)?;
+        }
         self.binary_op(op, a, b, span).map(Num::Expr)
     }
 
@@ -404,6 +407,23 @@ impl<'a> Cx<'a> {
             return self.error("type", span, format!("{what} here, these are {t}"));
         }
         Some(PrimExpr::raw_binary(op, a, b).with_span(span))
+    }
+
+    /// `==`, `!=` and the nodes that TVM has a name for (`T.EQ`, `T.Add`) promote nothing; a literal takes the other's type.
+    pub fn one_type(&mut self, a: &Num, b: &Num, span: Span) -> Option<()> {
+        let (s, t) = match (a, b) {
+            (Num::Expr(x), Num::Expr(y)) => (x.dtype().element(), y.dtype().element()),
+            (Num::Expr(x), Num::Float(..)) | (Num::Float(..), Num::Expr(x)) if x.dtype().is_int() => {
+                (x.dtype().element(), DType::F32)
+            }
+            _ => return Some(()),
+        };
+        let dims = self.names.widened && s.is_signed() && t.is_signed();
+        if s == t || dims {
+            return Some(());
+        }
+        let d = Diagnostic::error("type", span, format!("the operands are {s} and {t}, one type is needed here"));
+        self.report(d.help(format!("cast one of them: T.Cast(\"{t}\", ..)")))
     }
 
     /// A literal divisor is not zero.

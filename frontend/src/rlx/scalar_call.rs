@@ -100,7 +100,11 @@ impl<'a> Cx<'a> {
         if let Some(op) = binary_function(name) {
             let [a, b] = self.arguments(call, span)?;
             let (x, y) = (self.num(a), self.num(b));
-            return self.binary_op(op, x?, y?, span).map(Num::Expr);
+            let (x, y) = (x?, y?);
+            if name.starts_with(|c: char| c.is_ascii_uppercase()) {
+                self.one_type(&x, &y, span)?;
+            }
+            return self.binary_op(op, x, y, span).map(Num::Expr);
         }
         if let Ok(dtype) = name.parse::<DType>() {
             return self.typed(dtype, call, span).map(Num::Expr);

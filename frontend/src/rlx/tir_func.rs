@@ -5,7 +5,7 @@ use super::syntax::*;
 use relax_ir::prim::{PrimExpr, PrimKind};
 use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt as TStmt, StmtKind as TKind, TensorField};
 use relax_ir::{Attrs, DType, Diagnostic, Span, Var};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A PrimFunc under construction.
 pub struct PrimCx {
@@ -158,6 +158,9 @@ impl<'a> Cx<'a> {
             body = body.rewrite(&mut |e| e.substitute(&known), &mut |s| s);
             f.returns = f.returns.map(|e| e.substitute(&known));
         }
+        if f.ok {
+            f.ok = self.bound(&params, &body).is_some();
+        }
         f.ok.then(|| PrimFunc {
             name: def.name.name.to_string(),
             params,
@@ -169,6 +172,40 @@ impl<'a> Cx<'a> {
             body,
             span,
         })
+    }
+
+    /// A variable that the body declares (`n = T.int64()`) is a dim of a buffer, or nothing gives it a value.
+    fn bound(&mut self, params: &[PrimParam], body: &TStmt) -> Option<()> {
+        let mut known: HashSet<Var> = HashSet::new();
+        let mut see = |b: &Buffer| {
+            let all = b.shape.iter().chain(&b.strides).chain(&b.elem_offset);
+            all.for_each(|e| known.extend(e.vars()));
+        };
+        params.iter().filter_map(PrimParam::buffer).for_each(&mut see);
+        body.walk(&mut |s| match s.kind() {
+            TKind::Block(b) => b.match_buffers.iter().for_each(|m| see(&m.buffer)),
+            TKind::Alloc { buffer, .. } => see(buffer),
+            _ => {}
+        });
+        known.extend(params.iter().filter_map(|p| match p {
+            PrimParam::Scalar(v) => Some(v.clone()),
+            _ => None,
+        }));
+        let declared: HashSet<Var> = self.names.dims.values().filter(|v| !known.contains(v)).cloned().collect();
+        let mut free: Option<PrimExpr> = None;
+        body.walk(&mut |s| {
+            for e in s.exprs() {
+                e.walk(&mut |e| {
+                    if e.as_var().is_some_and(|v| declared.contains(v)) {
+                        free.get_or_insert_with(|| e.clone());
+                    }
+                });
+            }
+        });
+        let Some(e) = free else { return Some(()) };
+        let name = e.as_var().map_or("?", |v| v.name()).to_string();
+        let d = Diagnostic::error("tir", e.span(), format!("nothing gives `{name}` a value"));
+        self.report(d.help("a declared variable is a dim of a parameter's buffer"))
     }
 
     /// `Some(None)` for a handle.
@@ -212,6 +249,7 @@ impl<'a> Cx<'a> {
         for (k, v) in &call.keywords {
             match k.name {
                 "shape" | "dtype" | "strides" | "elem_offset" | "scope" | "align" | "offset_factor" => {}
+                "param" if call.func.dotted().as_deref() == Some("T.match_buffer") => {}
                 "buffer_type" | "layout" | "type" | "axis_separators" | "logical_scope" => {}
                 "data" if matches!(v.kind, ExprKind::None) => {}
                 // A view: who calls takes it.
