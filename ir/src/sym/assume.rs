@@ -95,7 +95,41 @@ impl Facts {
         match best {
             Some((id, rest)) => self.substitute(id, rest),
             None => {
-                self.zeros.insert(p);
+                if self.zeros.insert(p.clone()) {
+                    self.consequences(&p);
+                }
+            }
+        }
+    }
+
+    /// What follows from `p == 0` where no atom can be solved for: an atom with coefficient 1 has a residue, what equals a
+    /// largest part is at least each part. From `n == max(n // 2, 3) * 2` follows that `n` is even and at least 6.
+    fn consequences(&mut self, p: &Poly) {
+        let constant = p.constant_term();
+        for (m, c) in p.terms() {
+            let ([id], c) = (&m[..], *c) else { continue };
+            let id = *id;
+            if matches!(c, 1 | -1) {
+                let others = p.terms().iter().filter(|(n, _)| !n.is_empty() && n != m);
+                let g = others.fold(0, |g, (_, k)| super::gcd(g, *k));
+                // id = -c * (constant + g * ..)
+                if let Some(r) = constant.checked_mul(-c).filter(|_| g > 1) {
+                    self.note_residue(id, Residue::new(g, r));
+                }
+            }
+            let (parts, max) = match self.atom(id).clone() {
+                Atom::Max(v) => (v, true),
+                Atom::Min(v) => (v, false),
+                _ => continue,
+            };
+            for part in parts {
+                let other = Poly::atom(id).scale(c).and_then(|t| p.sub(&t)).zip(part.scale(c));
+                let Some(q) = other.and_then(|(rest, part)| rest.add(&part)) else { continue };
+                // rest = -c * max(..): for c < 0 at least -c * part.
+                let q = if (c < 0) == max { Some(q) } else { q.scale(-1) };
+                if let Some(q) = q {
+                    self.assume_non_negative(&q);
+                }
             }
         }
     }
@@ -217,19 +251,23 @@ impl Facts {
                 let old = self.bounds.get(&id).copied().unwrap_or(Range::ALL);
                 self.bounds.insert(id, old.meet(bound));
                 self.changed();
-                // An interval of one number is that number.
-                let now = self.atom_range(id);
-                if let Some(v) = i64::try_from(now.lo).ok().filter(|_| now.lo == now.hi) {
-                    self.solved.entry(id).or_insert_with(|| Poly::constant(v));
-                    self.changed();
-                    self.refresh();
-                }
+                self.fix(id);
                 return;
             }
         }
         if self.non_negative.len() < MAX_INEQUALITIES && !self.non_negative.contains(&p) {
             self.non_negative.push(p);
             self.changed();
+        }
+    }
+
+    /// An interval of one number is that number.
+    pub(super) fn fix(&mut self, id: AtomId) {
+        let now = self.atom_range(id);
+        if let Some(v) = i64::try_from(now.lo).ok().filter(|_| now.lo == now.hi) {
+            self.solved.entry(id).or_insert_with(|| Poly::constant(v));
+            self.changed();
+            self.refresh();
         }
     }
 

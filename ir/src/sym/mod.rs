@@ -123,6 +123,7 @@ impl Facts {
         let old = self.bounds.get(&id).copied().unwrap_or(Range::ALL);
         self.bounds.insert(id, old.meet(stated));
         self.range_cache.clear();
+        self.fix(id);
     }
 
     /// `var` is a multiple of `divisor`.

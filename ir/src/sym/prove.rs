@@ -1,10 +1,13 @@
 //! The three answers.
 
 use super::canon::negate;
-use super::{Answer, Atom, Cond, Facts, Poly};
+use super::{gcd, Answer, Atom, Cond, Facts, Poly};
 
 /// Case distinctions nest at most this deep.
 const MAX_CASES: u32 = 3;
+
+/// Divisions within divisions are cleared this often.
+const MAX_CLEARED: u32 = 3;
 
 impl Facts {
     pub(super) fn prove_equal(&mut self, a: &Poly, b: &Poly) -> Answer {
@@ -97,6 +100,40 @@ impl Facts {
     }
 
     fn decide_zero(&mut self, p: &Poly) -> Answer {
+        match self.decide_zero_as_it_stands(p) {
+            Answer::Unknown => match self.cleared(p) {
+                Some(q) => self.decide_zero_as_it_stands(&q),
+                None => Answer::Unknown,
+            },
+            decided => decided,
+        }
+    }
+
+    /// A positive multiple of `p` in which divisions by numbers have given way to their operands and remainders:
+    /// `h // 2` and `h // 4 * 2` have no common form over the integers, four times both has one. `None` where there is
+    /// no such division.
+    fn cleared(&mut self, p: &Poly) -> Option<Poly> {
+        let mut q = p.clone();
+        for _ in 0..MAX_CLEARED {
+            let mut factor = 1i64;
+            for (m, c) in q.terms() {
+                let divisor = m.iter().try_fold(1i64, |d, id| match self.atom(*id) {
+                    Atom::FloorDiv(_, k) => d.checked_mul(k.as_const().filter(|k| *k > 0).unwrap_or(1)),
+                    _ => Some(d),
+                })?;
+                let missing = divisor / gcd(*c, divisor);
+                factor = (factor / gcd(factor, missing)).checked_mul(missing)?;
+            }
+            if factor == 1 {
+                break;
+            }
+            q = q.scale(factor)?;
+            q = self.meet_div_mod(q);
+        }
+        (q != *p).then_some(q)
+    }
+
+    fn decide_zero_as_it_stands(&mut self, p: &Poly) -> Answer {
         let p = self.meet_div_mod(p.clone());
         if let Some(v) = p.as_const() {
             return answer(v == 0);
@@ -166,7 +203,11 @@ impl Facts {
                 }
             }
         }
-        Answer::Unknown
+        match self.cleared(p).map(|q| self.range(&q)) {
+            Some(r) if r.lo >= 0 => Answer::Yes,
+            Some(r) if r.hi < 0 => Answer::No,
+            _ => Answer::Unknown,
+        }
     }
 
     /// Is `p >= 0` after atoms gave way to linear bounds on the safe side?

@@ -214,6 +214,50 @@ fn halves_are_equal_where_the_whole_is_even() {
     assert_eq!(f.prove(&n.floor_mod(2).eq(0)), Answer::Yes);
 }
 
+/// Where a network halves an image and doubles it again: both ways have the same size when the size is a multiple.
+#[test]
+fn quotients_of_multiples_meet() {
+    let (h, w) = (Var::dim("h"), Var::dim("w"));
+    let (n, m) = (h.expr(), w.expr());
+    let mut f = Facts::new();
+    let twice = n.clone().floor_div(4) * 2;
+    assert_eq!(check(&mut f, &n.clone().floor_div(2), &twice), Answer::Unknown);
+    f.declare_divisor(&h, 8);
+    assert_eq!(check(&mut f, &n.clone().floor_div(2), &twice), Answer::Yes);
+    assert_eq!(check(&mut f, &n.clone().floor_div(2), &(twice + 1)), Answer::No);
+    // A window of 3 with stride 2 and padding 1, twice, and back by pixel shuffle.
+    let down = (n.clone() - 1).floor_div(2) + 1;
+    let down = (down - 1).floor_div(2) + 1;
+    assert_eq!(check(&mut f, &(down.clone() * 4), &n), Answer::Yes);
+    assert_eq!(check(&mut f, &(down * 2), &((n.clone() + 1).floor_div(2))), Answer::Yes);
+    // Areas: (h // 2) * (w // 2) and h * w // 4.
+    f.declare_divisor(&w, 2);
+    let area = n.clone().floor_div(2) * m.clone().floor_div(2);
+    assert_eq!(check(&mut f, &area, &(n.clone() * m.clone()).floor_div(4)), Answer::Yes);
+    assert_eq!(f.prove(&n.clone().floor_div(2).ge(n.clone().floor_div(8) * 3)), Answer::Yes);
+    assert_eq!(f.prove(&n.clone().floor_div(2).lt(n.floor_div(8) * 4)), Answer::No);
+}
+
+#[test]
+fn equalities_that_solve_nothing_have_consequences() {
+    let n = Var::dim("n").expr();
+    let mut f = Facts::new();
+    // As a cast to `k * 2 + 1` says.
+    f.assume(&n.clone().eq((n.clone() - 1).floor_div(2).max(0) * 2 + 1));
+    assert_eq!(f.prove(&n.clone().floor_mod(2).eq(1)), Answer::Yes);
+    assert_eq!(f.prove(&n.clone().ge(1)), Answer::Yes);
+    assert_eq!(check(&mut f, &((n.clone() - 1).floor_div(2) * 2), &(n - 1)), Answer::Yes);
+}
+
+/// An interval of one number is that number, however it was stated.
+#[test]
+fn bounds_that_meet_are_a_number() {
+    let n = Var::dim("n");
+    let mut f = Facts::new();
+    f.declare_bounds(&n, Some(7), Some(7));
+    assert_eq!(f.simplify(&(n.expr() * 2)).as_int(), Some(14));
+}
+
 #[test]
 fn selections_are_split() {
     let (n, m) = (Var::dim("n").expr(), Var::dim("m").expr());
