@@ -9,6 +9,7 @@ mod check_tensor;
 pub(crate) mod checks;
 mod constants;
 mod dynamic;
+mod early;
 mod entry;
 mod kernel_args;
 mod memory;

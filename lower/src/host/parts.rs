@@ -59,6 +59,8 @@ struct Parts<'a> {
     bufs: &'a [Buf],
     steps: &'a [Step],
     lives: Vec<Life>,
+    /// How many checks there are before each step.
+    checks: Vec<usize>,
     kernels: HashMap<String, PrimFunc>,
     /// Those that do nothing but move.
     moves_only: HashSet<String>,
@@ -96,6 +98,7 @@ pub fn parts(plan: &mut Plan, module: &IRModule, made: &mut Vec<PrimFunc>, room:
         bufs: &plan.bufs,
         steps: &plan.steps,
         lives: lives(plan),
+        checks: checks_before(&plan.steps),
         room,
         open: !plan.bounds.is_empty(),
         kernels: kernels.clone(),
@@ -103,6 +106,16 @@ pub fn parts(plan: &mut Plan, module: &IRModule, made: &mut Vec<PrimFunc>, room:
     let decided = p.decide(&moving);
     let (steps, bufs) = p.apply(decided, module, made);
     (plan.steps, plan.bufs) = (steps, bufs);
+}
+
+fn checks_before(steps: &[Step]) -> Vec<usize> {
+    let mut seen = 0;
+    let count = |s: &Step| {
+        let before = seen;
+        seen += usize::from(matches!(s, Step::Check { .. }));
+        before
+    };
+    steps.iter().map(count).collect()
 }
 
 fn lives(plan: &Plan) -> Vec<Life> {
@@ -257,7 +270,7 @@ impl Parts<'_> {
         // Its own parts are all that the step that puts the larger one together writes there.
         let since = first.step.max(i);
         let fits = alone && fresh && size && same && self.unseen(id, first.of, since, d);
-        let fits = fits && self.accepted(id, &part, d);
+        let fits = fits && !self.checked_between(i, first.step) && self.accepted(id, &part, d);
         fits.then_some((id, part))
     }
 
@@ -272,6 +285,8 @@ impl Parts<'_> {
         let alone = matches!(self.bufs[a.0].place, Place::Workspace) && !x.otherwise && d.parts[a.0].is_none();
         let maker = x.uses.first().filter(|u| u.writes && u.step < i).map(|u| u.step);
         let once = x.uses.iter().filter(|u| u.writes || Some(u.step) == maker).count() == 1;
+        // A check in between may be what says that `a` fits into `b`.
+        let once = once && maker.is_none_or(|m| !self.checked_between(m, i));
         let fresh = y.first == Some(i) && y.uses.iter().filter(|u| u.step == i).count() == 1;
         let own = d.parts[b.0].as_ref().is_none_or(|p| p.step > i);
         a != b && place && alone && once && fresh && own && self.unseen(a, b, i, d)
@@ -284,6 +299,10 @@ impl Parts<'_> {
         let fresh = y.first == Some(i) && y.uses.iter().filter(|u| u.writes || u.step == i).count() == 1;
         let done = x.written.is_none_or(|w| w < i);
         a != b && alone && fresh && done && self.unseen(b, a, i, d)
+    }
+
+    fn checked_between(&self, a: usize, b: usize) -> bool {
+        self.checks[a] != self.checks[b]
     }
 
     /// Whether nobody writes to `whole` (and what that is a part of) while `part` is still used, from step `i` on.

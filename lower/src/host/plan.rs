@@ -53,6 +53,8 @@ pub struct Planner<'a> {
     steps: Vec<Vec<Step>>,
     bounds: HashMap<Var, PrimExpr>,
     unbounded: HashSet<Var>,
+    /// What is known of the arguments, and what is known now.
+    given: Facts,
     facts: Facts,
     /// Of the widest vectors that kernels may be scheduled for.
     room: Room,
@@ -86,6 +88,7 @@ impl<'a> Planner<'a> {
             steps: vec![vec![]],
             bounds: HashMap::new(),
             unbounded: HashSet::new(),
+            given: facts.clone(),
             facts,
             room,
             infos,
@@ -102,6 +105,7 @@ impl<'a> Planner<'a> {
         self.active.push(f.name.clone());
         self.entry_checks(f, &mut scope)?;
         let result = self.body(f, &mut scope)?;
+        self.steps = std::mem::take(&mut self.steps).into_iter().map(super::early::checks_first).collect();
         let result = self.place_results(result)?;
         Ok(Plan {
             bufs: self.bufs,
@@ -593,9 +597,9 @@ impl<'a> Planner<'a> {
         for (i, leaf) in leaves.iter().enumerate() {
             // An unranked parameter that is passed on is copied by the entry itself.
             let HostValue::Tensor(t) = leaf else { continue };
-            let size = self.bound(&byte_size(&t.dims, t.dtype));
-            let size = self.facts.simplify(&size);
-            let whole = self.bufs[t.buf.0].bytes == size;
+            let asked = self.bound(&byte_size(&t.dims, t.dtype));
+            let size = self.facts.simplify(&asked);
+            let whole = self.bufs[t.buf.0].bytes == size && self.sized_when_written(t.buf, &asked);
             if matches!(self.bufs[t.buf.0].place, Place::Workspace) && whole && !before.contains(&t.buf) {
                 self.bufs[t.buf.0].place = Place::Result(i);
                 placed.push(t.clone());
@@ -608,6 +612,27 @@ impl<'a> Planner<'a> {
         }
         let mut it = placed.into_iter();
         Ok(replace_tensors(&result, &mut it))
+    }
+
+    /// Has the buffer this size under what is known when it is first written to? What is checked after that may fail:
+    /// until then the caller's buffer is as large as the result's dims say, not as large as what is written.
+    fn sized_when_written(&self, buf: BufId, size: &PrimExpr) -> bool {
+        let steps = self.steps.last().map_or(&[][..], |s| s);
+        let first = steps.iter().position(|s| super::slice::touched(s).contains(&buf)).unwrap_or(steps.len());
+        if !steps[first..].iter().any(|s| matches!(s, Step::Check { .. })) {
+            return true;
+        }
+        let mut facts = self.given.clone();
+        self.unbounded.iter().for_each(|v| facts.declare_signed(v));
+        let mut bounds: Vec<PrimExpr> = self.bounds.iter().map(|(v, b)| v.expr().le(b.clone())).collect();
+        bounds.sort_by_key(relax_ir::printer::print_prim);
+        bounds.iter().for_each(|b| facts.assume(b));
+        for s in &steps[..first] {
+            if let Step::Check { condition, .. } = s {
+                facts.assume(condition);
+            }
+        }
+        facts.simplify(size) == facts.simplify(&self.bufs[buf.0].bytes)
     }
 
     /// Shapes and scalars of the result are written into tensors: one representation for the caller.
