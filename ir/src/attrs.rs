@@ -5,9 +5,13 @@ use crate::dtype::DType;
 use crate::prim::{PrimExpr, Var};
 use crate::relax::StructInfo;
 
-/// The function attribute that says which dims of a signature were solved (`{"m_times_4": "m * 4"}`).
+/// The function attribute that says which dims were solved (`{"m_times_4": "m * 4"}`), and what became of conditions on
+/// them (`{"m_times_4 // 4 < n": "m < n"}`).
 /// Under [`SIGNATURE`] it holds the whole signature as it was.
 pub const SOLVED_DIMS: &str = "tir_var_solved";
+
+/// The function attribute that says what casts want of dims that were solved (`{"k_times_4 // 4 * 4": "k * 4"}`).
+pub const CAST_DIMS: &str = "tir_var_cast";
 
 /// See [`SOLVED_DIMS`].
 pub const SIGNATURE: &str = "";

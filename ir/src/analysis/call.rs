@@ -315,8 +315,10 @@ impl Env<'_> {
                     self.demand(condition, message, label, g, c.args.get(place.0), span)?;
                 }
                 None => {
-                    let mut known: Vec<String> =
-                        values.iter().map(|(v, x)| format!("{} = {}", v.name(), show::dim(x))).collect();
+                    let mut known: Vec<String> = values
+                        .iter()
+                        .map(|(v, x)| format!("{} = {}", constraints::solved_text(g, v.name()), show::dim(x)))
+                        .collect();
                     known.sort();
                     let message = format!("`{}` demands {}, here {}", g.name, s.text, known.join(", "));
                     self.demand(condition, message, "called here".to_string(), g, None, span)?;

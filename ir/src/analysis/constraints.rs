@@ -3,7 +3,7 @@
 //! or check them, as the entry does for calls from outside.
 
 use super::vars;
-use crate::attrs::{AttrValue, SHAPE_CONSTRAINTS, SOLVABLE, SOLVED_DIMS};
+use crate::attrs::{AttrValue, CAST_DIMS, SHAPE_CONSTRAINTS, SOLVABLE, SOLVED_DIMS};
 use crate::diag::Diagnostic;
 use crate::prim::{text, BinOp, PrimExpr, PrimKind, Var};
 use crate::relax::{Function, StructInfo};
@@ -61,7 +61,7 @@ pub fn of<'a>(f: &Function, params: impl Iterator<Item = &'a StructInfo>) -> Res
         let Some(text) = t.as_str() else { return Err(wrong("a shape constraint must be a string")) };
         let condition =
             text::condition(text, &lookup).map_err(|e| wrong(&format!("shape constraint \"{text}\": {e}")))?;
-        out.push(Stated { text: text.to_string(), condition, solves });
+        out.push(Stated { text: solved_text(f, text).to_string(), condition, solves });
         Ok(())
     };
     match f.attrs.get(SHAPE_CONSTRAINTS) {
@@ -78,10 +78,26 @@ pub fn of<'a>(f: &Function, params: impl Iterator<Item = &'a StructInfo>) -> Res
     Ok(out)
 }
 
-/// The dim that got this name, as it was written; the name itself for any other.
+/// The dim that got this name, or the condition that became this one, as it was written; the name itself for any other.
 pub fn solved_text<'a>(f: &'a Function, name: &'a str) -> &'a str {
+    written(f, name).unwrap_or(name)
+}
+
+/// As [`solved_text`], `None` for any other name.
+pub fn written<'a>(f: &'a Function, name: &str) -> Option<&'a str> {
     match f.attrs.get(SOLVED_DIMS) {
-        Some(AttrValue::Dict(d)) => d.iter().find(|(k, _)| k == name).and_then(|(_, t)| t.as_str()).unwrap_or(name),
-        _ => name,
+        Some(AttrValue::Dict(d)) => d.iter().find(|(k, _)| k == name).and_then(|(_, t)| t.as_str()),
+        _ => None,
     }
+}
+
+/// What casts want of dims that were solved (`k_times_4 // 4 * 4`), and these dims as they were written (`k * 4`).
+pub fn solved_casts(f: &Function) -> Vec<(String, String)> {
+    let Some(AttrValue::Dict(d)) = f.attrs.get(CAST_DIMS) else { return vec![] };
+    d.iter().filter_map(|(wanted, dim)| Some((wanted.clone(), dim.as_str()?.to_string()))).collect()
+}
+
+/// A text with the dims that casts want as they were written.
+pub fn as_written(f: &Function, text: String) -> String {
+    solved_casts(f).into_iter().fold(text, |t, (wanted, dim)| t.replace(&wanted, &dim))
 }

@@ -4,7 +4,7 @@ use super::births::{born, dim_at, name_dims};
 use super::call::Env;
 use super::relate::{self, Relation};
 use super::vague::Vague;
-use super::{constraints, graph::CallGraph, show, signature, vars, Birth, Check, Proved, Typed};
+use super::{constraints, graph::CallGraph, show, signature, solve, vars, Birth, Check, Proved, Typed};
 use crate::attrs::AttrValue;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::module::{Func, IRModule};
@@ -583,9 +583,13 @@ impl Deriver<'_> {
         if let Ok(got) = got {
             let r = relate::relate(&got, want, "the value", &mut self.facts);
             if let Some(why) = r.refused {
+                let f = self.module.relax(&self.context.name);
+                let why = f.and_then(|f| solve::unsolvable(f, &got, want, &mut self.facts)).unwrap_or(why);
+                let known = vars::map_dims(&got, &mut |d| self.facts.simplify(d));
+                let cast = f.map_or_else(|| show::info(want), |f| constraints::as_written(f, show::info(want)));
                 let d = Diagnostic::error("match-cast", b.span, format!("this cast always fails: {why}"))
-                    .here(format!("cast to {}", show::info(want)))
-                    .label(value.span(), format!("the value is {}", show::info(&got)));
+                    .here(format!("cast to {cast}"))
+                    .label(value.span(), format!("the value is {}", show::info(&known)));
                 self.report(d);
             }
             for (condition, _) in r.conditions {

@@ -1,15 +1,19 @@
-//! Dims of a signature that state a variable as part of an expression: `Tensor((n, m * 4))` is solved for `m`.
+//! Dims of a signature or a MatchCast that state a variable as part of an expression: `Tensor((n, m * 4))` is solved for
+//! `m`.
 //!
 //! Such a dim is `a * m + rest`, where the rest holds numbers and variables that are bound elsewhere. It gets a name of
 //! its own, `m_times_4`, and `m` is its quotient everywhere in the function. That there is a solution is stated of the
-//! dim: a divisor, a bound, or a condition. So binding, proving and checking know nothing new; criterion 5 of the
-//! specification alone would refuse such a signature.
+//! dim: a divisor, a bound, or a condition of a signature. A MatchCast becomes two: the first binds the name, the second
+//! wants `m_times_4 // 4 * 4`. So binding, proving and checking know nothing new; criterion 5 of the specification alone
+//! would refuse such dims.
 
-use super::{show, signature, vars};
-use crate::attrs::{AttrValue, Attrs, SHAPE_CONSTRAINTS, SIGNATURE, SOLVABLE, SOLVED_DIMS, VAR_DIVISOR};
+use super::{constraints, show, signature, vars};
+use crate::attrs::{AttrValue, Attrs, CAST_DIMS, SHAPE_CONSTRAINTS, SIGNATURE, SOLVABLE, SOLVED_DIMS, VAR_DIVISOR};
 use crate::module::{Func, IRModule};
+use crate::op::{Answer, ShapeFacts};
 use crate::prim::{BinOp, PrimExpr, PrimKind, Var};
 use crate::relax::*;
+use crate::sym::Facts;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -26,6 +30,7 @@ pub fn multiples(module: &IRModule) -> Option<IRModule> {
 }
 
 /// A dim that was solved: `dim = factor * var + rest`.
+#[derive(Clone)]
 struct Solved {
     var: Var,
     /// The name that the dim gets.
@@ -44,6 +49,13 @@ impl Solved {
             1 => difference,
             k => difference.floor_div(PrimExpr::int(self.var.dtype(), k)),
         }
+    }
+
+    /// What the dim is when it has a solution, and is not otherwise: `factor * max(value, 0) + rest`.
+    fn wanted(&self, map: &HashMap<Var, PrimExpr>) -> PrimExpr {
+        let value = self.value(map);
+        let value = if self.factor > 0 && self.rest.as_int() == Some(0) { value } else { value.max(0) };
+        value * PrimExpr::int(self.var.dtype(), self.factor) + self.rest.substitute(map)
     }
 }
 
@@ -87,14 +99,13 @@ fn name(d: &PrimExpr, taken: &dyn Fn(&str) -> bool) -> String {
     name
 }
 
-/// Dims that can be solved, each for a variable that nothing else binds.
-fn find(f: &Function) -> Vec<Solved> {
-    let infos = || f.params.iter().filter_map(|p| p.annotation.as_ref());
-    let mut known: HashSet<Var> = vars::lone_vars(infos()).into_iter().map(|(v, _)| v).collect();
+/// Dims that can be solved, each for a variable that is not `known` and that nothing else in `infos` binds.
+fn find(infos: &[&StructInfo], mut known: HashSet<Var>, taken: &dyn Fn(&str) -> bool) -> Vec<Solved> {
+    known.extend(vars::lone_vars(infos.iter().copied()).into_iter().map(|(v, _)| v));
     let mut solved: Vec<Solved> = vec![];
     loop {
         let before = solved.len();
-        for s in infos() {
+        for s in infos {
             vars::each_binding_dim(s, &mut |d, is_dim| {
                 if !is_dim || d.as_var().is_some() || d.as_int().is_some() {
                     return;
@@ -102,7 +113,9 @@ fn find(f: &Function) -> Vec<Solved> {
                 let open: Vec<Var> = d.vars().into_iter().filter(|v| !known.contains(v)).collect();
                 let [v] = &open[..] else { return };
                 let Some((factor, rest)) = linear(d, v).filter(|(a, _)| *a != 0 && *a != i64::MIN) else { return };
-                let taken = |n: &str| known.iter().any(|v| v.name() == n) || solved.iter().any(|s| s.own.name() == n);
+                let taken = |n: &str| {
+                    known.iter().any(|v| v.name() == n) || solved.iter().any(|s| s.own.name() == n) || taken(n)
+                };
                 let own = Var::with_span(name(d, &taken), v.dtype(), d.span());
                 known.insert(v.clone());
                 solved.push(Solved { var: v.clone(), own, dim: d.clone(), factor, rest });
@@ -114,30 +127,73 @@ fn find(f: &Function) -> Vec<Solved> {
     }
 }
 
+/// Which dim of a cast in `f` has no solution, when this is why `got` is never `want`.
+pub fn unsolvable(f: &Function, got: &StructInfo, want: &StructInfo, facts: &mut Facts) -> Option<String> {
+    let (mut have, mut wanted) = (vec![], vec![]);
+    vars::each_binding_dim(got, &mut |d, _| have.push(d));
+    vars::each_binding_dim(want, &mut |d, _| wanted.push(d));
+    have.into_iter().zip(wanted).filter(|(g, w)| g != w).find_map(|(g, w)| {
+        let text = g.as_var().and_then(|v| constraints::written(f, v.name()))?;
+        let no = facts.equal(g, w) == Answer::No;
+        no.then(|| format!("{text} = {} has no solution", show::dim(&facts.simplify(g))))
+    })
+}
+
+/// Is there such a binding, those of branches and local functions included?
+fn any_binding(s: &SeqExpr, is: &dyn Fn(&Binding) -> bool) -> bool {
+    let within = |e: &Expr| match e.kind() {
+        ExprKind::Seq(s) => any_binding(s, is),
+        ExprKind::Function(f) => any_binding(&f.body, is),
+        ExprKind::If { then, otherwise, .. } => any_binding(then, is) || any_binding(otherwise, is),
+        _ => false,
+    };
+    let one = |b: &Binding| is(b) || matches!(&b.value, BindingValue::Expr(e) if within(e));
+    s.blocks.iter().flat_map(|b| &b.bindings).any(one) || within(&s.body)
+}
+
+/// Does a dim hold a variable that does not stand alone?
+fn states_parts(s: &StructInfo) -> bool {
+    let mut found = false;
+    vars::each_binding_dim(s, &mut |d, is_dim| found |= is_dim && d.as_var().is_none() && d.as_int().is_none());
+    found
+}
+
 fn function(f: &Function) -> Option<Function> {
-    let solved = find(f);
-    if solved.is_empty() {
+    let infos: Vec<&StructInfo> = f.params.iter().filter_map(|p| p.annotation.as_ref()).collect();
+    let signature = find(&infos, HashSet::new(), &|_| false);
+    let cast =
+        |b: &Binding| matches!(&b.value, BindingValue::MatchCast { struct_info, .. } if states_parts(struct_info));
+    if signature.is_empty() && !any_binding(&f.body, &cast) {
         return None;
     }
     let mut map = HashMap::new();
-    for s in &solved {
+    for s in &signature {
         let value = s.value(&map);
         map.insert(s.var.clone(), value);
     }
-    let s = Solve { solved: &solved, map };
-    let mut attrs = Stated { attrs: s.attrs(&f.attrs) };
-    attrs.constraints(f, &s);
-    attrs.add(
-        SOLVED_DIMS,
-        SIGNATURE,
-        AttrValue::Str(show::info(&StructInfo::Func(Arc::new(signature::of_function(f))))),
-    );
-    for one in &solved {
-        attrs.solvable(one, &s.map);
-        attrs.bounds(one, &s.map);
+    let mut s = Solve { solved: signature.clone(), map: map.clone(), scope: HashSet::new(), casts: vec![] };
+    let new = s.function(f);
+    if signature.is_empty() && s.casts.is_empty() {
+        return None;
+    }
+    let mut attrs = Stated { attrs: f.attrs.clone() };
+    if !signature.is_empty() {
+        attrs = Stated { attrs: s.attrs(&f.attrs) };
+        attrs.constraints(f, &signature, &map);
+        let text = show::info(&StructInfo::Func(Arc::new(signature::of_function(f))));
+        attrs.add(SOLVED_DIMS, SIGNATURE, AttrValue::Str(text));
+    }
+    for one in &signature {
+        attrs.solvable(one, &map);
+        attrs.bounds(one, &map);
+    }
+    for one in signature.iter().chain(s.casts.iter().map(|c| &c.solved)) {
         attrs.add(SOLVED_DIMS, one.own.name(), AttrValue::Str(show::dim(&one.dim)));
     }
-    Some(Function { attrs: attrs.attrs, ..s.function(f) })
+    for one in &s.casts {
+        attrs.add(CAST_DIMS, &show::dim(&one.wanted), AttrValue::Str(show::dim(&one.solved.dim)));
+    }
+    Some(Function { attrs: attrs.attrs, ..new })
 }
 
 /// The attributes of a function whose dims are being solved.
@@ -166,10 +222,10 @@ impl Stated {
     }
 
     /// What the user states of the variables is stated of the dims.
-    fn constraints(&mut self, f: &Function, s: &Solve) {
+    fn constraints(&mut self, f: &Function, solved: &[Solved], map: &HashMap<Var, PrimExpr>) {
         let infos = f.params.iter().filter_map(|p| p.annotation.as_ref());
         let vars: Vec<Var> =
-            vars::lone_vars(infos).into_iter().map(|(v, _)| v).chain(s.solved.iter().map(|s| s.var.clone())).collect();
+            vars::lone_vars(infos).into_iter().map(|(v, _)| v).chain(solved.iter().map(|s| s.var.clone())).collect();
         let texts: Vec<AttrValue> = match self.attrs.get(SHAPE_CONSTRAINTS) {
             Some(AttrValue::List(l)) => l.clone(),
             Some(one) => vec![one.clone()],
@@ -179,7 +235,13 @@ impl Stated {
         let lookup = |name: &str| vars.iter().find(|v| v.name() == name).map(Var::expr);
         for t in texts {
             match t.as_str().map(|t| crate::prim::text::condition(t, &lookup)) {
-                Some(Ok(c)) => self.constrain(&c.substitute(&s.map)),
+                Some(Ok(c)) => {
+                    let now = c.substitute(map);
+                    if now != c {
+                        self.add(SOLVED_DIMS, &show::dim(&now), t.clone());
+                    }
+                    self.constrain(&now);
+                }
                 // Reported where constraints are read.
                 _ => {
                     if let Some(AttrValue::List(l)) = self.attrs.get(SHAPE_CONSTRAINTS) {
@@ -234,12 +296,23 @@ impl Stated {
     }
 }
 
-struct Solve<'a> {
-    solved: &'a [Solved],
+struct Solve {
+    /// Of the signature, and of the casts in scope.
+    solved: Vec<Solved>,
     map: HashMap<Var, PrimExpr>,
+    /// Shape variables that are bound.
+    scope: HashSet<Var>,
+    /// Every dim of a cast that was solved.
+    casts: Vec<Wanted>,
 }
 
-impl Solve<'_> {
+/// A dim of a cast, and what it must be.
+struct Wanted {
+    solved: Solved,
+    wanted: PrimExpr,
+}
+
+impl Solve {
     fn dim(&self, d: &PrimExpr) -> PrimExpr {
         match self.solved.iter().find(|s| s.dim == *d) {
             Some(s) => s.own.expr(),
@@ -255,37 +328,80 @@ impl Solve<'_> {
         list.iter().map(|s| self.info(s)).collect()
     }
 
-    fn function(&self, f: &Function) -> Function {
+    fn function(&mut self, f: &Function) -> Function {
         let param = |p: &Param| Param { var: p.var.clone(), annotation: p.annotation.as_ref().map(|a| self.info(a)) };
-        Function {
-            params: f.params.iter().map(param).collect(),
-            ret: f.ret.as_ref().map(|r| self.info(r)),
-            body: self.seq(&f.body),
-            ..f.clone()
+        let params: Vec<Param> = f.params.iter().map(param).collect();
+        let ret = f.ret.as_ref().map(|r| self.info(r));
+        let outer = self.scope.clone();
+        let own = vars::lone_vars(f.params.iter().chain(&params).filter_map(|p| p.annotation.as_ref()));
+        self.scope.extend(own.into_iter().map(|(v, _)| v));
+        let body = self.seq(&f.body);
+        self.scope = outer;
+        Function { params, ret, body, ..f.clone() }
+    }
+
+    fn seq(&mut self, s: &SeqExpr) -> Arc<SeqExpr> {
+        let outer = (self.solved.len(), self.map.clone(), self.scope.clone());
+        let mut blocks = Vec::with_capacity(s.blocks.len());
+        for b in &s.blocks {
+            let mut bindings = Vec::with_capacity(b.bindings.len());
+            for b in &b.bindings {
+                let value = match &b.value {
+                    BindingValue::Expr(e) => BindingValue::Expr(self.expr(e)),
+                    BindingValue::MatchCast { value, struct_info } => {
+                        let value = self.expr(value);
+                        self.cast(b, value, struct_info, &mut bindings)
+                    }
+                };
+                // What the annotation of a cast names is bound by the cast.
+                let annotation = b.annotation.as_ref().map(|a| self.info(a));
+                bindings.push(Binding { annotation, value, ..b.clone() });
+            }
+            blocks.push(BindingBlock { bindings, ..b.clone() });
         }
+        let body = self.expr(&s.body);
+        self.solved.truncate(outer.0);
+        (self.map, self.scope) = (outer.1, outer.2);
+        Arc::new(SeqExpr { blocks, body })
     }
 
-    fn seq(&self, s: &SeqExpr) -> Arc<SeqExpr> {
-        let binding = |b: &Binding| Binding {
-            annotation: b.annotation.as_ref().map(|a| self.info(a)),
-            value: match &b.value {
-                BindingValue::Expr(e) => BindingValue::Expr(self.expr(e)),
-                BindingValue::MatchCast { value, struct_info } => {
-                    BindingValue::MatchCast { value: self.expr(value), struct_info: self.info(struct_info) }
-                }
-            },
-            ..b.clone()
-        };
-        let blocks = s.blocks.iter();
-        let blocks = blocks.map(|b| BindingBlock { bindings: b.bindings.iter().map(binding).collect(), ..b.clone() });
-        Arc::new(SeqExpr { blocks: blocks.collect(), body: self.expr(&s.body) })
+    /// A MatchCast: where dims are to be solved, one that binds their names goes before it.
+    fn cast(&mut self, b: &Binding, value: Expr, info: &StructInfo, out: &mut Vec<Binding>) -> BindingValue {
+        let all = self.casts.iter().map(|c| &c.solved).chain(&self.solved);
+        let taken = |n: &str| all.clone().any(|s| s.own.name() == n);
+        let known = || self.scope.iter().chain(self.map.keys()).cloned().collect();
+        let new = if states_parts(info) { find(&[info], known(), &taken) } else { vec![] };
+        if new.is_empty() {
+            let info = self.info(info);
+            self.scope.extend(vars::lone_vars([&info]).into_iter().map(|(v, _)| v));
+            return BindingValue::MatchCast { value, struct_info: info };
+        }
+        let first = self.casts.len();
+        for s in new {
+            let v = s.value(&self.map);
+            self.casts.push(Wanted { solved: s.clone(), wanted: s.wanted(&self.map) });
+            self.map.insert(s.var.clone(), v);
+            self.solved.push(s);
+        }
+        let names = self.info(info);
+        self.scope.extend(vars::lone_vars([&names]).into_iter().map(|(v, _)| v));
+        let named = RVar::new(b.var.name(), b.var.is_dataflow(), b.var.span());
+        let at = value.span();
+        let cast = BindingValue::MatchCast { value, struct_info: names };
+        out.push(Binding { var: named.clone(), annotation: None, value: cast, span: b.span });
+        let struct_info =
+            vars::map_dims(info, &mut |d| match self.casts[first..].iter().find(|c| c.solved.dim == *d) {
+                Some(c) => c.wanted.clone(),
+                None => self.dim(d),
+            });
+        BindingValue::MatchCast { value: Expr::new(ExprKind::Var(named), at), struct_info }
     }
 
-    fn exprs(&self, list: &[Expr]) -> Vec<Expr> {
+    fn exprs(&mut self, list: &[Expr]) -> Vec<Expr> {
         list.iter().map(|e| self.expr(e)).collect()
     }
 
-    fn expr(&self, e: &Expr) -> Expr {
+    fn expr(&mut self, e: &Expr) -> Expr {
         let kind = match e.kind() {
             ExprKind::Tuple(f) => ExprKind::Tuple(self.exprs(f)),
             ExprKind::TupleGetItem(t, i) => ExprKind::TupleGetItem(self.expr(t), *i),

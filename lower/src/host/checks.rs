@@ -1,7 +1,8 @@
 //! The numbered checks of a program.
 
+use relax_ir::analysis::{constraints, show};
 use relax_ir::program::CheckInfo;
-use relax_ir::{Lines, Span};
+use relax_ir::{IRModule, Lines, PrimExpr, Span};
 use std::sync::Arc;
 
 /// The checks found so far, numbered from 1.
@@ -9,11 +10,16 @@ use std::sync::Arc;
 pub struct Checks {
     list: Vec<CheckInfo>,
     lines: Arc<Lines>,
+    /// What casts want of dims that were solved, and these dims as they were written.
+    solved: Vec<(String, String)>,
 }
 
 impl Checks {
-    pub fn new(lines: Arc<Lines>) -> Checks {
-        Checks { list: vec![], lines }
+    pub fn new(lines: Arc<Lines>, module: &IRModule) -> Checks {
+        let mut solved: Vec<(String, String)> = module.relax_funcs().flat_map(constraints::solved_casts).collect();
+        solved.sort();
+        solved.dedup();
+        Checks { list: vec![], lines, solved }
     }
 
     /// One more: its number, and what the call record says when it fails.
@@ -23,6 +29,15 @@ impl Checks {
         let text = info.text();
         self.list.push(info);
         (number, text)
+    }
+
+    /// The dim of a cast that has no solution where it is not `wanted`, as it was written.
+    pub fn solved(&self, wanted: &PrimExpr) -> Option<&str> {
+        if self.solved.is_empty() {
+            return None;
+        }
+        let wanted = show::dim(wanted);
+        self.solved.iter().find(|(w, _)| *w == wanted).map(|(_, dim)| dim.as_str())
     }
 
     pub fn len(&self) -> usize {

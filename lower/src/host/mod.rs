@@ -80,7 +80,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         room: Room { vector_bytes: options.wide_levels(), threads: options.threads },
         pool: Pool::new(prefix, unchecked, options.silent),
         funcs: vec![],
-        checks: Checks::new(options.lines.clone()),
+        checks: Checks::new(options.lines.clone(), &typed.module),
         parts: options.opt_level >= 2,
         kernels: vec![],
         regions: options.regions.clone(),

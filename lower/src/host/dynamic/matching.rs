@@ -42,7 +42,10 @@ impl Gen<'_, '_> {
     fn check_later(&mut self, later: Later, scope: &Scope, span: Span) -> Res<()> {
         for (actual, wanted, what) in later {
             // In the model's names: here a dim has that of a register.
-            let text = format!("dim == {}", relax_ir::printer::print_prim(&wanted));
+            let (text, what) = match self.infos.solved(&wanted) {
+                Some(dim) => (format!("dim == {dim}"), format!("{what}: {dim} has no solution")),
+                None => (format!("dim == {}", relax_ir::printer::print_prim(&wanted)), what),
+            };
             let wanted = self.dim(&wanted, scope, span)?;
             let condition = PrimExpr::raw_binary(BinOp::Eq, actual, wanted);
             self.require_named(condition, text, code::CHECK, what, span);

@@ -55,6 +55,10 @@ impl Planner<'_> {
     /// Dims that must agree, once all variables are bound.
     pub(super) fn match_later(&mut self, later: Later, scope: &Scope, span: Span) -> Res<()> {
         for (actual, wanted, what) in later {
+            let what = match self.infos.solved(&wanted) {
+                Some(dim) => format!("{what}: {dim} has no solution"),
+                None => what,
+            };
             let wanted = self.dim(&wanted, scope);
             self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span)?;
         }
