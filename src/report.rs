@@ -88,9 +88,11 @@ pub fn asked(format: Option<Format>, p: &Program, sources: &Sources) -> Option<S
 struct Assumed {
     entry: String,
     fact: String,
+    /// Of the parameter that states it.
+    line: Option<usize>,
 }
 
-fn assumed(p: &Program) -> Vec<Assumed> {
+fn assumed(p: &Program, sources: &Sources) -> Vec<Assumed> {
     let mut out = vec![];
     for e in &p.entries {
         for d in &e.dims {
@@ -102,13 +104,16 @@ fn assumed(p: &Program) -> Vec<Assumed> {
                     _ => return None,
                 };
                 let axis = dims.iter().position(|x| x.and_then(|x| x.as_var()) == Some(&d.var))?;
-                Some(format!("dim {axis} of {}", v.name))
+                let what = if matches!(v.kind, EntryKind::Shape { .. }) { "value" } else { "dim" };
+                Some((format!("{what} {axis} of {}", v.name), v.span))
             });
+            let scalar = e.params.iter().find(|v| matches!(v.kind, EntryKind::Scalar { .. }) && v.name == name);
+            let at = from.as_ref().map(|f| f.1).or(scalar.map(|v| v.span));
             let fact = match from {
-                Some(from) => format!("{name} is {from}: {}", bounds(d)),
+                Some((from, _)) => format!("{name} is {from}: {}", bounds(d)),
                 None => format!("{name}: {}", bounds(d)),
             };
-            out.push(Assumed { entry: e.name.clone(), fact });
+            out.push(Assumed { entry: e.name.clone(), fact, line: at.and_then(|span| line(span, sources)) });
         }
     }
     out
@@ -125,20 +130,26 @@ struct Cost {
     /// Kernels that take it as an argument instead of a number.
     kernels: usize,
     advice: String,
+    /// Where it gets its value, when no argument tells it.
+    born: Option<relax_ir::Span>,
 }
 
 fn costs(p: &Program) -> Vec<Cost> {
     let mut out = vec![];
+    let checks = |name: &str| -> Vec<u32> {
+        let mentions = |text: &str| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|w| w == name);
+        p.checks.iter().filter(|c| mentions(&c.condition)).map(|c| c.number).collect()
+    };
+    let start = format!("{}_k_", p.prefix);
+    let kernels = |name: &str| {
+        let kernels = p.module.funcs.iter().filter(|f| f.name.starts_with(&start));
+        kernels.filter(|f| f.params.iter().any(|v| v.name() == name)).count()
+    };
     for e in &p.entries {
         for d in &e.dims {
             let name = d.var.name();
-            let mentions =
-                |text: &str| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|w| w == name);
-            let checks: Vec<u32> = p.checks.iter().filter(|c| mentions(&c.condition)).map(|c| c.number).collect();
             let open_memory = d.upper.is_none() && e.workspace.as_ref().is_none_or(|w| w.vars().contains(&d.var));
-            let kernel = format!("{}_k_", p.prefix);
-            let kernels = p.module.funcs.iter().filter(|f| f.name.starts_with(&kernel));
-            let kernels = kernels.filter(|f| f.params.iter().any(|v| v.name() == name)).count();
+            let (checks, kernels) = (checks(name), kernels(name));
             let number = format!("a number in place of {name} in the annotations of {} removes all of it", e.name);
             let advice = if open_memory {
                 format!("--dim {name}=1..MAX bounds the memory; {number}")
@@ -147,8 +158,16 @@ fn costs(p: &Program) -> Vec<Cost> {
             } else {
                 number
             };
-            out.push(Cost { entry: e.name.clone(), dim: name.to_string(), checks, open_memory, kernels, advice });
+            let (entry, dim) = (e.name.clone(), name.to_string());
+            out.push(Cost { entry, dim, checks, open_memory, kernels, advice, born: None });
         }
+    }
+    for d in &p.born {
+        let (entry, dim) = (d.function.clone(), d.var.name().to_string());
+        let (checks, kernels) = (checks(&dim), kernels(&dim));
+        // Its memory is that of the bound.
+        let advice = "R.match_cast to a size that is known removes all of it".to_string();
+        out.push(Cost { entry, dim, checks, open_memory: false, kernels, advice, born: Some(d.span) });
     }
     out
 }
@@ -162,10 +181,11 @@ pub fn text(p: &Program, sources: &Sources) -> String {
     let mut out = summary(p);
     let place = |span| line(span, sources).map(|n| format!(" (line {n})")).unwrap_or_default();
     checks(p, sources, &mut out);
-    let given = assumed(p);
+    let given = assumed(p, sources);
     let _ = writeln!(out, "assumed of the arguments: {}", given.len());
     for a in &given {
-        let _ = writeln!(out, "  {}: {}", a.entry, a.fact);
+        let at = a.line.map(|n| format!(" (line {n})")).unwrap_or_default();
+        let _ = writeln!(out, "  {}: {}{at}", a.entry, a.fact);
     }
     let _ = writeln!(out, "proved, so not checked: {}", p.proved.len());
     for (condition, span) in &p.proved {
@@ -199,9 +219,10 @@ pub fn text(p: &Program, sources: &Sources) -> String {
         let memory = if c.open_memory { ", memory without a bound" } else { "" };
         let _ = writeln!(
             out,
-            "  {}: {}: {} checks, {} kernels for any size{memory}; {}",
+            "  {}: {}{}: {} checks, {} kernels for any size{memory}; {}",
             c.entry,
             c.dim,
+            c.born.map(|span| format!(", which data decides{}", place(span))).unwrap_or_default(),
             c.checks.len(),
             c.kernels,
             c.advice
@@ -226,7 +247,7 @@ pub fn json(p: &Program, sources: &Sources) -> serde_json::Value {
     let costs = costs(p);
     json!({
         "checked": checked.collect::<Vec<_>>(),
-        "assumed": assumed(p).iter().map(|a| json!({"entry": a.entry, "fact": a.fact})).collect::<Vec<_>>(),
+        "assumed": assumed(p, sources).iter().map(|a| json!({"entry": a.entry, "fact": a.fact, "line": a.line})).collect::<Vec<_>>(),
         "proved": p.proved.iter().map(|(c, span)| {
             json!({"condition": print_prim(c), "line": line(*span, sources)})
         }).collect::<Vec<_>>(),
@@ -240,7 +261,8 @@ pub fn json(p: &Program, sources: &Sources) -> serde_json::Value {
         })).collect::<Vec<_>>(),
         "open_dims": costs.iter().map(|c| json!({
             "entry": c.entry, "dim": c.dim, "checks": c.checks, "memory_without_bound": c.open_memory,
-            "kernels": c.kernels, "advice": c.advice,
+            "kernels": c.kernels, "advice": c.advice, "from_data": c.born.is_some(),
+            "line": c.born.and_then(|span| line(span, sources)),
         })).collect::<Vec<_>>(),
     })
 }

@@ -14,12 +14,12 @@ use std::process::Command;
 
 fn tensor(name: &str, dims: Vec<Option<PrimExpr>>) -> EntryValue {
     let kind = EntryKind::Tensor { dtype: Some(DType::F32), dims: Some(dims) };
-    EntryValue { name: name.into(), kind, text: "R.Tensor".into() }
+    EntryValue { name: name.into(), kind, text: "R.Tensor".into(), span: Span::NONE }
 }
 
 fn program() -> Program {
     let n = Var::dim("n");
-    let value = |name: &str, kind| EntryValue { name: name.into(), kind, text: String::new() };
+    let value = |name: &str, kind| EntryValue { name: name.into(), kind, text: String::new(), span: Span::NONE };
     let main = Entry {
         name: "main".into(),
         params: vec![tensor("x", vec![Some(n.expr()), Some(PrimExpr::i64(3))])],

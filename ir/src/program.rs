@@ -32,6 +32,8 @@ pub struct Program {
     pub checks: Vec<CheckInfo>,
     /// Requirements over shape variables that were proved, each with what requires it.
     pub proved: Vec<(PrimExpr, Span)>,
+    /// Shape variables that get their values inside of functions.
+    pub born: Vec<BornDim>,
     /// By entry.
     pub memory: Vec<MemoryUse>,
     /// Code of their own for likely sizes.
@@ -179,6 +181,16 @@ pub struct Entry {
     pub dynamic: Option<Box<Diagnostic>>,
 }
 
+/// A dim that no argument tells: a value that is made in a function has it, and no expression over other dims is known
+/// for it.
+#[derive(Clone, Debug)]
+pub struct BornDim {
+    /// The function whose binding it is.
+    pub function: String,
+    pub var: Var,
+    pub span: Span,
+}
+
 #[derive(Clone, Debug)]
 pub struct EntryDim {
     pub var: Var,
@@ -194,6 +206,8 @@ pub struct EntryValue {
     pub kind: EntryKind,
     /// As printed Relax, e.g. `R.Tensor((n, 16), dtype="float32")`.
     pub text: String,
+    /// Of the parameter; results have none.
+    pub span: Span,
 }
 
 #[derive(Clone, Debug)]

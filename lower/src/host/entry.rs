@@ -21,7 +21,7 @@ use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::program::{code, BufferUse, Entry, EntryDim, EntryKind, EntryValue, MemoryUse};
 use relax_ir::relax::{Function, StructInfo};
 use relax_ir::sym::Facts;
-use relax_ir::{DType, Diagnostic, Fault, PrimExpr, Var};
+use relax_ir::{DType, Diagnostic, Fault, PrimExpr, Span, Var};
 use std::collections::HashMap;
 use workspace::with_workspace;
 
@@ -145,7 +145,10 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
     Ok(Entry {
         name: symbol,
         params: sig.entry_values(),
-        results: results.into_iter().map(|r| EntryValue { name: r.name, kind: r.kind, text: r.text }).collect(),
+        results: results
+            .into_iter()
+            .map(|r| EntryValue { name: r.name, kind: r.kind, text: r.text, span: Span::NONE })
+            .collect(),
         dims: sig.dims,
         workspace: Some(layout.total),
         workspace_max: max,

@@ -35,8 +35,8 @@ use constants::Constants;
 use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{DataBytes, FlatData, FlatFunc, Linkage};
-use relax_ir::program::{FormInfo, MemoryUse, Program, LABELS};
-use relax_ir::relax::{ExprKind, StructInfo};
+use relax_ir::program::{BornDim, FormInfo, MemoryUse, Program, LABELS};
+use relax_ir::relax::{BindingValue, ExprKind, SeqExpr, StructInfo};
 use relax_ir::tir::PrimFunc;
 use relax_ir::{AttrValue, DType, Diagnostic, Diagnostics, Span};
 use std::collections::HashSet;
@@ -67,6 +67,31 @@ pub struct Context {
     warnings: Diagnostics,
     /// Functions take part that no C program can call with success: their parameters or results are functions.
     uncallable: bool,
+}
+
+/// Dims that get their values inside of functions and that no expression over other dims is known for.
+fn born(typed: &Typed) -> Vec<BornDim> {
+    fn visit(function: &str, seq: &SeqExpr, typed: &Typed, out: &mut Vec<BornDim>) {
+        for b in seq.blocks.iter().flat_map(|b| &b.bindings) {
+            let open = typed.births.get(&b.var).into_iter().flatten().filter(|d| d.known.is_none());
+            let dims = open.filter(|d| d.var.dtype() == DType::I64);
+            out.extend(dims.map(|d| BornDim { function: function.into(), var: d.var.clone(), span: b.span }));
+            match &b.value {
+                BindingValue::Expr(e) => match e.kind() {
+                    ExprKind::If { then, otherwise, .. } => {
+                        visit(function, then, typed, out);
+                        visit(function, otherwise, typed, out);
+                    }
+                    ExprKind::Function(f) => visit(&f.name, &f.body, typed, out),
+                    _ => {}
+                },
+                BindingValue::MatchCast { .. } => {}
+            }
+        }
+    }
+    let mut out = vec![];
+    typed.module.relax_funcs().for_each(|f| visit(&f.name, &f.body, typed, &mut out));
+    out
 }
 
 /// Compiles every exported Relax function. Kernels are returned by name for scheduling: those of the module that are
@@ -102,6 +127,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         return Err(warnings);
     }
     let mut program = Program { prefix: prefix.to_string(), unchecked, ..Default::default() };
+    program.born = born(typed);
     program.proved = typed.proved.iter().map(|p| (p.condition.clone(), p.span)).collect();
     let mut errors = Diagnostics::default();
     for f in typed.module.relax_funcs() {

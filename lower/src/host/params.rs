@@ -7,7 +7,7 @@ use super::plan::Scope;
 use super::value::*;
 use relax_ir::analysis::constraints::{self, Stated};
 use relax_ir::analysis::show;
-use relax_ir::prim::{BinOp, PrimKind};
+use relax_ir::prim::PrimKind;
 use relax_ir::program::{code, EntryDim, EntryKind, EntryValue};
 use relax_ir::relax::{Function, StructInfo, StructInfoMap, TensorInfo};
 use relax_ir::sym::Facts;
@@ -322,17 +322,34 @@ impl Signature {
         }
     }
 
+    /// Where a shape variable gets its value: as an expression and in words.
+    fn place(&self, v: &Var) -> Option<(String, String)> {
+        self.leaves.iter().find_map(|leaf| {
+            let dims = match &leaf.kind {
+                LeafKind::Tensor { dims, .. } => dims,
+                LeafKind::Shape { values } => values,
+                _ => return None,
+            };
+            let axis = dims.iter().position(|d| d.as_var() == Some(v))?;
+            let name = &leaf.name;
+            Some(match &leaf.kind {
+                LeafKind::Shape { .. } => (format!("{name}[{axis}]"), format!("parameter {name}, value {axis}")),
+                _ => (format!("{name}.shape[{axis}]"), format!("parameter {name}, dimension {axis}")),
+            })
+        })
+    }
+
     /// Numbers the bounds and divisors of shape variables. Dims that were solved are called what was written.
     fn number_limits(&mut self, f: &Function, infos: &mut Checks) {
         for d in &self.dims {
             let name = constraints::solved_text(f, d.var.name());
             let got = d.var.expr();
             if let Some(k) = d.divisor {
-                let message = match name == d.var.name() {
-                    true => format!("divisor of {name}"),
-                    false => format!("{name} has no solution, divisor"),
+                let (condition, message) = match self.place(&d.var).filter(|_| name != d.var.name()) {
+                    Some((dim, place)) => (format!("{dim} % {k} == 0"), format!("{place}: {name} has no solution")),
+                    None => (format!("{name} % {k} == 0"), format!("divisor of {name}")),
                 };
-                let check = infos.add(code::DIM, format!("{name} % {k} == 0"), message, f.signature_span);
+                let check = infos.add(code::DIM, condition, message, f.signature_span);
                 let wanted = PrimExpr::i64(k);
                 let broken = got.clone().floor_mod(wanted.clone()).ne(PrimExpr::i64(0));
                 self.limits.push(Limit { broken, got: got.clone(), wanted, check });
@@ -340,7 +357,12 @@ impl Signature {
             for (limit, upper) in [(d.upper, true), (d.lower, false)] {
                 let Some(limit) = limit else { continue };
                 let (which, sign) = if upper { ("upper", "<=") } else { ("lower", ">=") };
-                let (condition, message) = (format!("{name} {sign} {limit}"), format!("{which} bound of {name}"));
+                let (condition, message) = match self.place(&d.var).filter(|_| name != d.var.name()) {
+                    Some((dim, place)) => {
+                        (format!("{dim} {sign} {limit}"), format!("{place}: {which} bound of {name}"))
+                    }
+                    None => (format!("{name} {sign} {limit}"), format!("{which} bound of {name}")),
+                };
                 let check = infos.add(code::DIM, condition, message, f.signature_span);
                 let wanted = PrimExpr::i64(limit);
                 let broken = if upper { got.clone().gt(wanted.clone()) } else { got.clone().lt(wanted.clone()) };
@@ -434,6 +456,11 @@ impl Signature {
                 }
             }
         }
+        // A dim without a solution would make nonsense of others: limits go first.
+        for l in &self.limits {
+            let (wanted, got, (number, what)) = (l.wanted.clone(), l.got.clone(), &l.check);
+            b.fail_if(l.broken.clone(), Failure { code: code::DIM, constraint: *number, wanted, got, what });
+        }
         for c in &self.checks {
             let Some(got) = actual.get(&(c.leaf, c.axis)).cloned() else { continue };
             let (wanted, (number, what)) = (c.dim.clone().cast(DType::I64), &c.check);
@@ -441,14 +468,12 @@ impl Signature {
                 Failure { code: code::DIM, constraint: *number, wanted: wanted.clone(), got: got.clone(), what };
             b.fail_if(got.ne(wanted), failure);
         }
-        for l in &self.limits {
-            let (wanted, got, (number, what)) = (l.wanted.clone(), l.got.clone(), &l.check);
-            b.fail_if(l.broken.clone(), Failure { code: code::DIM, constraint: *number, wanted, got, what });
-        }
         for (c, (number, what)) in &self.constraints {
             let (wanted, got) = match (&c.solves, c.condition.kind()) {
                 (Some((dim, _)), _) => (PrimExpr::i64(1), dim.expr()),
-                (None, PrimKind::Binary(BinOp::Eq, a, w)) if constraints::divisors(&c.condition).is_empty() => {
+                (None, PrimKind::Binary(op, a, w))
+                    if op.is_compare() && constraints::divisors(&c.condition).is_empty() =>
+                {
                     (w.clone(), a.clone())
                 }
                 _ => (PrimExpr::i64(1), PrimExpr::i64(0)),
@@ -479,6 +504,7 @@ impl Signature {
             .map(|l| EntryValue {
                 name: l.name.clone(),
                 text: relax_ir::printer::print_struct_info(&l.info),
+                span: l.span,
                 kind: match &l.kind {
                     LeafKind::Tensor { dtype, dims, .. } => {
                         EntryKind::Tensor { dtype: Some(*dtype), dims: Some(dims.iter().cloned().map(Some).collect()) }

@@ -14,7 +14,7 @@ use relax_ir::flat::{FlatStmt, Linkage};
 use relax_ir::prim::BinOp;
 use relax_ir::program::{code, Entry, EntryKind, EntryValue};
 use relax_ir::relax::{Function, StructInfo};
-use relax_ir::{DType, Diagnostic, PrimExpr, Var};
+use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
 
 /// A flattened result.
 struct Leaf {
@@ -74,6 +74,7 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function, why: Diagnostic) -
     let results = leaves.iter().map(|l| EntryValue {
         name: l.name.clone(),
         text: relax_ir::printer::print_struct_info(&l.info),
+        span: Span::NONE,
         kind: match &l.info {
             StructInfo::Shape { values, ndim } => EntryKind::Shape { values: values.clone(), ndim: *ndim },
             StructInfo::Prim { dtype, .. } => EntryKind::Scalar { dtype: *dtype },
