@@ -53,6 +53,10 @@ pub enum FlatStmt {
         offset: PrimExpr,
         value: PrimExpr,
     },
+    /// The line of memory at `ptr` will be read soon. A hint: the address may lie outside of everything.
+    Prefetch {
+        ptr: PrimExpr,
+    },
     /// `for (var = begin; var < end; var += step)`, `step > 0`.
     For {
         var: Var,
@@ -104,6 +108,7 @@ impl FlatStmt {
             FlatStmt::Let { value, .. } | FlatStmt::Assign { value, .. } => vec![value],
             FlatStmt::Local { init, .. } => vec![init],
             FlatStmt::Store { ptr, offset, value } => vec![ptr, offset, value],
+            FlatStmt::Prefetch { ptr } => vec![ptr],
             FlatStmt::For { begin, end, .. } => vec![begin, end],
             FlatStmt::While { cond, .. } | FlatStmt::If { cond, .. } => vec![cond],
             FlatStmt::Call { args, .. } => args.iter().collect(),

@@ -328,6 +328,7 @@ impl<'a> Fx<'a> {
                 let function = format!("(({ret} (*)({params}))(uintptr_t){})", target.at(Level::Unary));
                 self.called(format!("{function}({})", args.join(", ")), result.as_ref());
             }
+            FlatStmt::Prefetch { .. } => {}
             FlatStmt::Stack { var, bytes, align } => {
                 let p = self.pointers.pointee(var);
                 let size = p.element.map_or(1, |d| element_bytes(d, self.shared.pointer_bytes)) as u32;

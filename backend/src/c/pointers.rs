@@ -255,7 +255,7 @@ impl Scan<'_> {
                 // The type of the data itself decides.
                 FlatStmt::Address { var, .. } => self.p.group(var).mixed = true,
                 FlatStmt::Return(Some(e)) => self.value(e),
-                FlatStmt::Return(None) => {}
+                FlatStmt::Prefetch { .. } | FlatStmt::Return(None) => {}
             }
         }
     }

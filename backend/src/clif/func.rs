@@ -231,6 +231,7 @@ impl<'a> Fx<'a> {
                 let inst = self.b.ins().call_indirect(sig, target, &args);
                 self.bind_result(inst, callee, result);
             }
+            FlatStmt::Prefetch { .. } => {}
             FlatStmt::Stack { var, bytes, align } => {
                 let align = (*align).max(1).next_power_of_two();
                 // The frame is 16-aligned: round up by hand beyond that.

@@ -330,6 +330,10 @@ impl Builder {
                 self.stmts(otherwise)?;
                 self.push(Inst::Label(exit));
             }
+            FlatStmt::Prefetch { ptr } => {
+                let m = self.address(ptr, &PrimExpr::i64(0), 1)?;
+                self.push(Inst::Prefetch { m });
+            }
             FlatStmt::Stack { var, bytes, .. } => {
                 let at = self.p.stack;
                 self.p.stack += bytes.div_ceil(64) * 64;

@@ -595,6 +595,10 @@ impl Emitter<'_> {
             Inst::TileDot { d, a, b } => {
                 self.a.tdpbusd(t(self.target(d, 0)), t(self.target(a, 0)), t(self.target(b, 0)))?
             }
+            Inst::Prefetch { m } => {
+                let m = self.mem(&m)?;
+                self.a.prefetcht1(byte_ptr(m))?;
+            }
             Inst::Jump(l) => self.a.jmp(self.labels[l as usize])?,
             Inst::Branch { cc, a, b, to } => {
                 let a = self.general(a, RAX)?;

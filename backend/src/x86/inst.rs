@@ -326,6 +326,10 @@ pub enum Inst {
         a: Reg,
         b: Reg,
     },
+    /// The line at `m` to the second-level cache.
+    Prefetch {
+        m: Mem,
+    },
     Label(Label),
     Jump(Label),
     Branch {
@@ -445,6 +449,7 @@ impl Inst {
                 f(*a, Use);
                 opnd(b, f);
             }
+            Inst::Prefetch { m } => mem(m, f),
             Inst::Label(_) | Inst::Jump(_) => {}
         }
     }

@@ -66,3 +66,15 @@ fn kernels_with_too_many_tiles_are_refused() {
     assert!(assemble(&product(16, &[12, 12, 13, 14, 15]), WIDE).is_some());
     assert!(assemble(&product(16, &[]), Wide::V3).is_none());
 }
+
+/// PREFETCHT1 (0F 18 /2) of an address with a displacement.
+#[test]
+fn lines_are_fetched_ahead() {
+    let x = Var::new("x", DType::HANDLE);
+    let body = vec![FlatStmt::Prefetch { ptr: x.expr().ptr_add(64) }];
+    let name = "ahead".to_string();
+    let f = FlatFunc { name, params: vec![x], ret: None, linkage: Linkage::Local, body, span: Span::NONE };
+    let code = assemble(&f, WIDE).expect("a hint").bytes;
+    let fetches = |w: &[u8]| w[..2] == [0x0f, 0x18] && w[2] / 8 == 0b1010 && w[3] == 64;
+    assert!(code.windows(4).any(fetches), "{code:x?}");
+}

@@ -116,6 +116,10 @@ impl Printer<'_> {
                 let target = format!("({})", self.prim(target));
                 self.flat_call(&target, callee, args, result.as_ref());
             }
+            FlatStmt::Prefetch { ptr } => {
+                let ptr = self.prim(ptr);
+                self.line(&format!("prefetch({ptr})"));
+            }
             FlatStmt::Stack { var, bytes, align } => {
                 let name = self.names.declare(var.id(), var.name());
                 self.line(&format!("{name}: handle = stack({bytes}, align={align})"));

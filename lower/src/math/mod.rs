@@ -63,7 +63,7 @@ fn expand_stmt(s: &mut FlatStmt) {
             go(target);
             args.iter_mut().for_each(go);
         }
-        FlatStmt::Return(Some(e)) => go(e),
+        FlatStmt::Prefetch { ptr: e } | FlatStmt::Return(Some(e)) => go(e),
         FlatStmt::Stack { .. } | FlatStmt::Address { .. } | FlatStmt::Return(None) => {}
     }
 }

@@ -142,6 +142,8 @@ impl Machine {
                     let branch = if self.int(cond)? != 0 { then } else { otherwise };
                     self.run(branch)?;
                 }
+                // Nothing is read.
+                FlatStmt::Prefetch { ptr } => drop(self.int(ptr)?),
                 FlatStmt::Stack { var, bytes, .. } => {
                     self.memory.push(vec![0xA5; *bytes as usize]);
                     let p = pointer(self.memory.len() - 1);

@@ -275,6 +275,7 @@ pub(super) fn mentions(s: &FlatStmt, names: &HashSet<Var>) -> bool {
     match s {
         FlatStmt::Let { value, .. } => uses(value),
         FlatStmt::Local { init, .. } => uses(init),
+        FlatStmt::Prefetch { ptr } => uses(ptr),
         FlatStmt::Assign { var, value } => names.contains(var) || uses(value),
         FlatStmt::Store { ptr, offset, value } => uses(ptr) || uses(offset) || uses(value),
         FlatStmt::For { begin, end, body, .. } => uses(begin) || uses(end) || any(body),
@@ -380,7 +381,7 @@ impl Facts {
                 self.private.insert(var.clone());
                 self.stacks.insert(var.clone());
             }
-            FlatStmt::Return(None) => {}
+            FlatStmt::Prefetch { .. } | FlatStmt::Return(None) => {}
             _ => return None,
         }
         Some(())

@@ -30,6 +30,13 @@ struct Block {
     vectors: i64,
 }
 
+/// The weights of the channels that come next, which blocks fetch ahead, each some rows of their tiles.
+struct Ahead {
+    /// Bytes from the weights of this block to the first line that it fetches.
+    bytes: PrimExpr,
+    rows: i64,
+}
+
 /// Channels of a panel, and what their sums need to become bytes.
 struct Channels {
     first: i64,
@@ -37,6 +44,8 @@ struct Channels {
     bias: Vec<PrimExpr>,
     /// The panel's weights.
     panel: PrimExpr,
+    /// Bytes to those of the channels that come next.
+    next: i64,
 }
 
 /// Where the pixels of an image or a row begin: of the input, the result, and the other summand.
@@ -96,6 +105,10 @@ impl Writer<'_> {
                 scale: read(out, &self.scale, "scale"),
                 bias: read(out, &self.bias, "bias"),
                 panel: let_(out, "panel", self.w.expr().ptr_add(column.clone() * v.depth())),
+                next: match first + b.vectors < p.count {
+                    true => b.vectors * CHANNELS * 4,
+                    false => v.depth() * p.width() - first * CHANNELS * 4,
+                },
             };
             loop_(out, 0, v.batch, 1, &mut |out, n| {
                 let pixel = n.clone() * (v.in_h * v.in_w) + (v.off_h * v.in_w + v.off_w);
@@ -109,8 +122,11 @@ impl Writer<'_> {
                 for (begin, end, down) in [(0, even, b.down), (even, lines, lines - even)] {
                     loop_(out, begin, end, down.max(1), &mut |out, y| {
                         let line = y.clone() * (v.stride_h * v.in_w * v.in_c);
-                        let at = image.moved(out, line, y * (v.out_w * v.channels));
-                        self.row_of_blocks(out, p, &channels, &Block { down, ..b }, &at, column);
+                        let at = image.moved(out, line, y.clone() * (v.out_w * v.channels));
+                        let blocks = (b.row + b.across - 1) / b.across;
+                        let before = let_(out, "before", y.floor_div(b.down) * blocks);
+                        let all = (lines + b.down - 1) / b.down * blocks;
+                        self.row_of_blocks(out, p, &channels, &Block { down, ..b }, &at, column, &before, all);
                     });
                 }
             });
@@ -118,12 +134,28 @@ impl Writer<'_> {
     }
 
     /// Blocks side by side.
-    fn row_of_blocks(&self, out: &mut Body, p: &Panel, of: &Channels, b: &Block, at: &At, column: &PrimExpr) {
+    #[allow(clippy::too_many_arguments)]
+    fn row_of_blocks(
+        &self,
+        out: &mut Body,
+        p: &Panel,
+        of: &Channels,
+        b: &Block,
+        at: &At,
+        column: &PrimExpr,
+        before: &PrimExpr,
+        all: i64,
+    ) {
+        let rows = (16 + all - 1) / all;
+        let wide = b.across * b.pixels;
         let even = b.row / b.across * b.across;
         for (begin, end, across) in [(0, even, b.across), (even, b.row, b.row - even)] {
             let b = Block { across, ..*b };
             loop_(out, begin * b.pixels, end * b.pixels, across.max(1) * b.pixels, &mut |out, x| {
-                self.block(out, p, of, &b, at, &x, end == b.row, column);
+                let number = before.clone() + x.clone().floor_div(wide);
+                let line = (number * rows).floor_mod(16i64) * (p.width() * 4);
+                let ahead = Ahead { bytes: let_(out, "ahead", line + of.next), rows };
+                self.block(out, p, of, &b, at, &x, end == b.row, column, &ahead);
             });
         }
     }
@@ -141,6 +173,7 @@ impl Writer<'_> {
         x: &PrimExpr,
         ends: bool,
         column: &PrimExpr,
+        ahead: &Ahead,
     ) {
         let v = self.conv;
         let pixel = v.stride_w * v.in_c;
@@ -170,7 +203,7 @@ impl Writer<'_> {
             });
             sums.push(tiles.collect());
         }
-        self.products(out, p, of, b, &begins, &sums);
+        self.products(out, p, of, b, &begins, &sums, ahead);
         let size = b.pixels * CHANNELS;
         for (i, var) in sums.iter().flatten().enumerate() {
             let offset = c(i as i64 * size);
@@ -191,6 +224,7 @@ impl Writer<'_> {
     }
 
     /// All products of a block, 64 inputs at a time.
+    #[allow(clippy::too_many_arguments)]
     fn products(
         &self,
         out: &mut Body,
@@ -199,6 +233,7 @@ impl Writer<'_> {
         b: &Block,
         begins: &[(PrimExpr, PrimExpr)],
         sums: &[Vec<Var>],
+        ahead: &Ahead,
     ) {
         let v = self.conv;
         let (line, width) = (v.in_w * v.in_c, p.width());
@@ -215,6 +250,11 @@ impl Writer<'_> {
                     out.push(FlatStmt::Let { var: var.clone(), value: PrimExpr::tile_rows(ptr, c(stride), d) });
                     var.expr()
                 };
+                let next = let_(out, "next", ws.clone().ptr_add(ahead.bytes.clone()));
+                for (i, j) in (0..ahead.rows).flat_map(|i| (0..b.vectors).map(move |j| (i, j))) {
+                    let ptr = next.clone().ptr_add(of.first * 4 + i * width * 4 + j * CHANNELS * 4);
+                    out.push(FlatStmt::Prefetch { ptr });
+                }
                 let starts: Vec<PrimExpr> =
                     begins.iter().map(|(ptr, _)| let_(out, "ptr", ptr.clone().ptr_add(at.clone()))).collect();
                 let pixels = |out: &mut Body, i: i64| {
