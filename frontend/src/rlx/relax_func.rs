@@ -277,7 +277,7 @@ impl<'a> Cx<'a> {
             }
             if !self.names.dims.contains_key(name) {
                 // So they are where the kernel declares them before it has a buffer of them.
-                let wide = self.names.int == DType::I32 && dtype == DType::I32;
+                let wide = self.names.int == DType::I32 && dtype.is_int() && !dtype.is_bool() && dtype != DType::I64;
                 self.names.widened |= wide;
                 let dtype = if wide { DType::I64 } else { dtype };
                 self.names.dims.insert(name, Var::with_span(name, dtype, t.span));

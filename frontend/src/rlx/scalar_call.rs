@@ -300,8 +300,17 @@ impl<'a> Cx<'a> {
                 };
                 let [c, a, b] = self.named(call, span, names)?;
                 let cond = self.condition(c);
-                let (a, b) = (self.num(a), self.num(b));
-                let (cond, (a, b)) = (cond?, self.matched(a?, b?, span)?);
+                let (a, b) = (self.num(a)?, self.num(b)?);
+                // In a kernel `T.Select` promotes nothing, not even literals.
+                let (a, b) = match (name, self.names.int) {
+                    ("Select", DType::I32) => {
+                        let (a, b) = (Num::Expr(self.settle(a)), Num::Expr(self.settle(b)));
+                        self.one_type(&a, &b, span)?;
+                        (a, b)
+                    }
+                    _ => (a, b),
+                };
+                let (cond, (a, b)) = (cond?, self.matched(a, b, span)?);
                 let d = a.dtype();
                 Some(PrimExpr::raw(
                     if name == "Select" { PrimKind::Select(cond, a, b) } else { PrimKind::IfThenElse(cond, a, b) },

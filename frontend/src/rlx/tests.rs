@@ -268,6 +268,8 @@ fn kernels_are_refused_where_tvm_refuses_them() {
         ("n2 = T.int64()\ny[0, 0] = T.Cast(\"float32\", n2)", "nothing gives `n2` a value"),
         ("y[0, 0] = x[0, 0] == T.int32(1)", "the operands are float32 and int32, one type is needed here"),
         ("y[0, 0] = T.Add(x[0, 0], T.float16(1))", "the operands are float32 and float16, one type is needed here"),
+        ("y[0, 0] = T.Select(x[0, 0] > 0, x[0, 0], 0)", "the operands are float32 and int32, one type is needed here"),
+        ("import numpy", "imports stand at the top of the file"),
         ("V = T.decl_buffer((4,), data=x)", "the memory of a buffer, `A.data`, is needed here, not a name"),
     ];
     for (body, message) in rows {

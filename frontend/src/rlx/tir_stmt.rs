@@ -164,7 +164,8 @@ impl<'a> Cx<'a> {
     ) -> Option<Vec<Item>> {
         let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, s.span))]);
         match &s.kind {
-            StmtKind::Pass | StmtKind::Import => Some(vec![]),
+            StmtKind::Pass => Some(vec![]),
+            StmtKind::Import => self.error("syntax", s.span, "imports stand at the top of the file"),
             StmtKind::Break => self.jump(true, s.span, f),
             StmtKind::Continue => self.jump(false, s.span, f),
             StmtKind::Broken(_) => None,
