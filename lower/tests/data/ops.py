@@ -247,6 +247,7 @@ emit("where", op.where, [b(5), i(5), i(5)])
 for right in (False, True):
     emit("bucketize", lambda x, c: op.bucketize(x, c, right=right), [i(4, 5, lo=0, hi=6).astype(F), np.array([1, 2, 2, 4], F)], {"right": right})
 emit("bucketize", lambda x, c: op.bucketize(x, c, out_int32=True), [i(4, d="int32"), np.array([-3, 2, 5], "int32")], {"out_int32": True})
+emit("bucketize", lambda x, c: op.bucketize(x, c, right=True), [np.array([-1, 0, 2, 5], "int32"), np.array([-2.5, -1.5, 0.2], F)], {"right": True})
 
 # Sorting
 for ax in (0, 1, -1):
@@ -331,6 +332,7 @@ for ax in (0, 1, -1):
 emit("gather_nd", op.gather_nd, [f(4, 6, 5), i(3, 2, lo=0, hi=4)])
 emit("gather_nd", op.gather_nd, [f(4, 6), i(3, 1, lo=0, hi=4)])
 emit("gather_nd", lambda x, j: op.gather_nd(x, j, 1), [f(4, 6, 5), i(4, 3, 1, lo=0, hi=6)], {"batch_dims": 1})
+emit("gather_nd", lambda x, j: op.gather_nd(x, j, 1), [np.arange(12, dtype=F).reshape(3, 4), np.array([[1], [2]])], {"batch_dims": 1})
 for red in ("update", "add", "mul", "max", "min"):
     j = np.array([[0], [2], [3]], "int64") if red == "update" else i(5, 1, lo=0, hi=4)
     emit("scatter_nd", lambda x, j, u: op.scatter_nd(x, j, u, red), [f(4, 6), j, f(len(j), 6)], {"reduction": red})

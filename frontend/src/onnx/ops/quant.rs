@@ -80,7 +80,9 @@ fn quantize_linear(cx: &mut NodeCx) -> Res<Vec<Value>> {
 
 /// `clip(round(x / scale) + zero)` in the dtype of `zero`.
 pub fn quantize(cx: &mut NodeCx, x: &Tensor, scale: &Tensor, zero: &Tensor, axis: i64, block: i64) -> Res<Tensor> {
-    let x = if x.dtype.is_float() { x.clone() } else { cx.cast(x, DType::F32)? };
+    let taken = |t: &Tensor| t.dtype == DType::F16 || t.dtype == DType::F32;
+    let x = if taken(x) { x.clone() } else { cx.cast(x, DType::F32)? };
+    let scale = &if taken(scale) { scale.clone() } else { cx.cast(scale, DType::F32)? };
     if is_plain(scale, block) {
         let axis = if x.rank() == 0 || scale.literal_len() == Some(1) { -1 } else { cx.axis(axis, x.rank())? as i64 };
         let zero = if scale.literal_len() == Some(1) || zero.literal_len() != Some(1) {
@@ -145,8 +147,9 @@ pub fn dequantize(
     block: i64,
     to: DType,
 ) -> Res<Tensor> {
+    let taken = |d: DType| d == DType::F16 || d == DType::F32;
     let same_len = zero.as_ref().is_none_or(|z| z.dims == scale.dims || z.literal_len() == Some(1));
-    if is_plain(scale, block) && same_len && scale.dtype.is_float() && x.dtype.is_int() {
+    if is_plain(scale, block) && same_len && taken(scale.dtype) && taken(to) && x.dtype.is_int() {
         let per_tensor = x.rank() == 0 || scale.literal_len() == Some(1);
         let axis = if per_tensor { -1 } else { cx.axis(axis, x.rank())? as i64 };
         let zero = zero.unwrap_or_else(|| Tensor::scalar_int(x.dtype, 0));

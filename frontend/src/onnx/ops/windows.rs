@@ -72,13 +72,17 @@ fn conv_transpose(cx: &mut NodeCx) -> Res<Vec<Value>> {
     } else if auto == "VALID" {
         pads = vec![0; 2 * n];
     }
-    // What goes beyond the stride is no output padding but zeros at the end.
+    // What goes beyond the stride is no output padding: the padding takes less from the end then, and behind the last
+    // element that anything adds to there are zeros.
     let (data, _) = layouts(n);
     let kernel_layout = ["IOW", "IOHW", "IODHW"][n - 1];
     let name = ["nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"][n - 1];
-    let beyond: Vec<i64> = (0..n).map(|i| (extra[i] + 1 - strides[i].max(dilations[i])).max(0)).collect();
+    let mut beyond: Vec<i64> = (0..n).map(|i| (extra[i] + 1 - strides[i]).max(0)).collect();
     for i in 0..n {
         extra[i] -= beyond[i];
+        let less = beyond[i].min(pads[i + n]).max(0);
+        pads[i + n] -= less;
+        beyond[i] -= less;
     }
     let group = cx.int("group", 1);
     let mut y = cx.call(

@@ -148,7 +148,14 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     for (i, a) in win.axes.chars().enumerate() {
         let (size, kernel) = (win.data.size(xd, a), win.kernel.size(wd, a));
         let reach = (kernel - 1) * win.dilation[i] + 1;
-        spatial.push(window_count(cx, a, size, win.before[i] + win.after[i], reach, win.strides[i], false)?);
+        let (shown, wide) = (dim_text(&size), dim_text(&reach));
+        let count = window_count(cx, a, size, win.before[i] + win.after[i], reach, win.strides[i], false)?;
+        if count.is_int(0) {
+            return Err(cx.error(format!(
+                "a kernel that reaches over {wide} elements does not fit {a} = {shown} with its padding: there is no output"
+            )));
+        }
+        spatial.push(count);
     }
     let dims = win.out.dims(|a| match a {
         'N' => win.data.size(xd, 'N'),

@@ -82,8 +82,8 @@ fn read(name: &str, attrs: &crate::attrs::Attrs) -> Result<(Window, Vec<i64>), S
     let extra = layout::per_dim(attrs, "output_padding", win.rank)
         .ok_or_else(|| format!("`output_padding` must be {} integers", win.rank))?;
     for (i, e) in extra.iter().enumerate() {
-        if *e < 0 || (*e > 0 && *e >= win.strides[i].max(win.dilation[i])) {
-            return Err(format!("output padding {e} must be less than the stride {} or the dilation", win.strides[i]));
+        if *e < 0 || *e >= win.strides[i] {
+            return Err(format!("output padding {e} must be less than the stride {}", win.strides[i]));
         }
     }
     Ok((win, extra))

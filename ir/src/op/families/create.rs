@@ -30,7 +30,12 @@ pub static OPS: &[OpDecl] = &[
         "eye_like",
         "A matrix of the shape of `x` with ones on diagonal `k`.",
         &[operand("x"), optional("k"), DTYPE],
-        infer_like,
+        |cx| {
+            if let Some(n) = cx.tensor(0)?.ndim.filter(|n| *n != 2) {
+                return Err(cx.error(format!("x must have two dims, it has {n}")));
+            }
+            infer_like(cx)
+        },
         Compute::Kernel(|cx| eye(cx, 1)),
     ),
     OpDecl::pure(

@@ -153,6 +153,11 @@ fn take(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 fn infer_gather_elements(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (x, i) = (cx.tensor(0)?.clone(), cx.tensor(1)?.clone());
     cx.require_int(1, i.dtype)?;
+    if let Some(d) = i.dtype.filter(|d| d.is_uint()) {
+        return Err(cx
+            .error(format!("indices must be signed integers, they are {d}"))
+            .help("convert them with R.astype"));
+    }
     if let (Some(a), Some(b)) = (x.ndim, i.ndim) {
         if a != b {
             return Err(cx.error(format!("data has {a} dims, indices has {b}")));
@@ -198,7 +203,10 @@ fn infer_gather_nd(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         cx.error(format!("data of shape {d} has too few dims for indices of shape {i} and {batch} batch dims"))
     })?;
     for (a, b) in d[..batch].iter().zip(id) {
-        cx.require_eq(a, b, || format!("data and indices differ in a batch dim: {} and {}", dim_text(a), dim_text(b)))?;
+        // Batches of the data that no index names are left out, as in TVM.
+        cx.require(a.clone().ge(b.clone()), || {
+            format!("indices have more of a batch dim than the data: {} and {}", dim_text(b), dim_text(a))
+        })?;
     }
     let dims = [&id[..id.len() - 1], &d[batch + len..]].concat();
     Ok(StructInfo::Tensor(x.with_dims(Some(dims), None)))

@@ -8,6 +8,7 @@ use crate::op::rule::dim_text;
 use crate::op::*;
 use crate::prim::{Intrin, PrimExpr};
 use crate::relax::{StructInfo, TensorInfo};
+use crate::small_float::SmallFloat;
 use crate::tir::{Buffer, PrimFunc};
 
 pub static OPS: &[OpDecl] = &[
@@ -40,16 +41,33 @@ pub static OPS: &[OpDecl] = &[
     .ulp(1),
 ];
 
+// What TVM's operators take and give.
+const FLOATS: [DType; 2] = [DType::F16, DType::F32];
+const SHORT: [DType; 4] = [DType::I8, DType::U8, DType::I16, DType::U16];
+const BYTES: [DType; 2] = [DType::small(SmallFloat::E4M3Fn), DType::small(SmallFloat::E5M2)];
+
 fn infer(cx: &mut InferCx, quantize: bool) -> Result<StructInfo, Diagnostic> {
     let x = rules::tensor(cx, 0)?;
-    if quantize {
-        cx.require_float(0, x.dtype)?;
-    }
     let to = cx.dtype("out_dtype")?.ok_or_else(|| cx.error("out_dtype must be a dtype"))?;
-    if !quantize && !to.is_float() {
-        return Err(cx.error(format!("out_dtype must be a float dtype, it is {to}")));
+    let allowed = |what: &str, d: Option<DType>, lists: &[&[DType]]| match d {
+        Some(d) if !lists.iter().any(|l| l.contains(&d)) => {
+            let names: Vec<String> = lists.iter().flat_map(|l| l.iter()).map(DType::to_string).collect();
+            Err(cx.error(format!("{what} cannot be {d}: it must be one of {}", names.join(", "))))
+        }
+        _ => Ok(()),
+    };
+    if quantize {
+        allowed("the dtype of data", x.dtype, &[&FLOATS])?;
+        allowed("out_dtype", Some(to), &[&SHORT, &BYTES])?;
+    } else {
+        allowed("the dtype of data", x.dtype, &[&SHORT, &[DType::I32], &BYTES, &FLOATS])?;
+        allowed("out_dtype", Some(to), &[&FLOATS])?;
     }
-    cx.require_float(1, cx.elements(1)?.dtype)?;
+    allowed("the dtype of scale", cx.elements(1)?.dtype, &[&FLOATS])?;
+    allowed("the dtype of zero_point", cx.elements(2)?.dtype, &[&SHORT, &[DType::I32, DType::U32, DType::F16]])?;
+    if let Some(n) = x.ndim.filter(|n| *n > 0) {
+        cx.axis(cx.int("axis")?, n)?;
+    }
     for i in 1..3 {
         let p = cx.elements(i)?;
         let (Some(n), Some(dims)) = (x.ndim, p.known_dims()) else { continue };

@@ -104,7 +104,15 @@ fn bucketize(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let cell = |n: i64| vec![PrimExpr::i64(n)];
         let (lo, hi) = (range.at(cell(0)), range.at(cell(1)));
         let mid = Var::dim("mid");
-        let (v, b) = (wide(x.at(i)), wide(bounds.at([mid.expr()])).cast(wide_dtype(x.dtype())));
+        let (v, b) = (wide(x.at(i)), wide(bounds.at([mid.expr()])));
+        // Integers are compared with floats as floats, and floats of two sizes as the longer ones.
+        let common = match (v.dtype().is_float(), b.dtype().is_float()) {
+            (true, false) => v.dtype(),
+            (false, true) => b.dtype(),
+            _ if v.dtype().bits >= b.dtype().bits => v.dtype(),
+            _ => b.dtype(),
+        };
+        let (v, b) = (convert(v, common), convert(b, common));
         let below = PrimExpr::binary(if right { BinOp::Le } else { BinOp::Lt }, b, v);
         let halve = (lo.clone() + hi.clone()).floor_div(PrimExpr::i64(2));
         let step = Stmt::if_else(

@@ -189,7 +189,7 @@ fn infer_dynamic(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         if let Some(d) = b.dtype.filter(|d| *d != DType::I64) {
             return Err(cx.error(format!("operand {} must be int64, it is {d}", cx.operand(i))));
         }
-        if b.known_dims().is_none() && b.ndim.is_none() {
+        if b.known_dims().is_none() {
             return Err(cx.error(format!("the shape of operand {} must be known", cx.operand(i))));
         }
         if b.ndim.is_some_and(|n| n != 1) {
