@@ -5,7 +5,7 @@
 
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
-use crate::op::elem::{convert, Elem};
+use crate::op::elem::{convert, flat_index, unflatten, Elem};
 use crate::op::rule::{dim_text, dims_text};
 use crate::op::*;
 use crate::prim::{PrimExpr, Var};
@@ -444,6 +444,9 @@ fn infer_index_put(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     }
     if let (Some(d), Some(i), Some(v)) = (x.known_dims(), index.known_dims(), v.known_dims()) {
         let wanted = [i, &d[count..]].concat();
+        if in_order(v, &wanted) {
+            return Ok(StructInfo::Tensor(x));
+        }
         let text = || format!("values of shape {} do not broadcast to {}", dims_text(v), dims_text(&wanted));
         if v.len() > wanted.len() {
             return Err(cx.error(text()));
@@ -457,10 +460,20 @@ fn infer_index_put(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     Ok(StructInfo::Tensor(x))
 }
 
+/// Whether values of a shape that does not broadcast to the wanted one are taken one after the other, as TVM takes them:
+/// where there are as many, or more.
+fn in_order(values: &[PrimExpr], wanted: &[PrimExpr]) -> bool {
+    let literal = |dims: &[PrimExpr]| dims.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>();
+    let (Some(v), Some(w)) = (literal(values), literal(wanted)) else { return false };
+    let fits = v.len() <= w.len() && v.iter().rev().zip(w.iter().rev()).all(|(a, b)| *a == 1 || a == b);
+    let count = |dims: &[i64]| dims.iter().try_fold(1i64, |n, d| n.checked_mul(*d));
+    !fits && count(&v).zip(count(&w)).is_some_and(|(v, w)| v >= w)
+}
+
 fn index_put(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let count = inputs.len() - 2;
-    let (x, index, values) = (&inputs[0], &inputs[1..=count], Elem::Buffer(inputs[count + 1].clone()));
+    let (x, index, values) = (&inputs[0], &inputs[1..=count], &inputs[count + 1]);
     let mut extents: Vec<PrimExpr> = vec![];
     for b in index {
         // Broadcast: aligned at the right, the dim that is not 1.
@@ -482,7 +495,12 @@ fn index_put(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         at
     };
     let checked: Vec<usize> = (0..count).collect();
-    let y = scatter(&mut k, x, &extents, how, to, &checked, |i| values.at(i));
+    let flat = in_order(&values.shape, &extents);
+    let value = |i: &[PrimExpr]| match flat {
+        true => values.at(unflatten(flat_index(i, &extents), &values.shape)),
+        false => Elem::Buffer(values.clone()).at(i),
+    };
+    let y = scatter(&mut k, x, &extents, how, to, &checked, value);
     Ok(k.finish(&[y]))
 }
 
