@@ -343,8 +343,8 @@ for acc in (False, True):
     emit("index_put", lambda x, t, v: op.index_put(x, t, v, acc), [f(4, 6), (np.array([0, 1, 2], "int64"), np.array([-1, 2, 3], "int64")), f(3)], {"accumulate": acc})
 emit("index_put", lambda x, t, v: op.index_put(x, t, v, True), [f(4), (np.array([0, 0, 2], "int64"),), f(3)], {"accumulate": True})
 # Values of other shapes, one after the other.
-emit("index_put", lambda x, t, v: op.index_put(x, t, v, True), [np.zeros(4, F), (np.array([1, 2]),), np.array([[1, 2], [3, 4]], F)], {"accumulate": True})
-emit("index_put", lambda x, t, v: op.index_put(x, t, v, True), [np.zeros(4, F), (np.array([[1], [2]]),), np.array([7, 8], F)], {"accumulate": True})
+emit("index_put", lambda x, t, v: op.index_put(x, t, v, True), [np.zeros(4, F), (np.array([1, 2]),), np.array([[1, 2], [3, 4]], F)], {"accumulate": True}, static=True)
+emit("index_put", lambda x, t, v: op.index_put(x, t, v, True), [np.zeros(4, F), (np.array([[1], [2]]),), np.array([7, 8], F)], {"accumulate": True}, static=True)
 for ax in (-1, 0, 1):
     emit("one_hot", lambda x, a, c: op.one_hot(x, 1.0, 0.0, 5, ax), [i(3, lo=0, hi=6) if ax < 1 else i(3, 2, lo=0, hi=6), 1.0, 0.0], {"depth": 5, "axis": ax})
 emit("one_hot", lambda x, a, c: op.one_hot(x, 7, -1, 4), [i(3, d="int32", lo=0, hi=4), 7, -1], {"depth": 4})
