@@ -153,11 +153,11 @@ KNOWN_RESULTS = [
     ("avg_pool", r"int64.*ours u?int(8|16|32)", "the type says what the operand is"),
     ("R.mean", r"int64.*ours u?int(8|16|32)", "the type says what the operand is"),
     # TVM folds the two casts of `Cast("float32", Cast("bfloat16", x))`, and computes in float32 between them.
-    ('T.Cast("bfloat16"', r"^result \d+: \[", "rounded to bfloat16"),
+    ('T.Cast("float32", T.Cast("bfloat16"', r"^result \d+: \[", "rounded to bfloat16"),
     # TVM folds `x != x` to false, also where x is not a number.
     ("T.log(A[i]) != T.log(A[i])", r"^result", "a number that is none equals itself"),
     # TVM folds `Cast("float64", x - 1)` of an unsigned x as if it had no range.
-    ('uint', r"result \d+: \[(?s:.*)-1\.(?s:.*), ours \[(?s:.*)(255\.|4\.29|1\.84)", "an unsigned number below zero"),
+    ('T.Cast("float64"', r"result \d+: \[(?s:.*)-1\.(?s:.*), ours \[(?s:.*)(255\.|4\.29|1\.84)", "an unsigned number below zero"),
     ("eye_like", r"result 0: \w+\(\d+, \d+\), ours", "the dtype that is asked for"),
     ("resize", r"float32\(.*ours float16", "out_dtype"),
     ("R.nn.batch_norm", r"float32\(.*ours float16", "the type says float16"),
