@@ -241,6 +241,9 @@ pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<T
     Ok(typed)
 }
 
+/// Bytes of weights that a second-level cache keeps from call to call.
+const CACHED: u64 = 2 << 20;
+
 /// The second half of [`lower`]: host programs and scheduled kernels.
 pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Result<(Program, Diagnostics), Diagnostics> {
     let wide = wide.filter(|_| options.opt_level >= 2 && options.wide_bytes > 16);
@@ -248,6 +251,7 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
     let (mut program, kernels, warnings) = host::compile(typed, options)?;
     let mut errors = Diagnostics::default();
     let mut shared = HashMap::new();
+    let ahead = program.weight_bytes > CACHED;
     let together = options.threads > 1 && threads::worthwhile(kernels.iter());
     for k in &kernels {
         if let Some(mut f) = integer::library_call(k).filter(|_| options.library) {
@@ -259,7 +263,7 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
         let levels = options.levels(k);
         let flat = |l: &Level| {
             let Level { bytes: vector_bytes, dot4, tiles } = *l;
-            let mut f = schedule::schedule(k, &schedule::SchedOptions { vector_bytes, dot4, tiles })?;
+            let mut f = schedule::schedule(k, &schedule::SchedOptions { vector_bytes, dot4, tiles, ahead })?;
             f.name.clone_from(&name);
             if wide.is_some() && options.threads <= 1 {
                 threads::turn(k, &mut f);

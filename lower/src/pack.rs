@@ -258,6 +258,41 @@ mod tests {
         }
     }
 
+    /// Every line of every panel but the first is asked for while the panel before it is in use, whatever the count of
+    /// rows.
+    #[test]
+    fn panels_are_asked_for_ahead() {
+        let (depth, columns) = (96i64, 448i64);
+        for (rows, symbolic) in [(3, false), (24, false), (50, false), (70, true)] {
+            for bytes in [32u32, 64] {
+                let dim = if symbolic { Var::dim("n").expr() } else { PrimExpr::i64(rows) };
+                let f = product(dim, depth, columns, false);
+                let w = tensor(&[depth, columns]);
+                let o = SchedOptions { ahead: true, ..SchedOptions::vectors(bytes) };
+                let all = packable(&f, &o);
+                let [p] = all.as_slice() else { panic!("packed") };
+                let args = |w: Tensor| {
+                    let out = Tensor::zeros(DType::F32, &[rows, columns]);
+                    [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
+                };
+                let mut wanted = args(w.clone());
+                run(&f, &mut wanted).unwrap();
+                let mut got = args(Tensor::from_constant(&reorder(&w.into_constant(), p)));
+                let f = rewritten(&f, 1, p);
+                let asked = machine::run(&f, &mut got, &o).unwrap();
+                let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[3], &got[3]) else { panic!() };
+                assert!(a.to_f64().into_iter().zip(b.to_f64()).all(|(a, b)| (a - b).abs() < 1e-4));
+                let asked: std::collections::HashSet<i64> = asked.into_iter().map(|p| p / 64).collect();
+                let panel = depth * p.panels.width * 4 / 64;
+                let all = panel * (columns / p.panels.width);
+                let first = machine::pointer(1) / 64;
+                let missing = (panel..all).filter(|line| !asked.contains(&(first + line))).count() as i64;
+                assert!(missing * 50 <= all, "{rows} rows by {bytes}: {missing} lines of {all} are not asked for");
+                assert!(machine::run(&f, &mut got, &SchedOptions { ahead: false, ..o }).unwrap().is_empty());
+            }
+        }
+    }
+
     #[test]
     fn every_way_to_multiply_is_right() {
         for (rows, depth, columns) in [(13, 20, 100), (1, 16, 150), (9, 33, 48)] {

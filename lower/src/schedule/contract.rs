@@ -10,7 +10,7 @@ use super::map::strips;
 use super::mirrored::Mirrored;
 use super::nest::{used_plainly, Nest, Target};
 use super::poly::Poly;
-use super::reduce::{rows_for, spatial, Copies, Last, Point, Tile, Vector};
+use super::reduce::{rows_for, spatial, Ahead, Copies, Last, Point, Tile, Vector, AHEAD_FROM, LINE};
 use super::sliver::Sliver;
 use super::stage::{Axis, Stage};
 use super::SchedOptions;
@@ -84,6 +84,11 @@ const RIGHT_CACHED: i64 = 512 << 10;
 /// most of a block of columns. The rows of such a block follow one another in memory, or nearly so.
 const STRETCH: i64 = 128;
 const SLIVERS: i64 = 16;
+
+/// Reduction steps written out in the innermost loop.
+const UNROLL: i64 = 4;
+/// Tiles of an open count of rows that ask for all of a panel.
+const FEW_TILES: i64 = 8;
 
 /// Below this many rows or columns, products of rows of both sides are dot products.
 const DOTS: i64 = 16;
@@ -663,6 +668,32 @@ impl Product<'_> {
         some(e, (n, a, b))
     }
 
+    /// What tiles of `height` rows ask for while they are computed: each its part of the panel behind this one. The first
+    /// tile over a panel would wait for memory otherwise, at a fraction of the rate of those that follow; asked for all
+    /// at once, the lines would keep the values of this panel waiting.
+    fn ahead(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
+        let Right::Panels(ptr, p) = &self.right else { return None };
+        let [k] = self.n.reduce.as_slice() else { return None };
+        let (r, height) = rows?;
+        let rounds = k.len()? / UNROLL;
+        if !self.o.is_wide()
+            || !self.o.ahead
+            || c.rest
+            || width != p.width
+            || p.elements() * 4 < AHEAD_FROM
+            || rounds == 0
+        {
+            return None;
+        }
+        let (panel, height) = (p.depth * width * 4, height.max(1));
+        let tiles = r.len().map_or(FEW_TILES, |n| n / height).max(1);
+        let lines = (panel / LINE + tiles * rounds - 1) / (tiles * rounds);
+        // Rows of tiles that find everything asked for begin behind it.
+        let at = (r.var.expr() * (rounds * lines * LINE / height)).min(PrimExpr::i64(panel));
+        let this = p.at(e, &c.start, false, &Poly::default(), width).scale(4).expr();
+        Some(Ahead { ptr: ptr.expr().ptr_add(this).ptr_add(at + panel), lines })
+    }
+
     /// Packs the sliver, then runs all rows over it.
     fn rows(&self, e: &mut Emit, c: &Columns, width: i64, valid: i64, lanes: u16, parts: &[Part]) -> Res<()> {
         let n = self.n;
@@ -747,10 +778,12 @@ impl Product<'_> {
                     combine: None,
                 }),
                 rows: tiled.map(|r| (r.var.clone(), height(e, r, part))).into_iter().collect(),
-                unroll: 4,
+                unroll: UNROLL,
                 halves: true,
                 copies: None,
+                ahead: None,
             };
+            tile.ahead = self.ahead(e, c, width, tiled.zip(tile.rows.first().map(|(_, n)| *n)));
             let mut order = self.rows.clone();
             inner.spatial.extend(c.slot.clone());
             order.sort_by_key(|r| tile.rows.iter().any(|(v, _)| *v == r.var));

@@ -22,12 +22,15 @@ use Value::*;
 #[derive(Default)]
 pub struct Machine {
     pub memory: Vec<Vec<u8>>,
+    /// What was asked for ahead, wherever it is.
+    pub asked: Vec<i64>,
     vars: HashMap<Var, Value>,
 }
 
 /// Schedules `f` and runs the kernel as [`crate::interp::run`] runs the function; on failure the text ends in the flat
-/// statements. Dims are bound by the shapes of the arguments.
-pub fn run(f: &PrimFunc, args: &mut [Arg], options: &SchedOptions) -> Result<(), String> {
+/// statements. Dims are bound by the shapes of the arguments. The result is what was asked for ahead: pointers, of which
+/// those of the arguments are [`pointer`]s in their order.
+pub fn run(f: &PrimFunc, args: &mut [Arg], options: &SchedOptions) -> Result<Vec<i64>, String> {
     let mut bound: HashMap<Var, PrimExpr> = HashMap::new();
     let mut machine = Machine::default();
     let mut values = vec![];
@@ -72,7 +75,7 @@ pub fn run(f: &PrimFunc, args: &mut [Arg], options: &SchedOptions) -> Result<(),
     for (t, data) in tensors.zip(machine.memory) {
         *t = Tensor { data, ..t.clone() };
     }
-    Ok(())
+    Ok(machine.asked)
 }
 
 pub fn pointer(object: usize) -> i64 {
@@ -143,7 +146,10 @@ impl Machine {
                     self.run(branch)?;
                 }
                 // Nothing is read.
-                FlatStmt::Prefetch { ptr } => drop(self.int(ptr)?),
+                FlatStmt::Prefetch { ptr } => {
+                    let at = self.int(ptr)?;
+                    self.asked.push(at);
+                }
                 FlatStmt::Stack { var, bytes, .. } => {
                     self.memory.push(vec![0xA5; *bytes as usize]);
                     let p = pointer(self.memory.len() - 1);

@@ -277,6 +277,7 @@ impl Product<'_> {
             unroll: 4,
             halves: true,
             copies: None,
+            ahead: None,
         };
         inner.spatial = vec![columns.clone()];
         let mut point = Point { offsets: vec![], lanes: m.lanes as u16, count: part.count as u16 };

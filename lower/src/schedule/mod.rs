@@ -51,12 +51,14 @@ pub struct SchedOptions {
     pub dot4: bool,
     /// And there are tiles of bytes ([`relax_ir::prim::Intrin::TileDot`]).
     pub tiles: bool,
+    /// Weights come from beyond the second-level cache in each call: they are asked for ahead.
+    pub ahead: bool,
 }
 
 impl SchedOptions {
     /// Vectors of so many bytes.
     pub fn vectors(vector_bytes: u32) -> SchedOptions {
-        SchedOptions { vector_bytes, dot4: false, tiles: false }
+        SchedOptions { vector_bytes, dot4: false, tiles: false, ahead: false }
     }
 
     /// Wider vectors than Cranelift has.
@@ -108,7 +110,7 @@ pub const DIVISORS: &str = "relax_aot.divisors";
 /// Schedules `f`. Errors: a construct that has no scalar form (explicit vectors, strings).
 pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagnostic> {
     if options.vector_bytes >= 16 {
-        let SchedOptions { vector_bytes, dot4, tiles } = *options;
+        let SchedOptions { vector_bytes, dot4, tiles, .. } = *options;
         let form = int8::Form { vector_bytes: vector_bytes as i64, dot4, tiles };
         let special = int8::Conv::of(f).map(|conv| int8::kernel(f, &conv, form));
         let special = special.or_else(|| int8::Pixels::of(f).map(|p| int8::pixels(f, &p, form.vector_bytes)));

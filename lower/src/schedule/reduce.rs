@@ -33,7 +33,24 @@ pub struct Tile {
     pub halves: bool,
     /// What is read is also written elsewhere.
     pub copies: Option<Copies>,
+    /// What will be read behind this.
+    pub ahead: Option<Ahead>,
 }
+
+/// Memory that is asked for while sums are made: `lines` of [`LINE`] bytes in each round of the innermost loop, each
+/// round those behind the last one's.
+#[derive(Clone)]
+pub struct Ahead {
+    /// Where the tile begins to ask. It need not be memory of the program.
+    pub ptr: PrimExpr,
+    pub lines: i64,
+}
+
+/// Bytes of a cache line.
+pub const LINE: i64 = 64;
+
+/// Weights of at least so many bytes are asked for ahead. Smaller ones cost little, wherever they are.
+pub const AHEAD_FROM: i64 = 128 << 10;
 
 /// A value along the vectors, which each reduction step stores to memory that nothing else of the nest reads or writes.
 #[derive(Clone)]
@@ -208,10 +225,17 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
     match along {
         None => {
             let locals = finals.clone();
+            let ahead = t.ahead.as_ref().map(|a| (a, e.hoist(a.ptr.clone())));
             steps(e, t, &n.reduce, &mut HashMap::new(), &mut |e, k| {
                 if let Some(c) = &t.copies {
                     let per_row = p.count as usize + t.vector.as_ref().is_some_and(|v| v.last.is_some()) as usize;
                     copy(e, c, &points[..per_row.min(points.len())], k)?;
+                }
+                if let (Some((a, ptr)), [axis], true) = (&ahead, n.reduce.as_slice(), k.is_empty()) {
+                    let first = ptr.clone().ptr_add(axis.var.expr() * (a.lines * LINE / t.unroll));
+                    for line in 0..a.lines {
+                        e.push(FlatStmt::Prefetch { ptr: first.clone().ptr_add(line * LINE) });
+                    }
                 }
                 update(e, n, &points, &locals, k, None)
             })?
@@ -500,7 +524,7 @@ pub fn rows_for(e: &Emit, a: &Axis, most: i64) -> i64 {
 }
 
 fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
-    let scalar = Tile { vector: None, rows: vec![], unroll: 1, halves: false, copies: None };
+    let scalar = Tile { vector: None, rows: vec![], unroll: 1, halves: false, copies: None, ahead: None };
     let updates: Vec<&PrimExpr> = n.accs.iter().map(|a| &a.update).collect();
     let values = n.values();
     let acc_bytes = n.accs.iter().map(|a| compute_type(a.var.dtype()).bytes()).max().unwrap_or(4);
@@ -593,7 +617,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     let size = updates.iter().map(|u| weight(u)).sum::<usize>();
     let points = rows.iter().map(|(_, r)| *r as usize).product::<usize>() * v.count as usize;
     let unroll = if heavy || v.combine.is_some() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
-    Tile { vector: Some(v), rows, unroll, halves: false, copies: None }
+    Tile { vector: Some(v), rows, unroll, halves: false, copies: None, ahead: None }
 }
 
 /// Lanes of vectors along `a`: where registers are wide, no more than it has elements.

@@ -54,6 +54,8 @@ struct Cut {
     begin: PrimExpr,
     step: i64,
     len: PrimExpr,
+    /// What `assume_inbound` assumes of begin and end: a slice that breaks it would read outside of the tensor.
+    assumed: Vec<PrimExpr>,
 }
 
 /// Python's slice of a dim of `n`. `known(c)` tells whether a condition is known to hold: what need not be clipped is
@@ -98,11 +100,13 @@ fn cut(
         }
     };
     let (b, e) = if inbound { (wrap(begin), wrap(end)) } else { (clip(begin), clip(end)) };
+    let inside = |i: &PrimExpr| [i.clone().ge(low.clone()), i.clone().le(high.clone())];
+    let assumed = if inbound { [inside(&b), inside(&e)].concat() } else { vec![] };
     let span = if up { rule::length(&b, &e) } else { b.clone() - e };
     let by = step.abs();
     let len = (span.clone() + (by - 1)).floor_div(PrimExpr::i64(by));
     let len = if inbound || known(span.ge(zero.clone())) { len } else { len.max(zero) };
-    Cut { begin: b, step, len }
+    Cut { begin: b, step, len, assumed }
 }
 
 /// The cuts of a strided slice by axis; `None` where a bound is not stated.
@@ -151,6 +155,15 @@ fn infer_strided_slice(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let facts = &mut *cx.facts;
     let found = cuts(operands, dims, inbound, &mut |c| facts.prove(&c) == Answer::Yes).map_err(|e| cx.error(e))?;
     let Some(found) = found else { return Ok(StructInfo::Tensor(t.with_dims(None, t.ndim))) };
+    for (axis, c) in found.iter().enumerate() {
+        for condition in c.iter().flat_map(|c| &c.assumed) {
+            let text = || {
+                let n = dim_text(&dims[axis]);
+                format!("begin and end on axis {axis} must be inside of its {n} elements, as assume_inbound says")
+            };
+            cx.require(condition.clone(), text)?;
+        }
+    }
     let dims = dims.iter().zip(found).map(|(d, c)| match c {
         Some(c) => cx.simplify(c.len),
         None => d.clone(),

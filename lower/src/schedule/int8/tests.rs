@@ -86,7 +86,8 @@ fn kernels_agree_with_their_meaning() {
         run(&f, &mut args).unwrap();
         for (vector_bytes, dot4, tiles) in forms {
             let mut scheduled = before.clone();
-            machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes, dot4, tiles }).unwrap();
+            machine::run(&f, &mut scheduled, &SchedOptions { dot4, tiles, ..SchedOptions::vectors(vector_bytes) })
+                .unwrap();
             let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (args.last(), scheduled.last()) else { panic!() };
             assert_eq!(a.data, b.data, "{vector_bytes} {dot4} {tiles} {v:?}");
         }
@@ -101,7 +102,7 @@ fn kernels_agree_with_their_meaning() {
                 told.configure(&config);
                 assert_eq!(told.config(), config, "{told:?}");
                 f.attrs.set(ATTR, told.attr());
-                machine::run(&f, &mut scheduled, &SchedOptions { vector_bytes: 64, dot4, tiles: false }).unwrap();
+                machine::run(&f, &mut scheduled, &SchedOptions { dot4, ..SchedOptions::vectors(64) }).unwrap();
                 let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (args.last(), scheduled.last()) else { panic!() };
                 assert_eq!(a.data, b.data, "{dot4} {told:?}");
             }

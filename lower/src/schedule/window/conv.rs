@@ -3,8 +3,10 @@
 
 use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
+use super::super::reduce::{AHEAD_FROM, LINE};
 use super::tile::{cuts, most_pieces, pieces, rows_of, At, Cut, Group, Piece, Run};
 use super::{Outer, Window};
+use relax_ir::flat::FlatStmt;
 use relax_ir::prim::Intrin;
 use relax_ir::{DType, PrimExpr, Var};
 
@@ -33,7 +35,7 @@ pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
                 r.columns(e, cut, row, &mut |e, column, x| {
                     panels(e, r, &mut |e, weights, channel, width| {
                         let at = At { column: column.clone(), channel, ..at.clone() };
-                        let from = Operands { x: x.clone(), weights, width };
+                        let from = Operands { x: x.clone(), weights, width, ahead: None };
                         tile(e, r, &at, from, (lo, hi), cut, &pieces(width, r.lanes))
                     })
                 })
@@ -64,10 +66,38 @@ fn panels(e: &mut Emit, r: &Run, body: &mut dyn FnMut(&mut Emit, PrimExpr, PrimE
 }
 
 /// Addresses of data and weights, and how far the taps of a channel made lie apart.
+#[derive(Clone)]
 struct Operands {
     x: PrimExpr,
     weights: PrimExpr,
     width: i64,
+    ahead: Option<Ahead>,
+}
+
+/// What the tiles over a panel ask for while their sums are made: each its part of the next panel's lines.
+#[derive(Clone)]
+struct Ahead {
+    /// How many tiles were before, times [`LINE`].
+    turn: PrimExpr,
+    tiles: i64,
+}
+
+/// What a quotient is multiplied by before it is rounded.
+const SHARP: i64 = 1024;
+
+impl Ahead {
+    /// For the tile at `at`, one of those that `cuts` make.
+    fn of(e: &mut Emit, r: &Run, at: &At, len: i64, cuts: &[Cut]) -> Option<Ahead> {
+        let w = &r.w;
+        if !r.ahead || w.groups > 1 || !w.last || w.made < 2 * w.panel || w.made * w.depth() * 4 < AHEAD_FROM {
+            return None;
+        }
+        let each = cuts.iter().map(|c| c.count).sum::<i64>();
+        // Columns over the length of a tile, as a multiplication and a shift.
+        let column = at.column.clone() * ((LINE * SHARP + len - 1) / len.max(1));
+        let turn = e.hoist(at.row.clone() * (each * LINE) + column.floor_div(SHARP));
+        Some(Ahead { turn, tiles: (w.out[0] * each).max(1) })
+    }
 }
 
 /// A panel of `width` channels over all of the data.
@@ -79,7 +109,8 @@ fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i
             for cut in &cuts {
                 r.columns(e, cut, row, &mut |e, column, x| {
                     let at = At { column, channel: first.clone(), ..at.clone() };
-                    let from = Operands { x, weights: weights.clone(), width };
+                    let ahead = Ahead::of(e, r, &at, len, &cuts);
+                    let from = Operands { x, weights: weights.clone(), width, ahead };
                     tile(e, r, &at, from, (lo, hi), cut, pieces)
                 })?;
             }
@@ -124,7 +155,7 @@ fn taps(e: &mut Emit, r: &Run, from: Operands, (lo, hi): (&PrimExpr, &PrimExpr),
         let x = e.bind("p", from.x.clone().ptr_add(c.expr() * (strides[3] * 4)));
         let step = w.kernel[0] * w.kernel[1] * from.width * 4;
         let weights = e.bind("p", from.weights.clone().ptr_add(c.expr() * step));
-        rows(e, r, Operands { x, weights, width: from.width }, w.kernel[1], (lo, hi), body)
+        rows(e, r, Operands { x, weights, ..from.clone() }, w.kernel[1], (lo, hi), body)
     })
 }
 
@@ -136,7 +167,7 @@ fn rows(e: &mut Emit, r: &Run, from: Operands, run: i64, (lo, hi): (&PrimExpr, &
     e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {
         let x = e.bind("p", from.x.clone().ptr_add(y.expr() * (r.w.dilation[0] * stride * 4)));
         let weights = e.bind("p", from.weights.clone().ptr_add(y.expr() * (run * from.width * 4)));
-        body(e, &Operands { x, weights, width: from.width })
+        body(e, &Operands { x, weights, ..from.clone() })
     })
 }
 
@@ -190,8 +221,20 @@ fn group(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], su
     let whole = len / unroll * unroll;
     let k = Var::new("k", DType::I64);
     e.ranges.add_loop(&k, Poly::default(), Poly::constant(whole));
+    // Each round asks for the line of its part of the next panel whose turn it is.
+    let round = unroll * from.width * 4;
+    let ahead = from.ahead.as_ref().map(|a| {
+        let lines = ((round + LINE - 1) / LINE + a.tiles - 1) / a.tiles;
+        let turn = (a.turn.clone() * lines).min(PrimExpr::i64(round));
+        let next = from.weights.clone().ptr_add(turn).ptr_add(r.w.depth() * from.width * 4 + first * from.width * 4);
+        (e.hoist(next), lines)
+    });
     e.for_loop(&k, PrimExpr::i64(0), PrimExpr::i64(whole), unroll, |e| {
         let at = e.bind("at", k.expr() * from.width);
+        if let Some((next, lines)) = &ahead {
+            let next = next.clone().ptr_add(at.clone() * 4);
+            (0..*lines).for_each(|l| e.push(FlatStmt::Prefetch { ptr: next.clone().ptr_add(l * LINE) }));
+        }
         (0..unroll).try_for_each(|u| tap(e, r, from, (&k.expr(), &at, apart), first + u, g, pieces, sums))
     })?;
     let zero = PrimExpr::i64(0);

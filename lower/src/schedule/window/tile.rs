@@ -247,6 +247,8 @@ pub struct Run {
     lane: Var,
     /// Sums go through memory before the epilogue, which needs many registers.
     stack: Option<Var>,
+    /// Whether weights are asked for ahead.
+    pub ahead: bool,
 }
 
 /// What is emitted for a row of the result: where it is, the first tap's address, and the bounds of the rows of taps
@@ -295,6 +297,7 @@ impl Run {
             targets,
             lane: Var::new("lane", DType::I64),
             stack,
+            ahead: o.is_wide() && o.ahead,
         })
     }
 
@@ -306,7 +309,7 @@ impl Run {
         let targets = vec![Target { ptr: out, offset, dtype: DType::F32, value: acc.expr() }];
         let w = product(&self.w, rows);
         let lane = Var::new("lane", DType::I64);
-        Run { w, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack: None }
+        Run { w, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack: None, ahead: self.ahead }
     }
 
     pub fn registers(&self) -> i64 {
