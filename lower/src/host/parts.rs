@@ -209,12 +209,15 @@ impl Parts<'_> {
             let others = schedule::statements(f).iter().enumerate().filter(|(n, _)| *n != m.stmt);
             once && others.into_iter().all(|(_, s)| !schedule::touches(s, b))
         };
+        // What lies there before the step begins is not written over by a statement before the move.
+        let last = |m: &Move| schedule::statements(f).iter().take(m.stmt).all(|s| schedule::apart(s, m));
         for m in list {
             let (Some(from), Some(to)) = (of(&m.from), of(&m.to)) else { continue };
             let zero = |at: &[PrimExpr]| at.iter().all(|e| e.is_int(0));
             let found = if zero(&m.from_at)
                 && m.extent == m.from.shape
                 && only(m, &m.from)
+                && last(m)
                 && self.may_begin_in(from, to, i, d)
             {
                 self.part(from, to, (&m.from, &m.to, &m.to_at), &value, i, d).map(|p| (from, p))

@@ -25,7 +25,7 @@ mod transpose;
 pub mod window;
 
 pub use contract::Packable;
-pub use moves::{moves, statements, takes_strides, touches, Move};
+pub use moves::{apart, moves, statements, takes_strides, touches, Move};
 pub use product::{choose_products, products, Product};
 pub use ranges::Ranges;
 

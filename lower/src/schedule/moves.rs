@@ -2,10 +2,12 @@
 
 use super::fuse::Item;
 use super::poly::Poly;
-use super::stage::recognise;
+use super::stage::{recognise, Stage};
 use super::window::Kind;
 use super::{plan, Ranges, SchedOptions};
+use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::PrimKind;
+use relax_ir::sym::Facts;
 use relax_ir::tir::{Buffer, PrimFunc, Stmt, StmtKind};
 use relax_ir::PrimExpr;
 
@@ -48,20 +50,11 @@ fn one(stmt: usize, s: &Stmt) -> Option<Move> {
     if index.len() != out.indices.len() {
         return None;
     }
-    let ranges = Ranges::default();
-    // The axis that an index walks along, by steps of one, and where it begins.
-    let walk = |e: &PrimExpr| -> Option<(Option<usize>, PrimExpr)> {
-        let p = Poly::of(e, &ranges);
-        let mut used = (0..stage.spatial.len()).filter(|&i| e.uses(&stage.spatial[i].var));
-        let Some(axis) = used.next() else { return Some((None, p.expr())) };
-        let (step, rest) = p.split(&stage.spatial[axis].var)?;
-        (used.next().is_none() && step.as_const() == Some(1)).then(|| (Some(axis), rest.expr()))
-    };
     let mut m =
         Move { stmt, from: from.clone(), to: out.buffer.clone(), from_at: vec![], to_at: vec![], extent: vec![] };
     let mut walked = vec![];
     for (to, from) in out.indices.iter().zip(index.iter()) {
-        let ((a, to), (b, from)) = (walk(to)?, walk(from)?);
+        let ((a, to), (b, from)) = (walk(&stage, to)?, walk(&stage, from)?);
         if a != b || a.is_some_and(|a| walked.contains(&a)) {
             return None;
         }
@@ -72,6 +65,35 @@ fn one(stmt: usize, s: &Stmt) -> Option<Move> {
     }
     let all = (0..stage.spatial.len()).all(|a| walked.contains(&a) || stage.spatial[a].extent.is_int(1));
     all.then_some(m)
+}
+
+/// The axis that an index walks along, by steps of one, and where it begins.
+fn walk(stage: &Stage, e: &PrimExpr) -> Option<(Option<usize>, PrimExpr)> {
+    let p = Poly::of(e, &Ranges::default());
+    let mut used = (0..stage.spatial.len()).filter(|&i| e.uses(&stage.spatial[i].var));
+    let Some(axis) = used.next() else { return Some((None, p.expr())) };
+    let (step, rest) = p.split(&stage.spatial[axis].var)?;
+    (used.next().is_none() && step.as_const() == Some(1)).then(|| (Some(axis), rest.expr()))
+}
+
+/// Whether a statement touches no element that the move writes, as the parts of a concatenation do not.
+pub fn apart(s: &Stmt, m: &Move) -> bool {
+    if !touches(s, &m.to) {
+        return true;
+    }
+    let Some(stage) = recognise(s) else { return false };
+    let [out] = stage.outs.as_slice() else { return false };
+    if out.buffer != m.to || stage.reads(&m.to) || out.indices.len() != m.to_at.len() {
+        return false;
+    }
+    let ends_before = |(at, extent): (&PrimExpr, &PrimExpr), other: &PrimExpr| {
+        Facts::new().prove(&(at.clone() + extent.clone()).le(other.clone())) == Answer::Yes
+    };
+    out.indices.iter().zip(&m.to_at).zip(&m.extent).any(|((index, at), extent)| {
+        let Some((axis, begin)) = walk(&stage, index) else { return false };
+        let own = axis.map_or(PrimExpr::i64(1), |a| stage.spatial[a].extent.clone());
+        ends_before((&begin, &own), at) || ends_before((at, extent), &begin)
+    })
 }
 
 /// Whether the kernel may find parameter `b`, which it takes to be dense, at these strides.
