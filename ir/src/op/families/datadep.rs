@@ -13,8 +13,9 @@ use crate::tir::{Buffer, PrimFunc, Stmt};
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "unique",
-        "The distinct elements in ascending order, with, as asked for: the index of the first of each, the position of \
-         every element among them, and how often each occurs (int64 vectors). With an axis, distinct slices.",
+        "The distinct elements in ascending order (in that of their first occurrence where `sorted` is false), with, as \
+         asked for: the index of the first of each, the position of every element among them, and how often each occurs \
+         (int64 vectors). With an axis, distinct slices. Source: TVM `relax.run.unique`.",
         &[
             operand("x"),
             optional("sorted"),
@@ -62,10 +63,11 @@ fn infer_unique(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 fn unique(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let x = inputs[0].clone();
+    let unsorted = cx.scalar(1).and_then(|s| s.as_int()).is_some_and(|s| s == 0);
     if cx.has(5) && x.ndim() != 1 {
         let axis = cx.scalar(5).and_then(|a| a.as_int());
         let axis = axis.ok_or_else(|| cx.error("the axis must be a literal"))?;
-        return distinct(cx, Some(axis), true, [2, 3, 4].map(|i| flag(cx.scalar(i))));
+        return distinct(cx, Some(axis), !unsorted, [2, 3, 4].map(|i| flag(cx.scalar(i))));
     }
     let n = PrimExpr::product(&x.shape);
     let d = if x.dtype().is_bool() { DType::U8 } else { wide_dtype(x.dtype()) };
@@ -79,31 +81,60 @@ fn unique(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let dims = k.buffer("dims", &[PrimExpr::i64(outputs.len() as i64)], DType::I64);
     let whole = outputs.iter().position(|o| Some(o) == inverse.as_ref());
     let count = k.buffer("count", &[PrimExpr::i64(1)], DType::I64);
-    k.rows("distinct", &[], |_| {
-        let zero = vec![PrimExpr::i64(0)];
-        let (p, at) = (Var::dim("p"), count.at(zero.clone()) - 1);
-        let key = |i: PrimExpr| sorted.key(&[], i);
-        let is_first = p.expr().eq(PrimExpr::i64(0));
-        let new = is_first.if_then_else(PrimExpr::bool(true), key(p.expr() - 1).ne(key(p.expr())));
-        let mut open = vec![
-            Stmt::store(&count, zero.clone(), count.at(zero.clone()) + 1),
-            Stmt::store(&values, vec![at.clone()], convert(key(p.expr()), x.dtype())),
-        ];
-        let mut every = vec![];
-        if let Some(b) = &index {
-            open.push(Stmt::store(b, vec![at.clone()], sorted.index(&[], p.expr())));
-        }
-        if let Some(b) = &counts {
-            open.push(Stmt::store(b, vec![at.clone()], PrimExpr::i64(0)));
-            every.push(Stmt::store(b, vec![at.clone()], b.at([at.clone()]) + 1));
-        }
-        if let Some(b) = &inverse {
-            every.push(Stmt::store(b, vec![sorted.index(&[], p.expr())], at.clone()));
-        }
-        every.insert(0, Stmt::if_then(new, Stmt::seq(open)));
-        let walk = Stmt::for_serial(&p, n.clone(), Stmt::seq(every));
-        Stmt::seq(vec![Stmt::store(&count, zero.clone(), PrimExpr::i64(0)), walk])
-    });
+    let zero = vec![PrimExpr::i64(0)];
+    let p = Var::dim("p");
+    let key = |i: PrimExpr| sorted.key(&[], i);
+    let is_first = p.expr().eq(PrimExpr::i64(0));
+    let new = is_first.if_then_else(PrimExpr::bool(true), key(p.expr() - 1).ne(key(p.expr())));
+    // In the order of first occurrence: the first of those that are alike, for each element, and its place.
+    let line = std::slice::from_ref(&n);
+    let own = unsorted.then(|| (k.buffer("first", line, DType::I64), k.buffer("place", line, DType::I64)));
+    if let Some((first, place)) = &own {
+        let (here, last) = (sorted.index(&[], p.expr()), count.at(zero.clone()));
+        k.rows("alike", &[], |_| {
+            let open = Stmt::store(&count, zero.clone(), here.clone());
+            let note = Stmt::store(first, vec![here.clone()], last.clone());
+            Stmt::for_serial(&p, n.clone(), Stmt::seq(vec![Stmt::if_then(new.clone(), open), note]))
+        });
+        k.rows("distinct", &[], |_| {
+            let (i, at) = (p.expr(), last.clone());
+            let mut open = vec![
+                Stmt::store(place, vec![i.clone()], at.clone()),
+                Stmt::store(&values, vec![at.clone()], x.at(unflatten(i.clone(), &x.shape))),
+            ];
+            open.extend(index.as_ref().map(|b| Stmt::store(b, vec![at.clone()], i.clone())));
+            open.extend(counts.as_ref().map(|b| Stmt::store(b, vec![at.clone()], PrimExpr::i64(0))));
+            open.push(Stmt::store(&count, zero.clone(), at + 1));
+            let its = place.at([first.at([i.clone()])]);
+            let mut every = vec![Stmt::if_then(first.at([i.clone()]).eq(i.clone()), Stmt::seq(open))];
+            every.extend(inverse.as_ref().map(|b| Stmt::store(b, vec![i], its.clone())));
+            every.extend(counts.as_ref().map(|b| Stmt::store(b, vec![its.clone()], b.at([its.clone()]) + 1)));
+            let walk = Stmt::for_serial(&p, n.clone(), Stmt::seq(every));
+            Stmt::seq(vec![Stmt::store(&count, zero.clone(), PrimExpr::i64(0)), walk])
+        });
+    } else {
+        k.rows("distinct", &[], |_| {
+            let at = count.at(zero.clone()) - 1;
+            let mut open = vec![
+                Stmt::store(&count, zero.clone(), count.at(zero.clone()) + 1),
+                Stmt::store(&values, vec![at.clone()], convert(key(p.expr()), x.dtype())),
+            ];
+            let mut every = vec![];
+            if let Some(b) = &index {
+                open.push(Stmt::store(b, vec![at.clone()], sorted.index(&[], p.expr())));
+            }
+            if let Some(b) = &counts {
+                open.push(Stmt::store(b, vec![at.clone()], PrimExpr::i64(0)));
+                every.push(Stmt::store(b, vec![at.clone()], b.at([at.clone()]) + 1));
+            }
+            if let Some(b) = &inverse {
+                every.push(Stmt::store(b, vec![sorted.index(&[], p.expr())], at.clone()));
+            }
+            every.insert(0, Stmt::if_then(new.clone(), Stmt::seq(open)));
+            let walk = Stmt::for_serial(&p, n.clone(), Stmt::seq(every));
+            Stmt::seq(vec![Stmt::store(&count, zero.clone(), PrimExpr::i64(0)), walk])
+        });
+    }
     k.rows("dims", &[], |_| {
         let length = |i: usize| if Some(i) == whole { n.clone() } else { count.at([PrimExpr::i64(0)]) };
         let at = |i: usize| vec![PrimExpr::i64(i as i64)];
