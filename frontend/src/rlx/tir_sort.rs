@@ -5,7 +5,7 @@ use super::context::Cx;
 use super::syntax::*;
 use relax_ir::op::families::sort;
 use relax_ir::tir::{Buffer, Stmt as TStmt};
-use relax_ir::Span;
+use relax_ir::{PrimExpr, Span};
 
 impl<'a> Cx<'a> {
     /// `T.call_packed("tvm.contrib.sort.argsort", data, out, axis, is_ascend)` as a block; `None` when `call` is
@@ -19,6 +19,7 @@ impl<'a> Cx<'a> {
             "argsort" => sort::argsort_block,
             "sort" => sort::values_block,
             "argsort_nms" => return Some(self.sort_some(call, span)),
+            "topk" => return Some(self.first_of_sorted(call, span)),
             _ => return None,
         };
         Some(self.sort_call(call, span, block))
@@ -65,6 +66,37 @@ impl<'a> Cx<'a> {
         match (fits, ascending) {
             (true, Some(up)) => Some(sort::argsort_some_block(&data, &count, &out, axis as usize, !up)),
             _ => self.error("argument", span, "the tensors, axis and direction do not fit together".to_string()),
+        }
+    }
+
+    /// `T.call_packed("tvm.contrib.sort.topk", data, out.., k, axis, ret_type, is_ascend)`.
+    fn first_of_sorted(&mut self, call: &CallExpr<'a>, span: Span) -> Option<TStmt> {
+        let [_, data, outs @ .., k, axis, which, ascending] = call.args.as_slice() else {
+            return self.error("argument", span, "this function takes a tensor, its results, k, axis, what, direction");
+        };
+        let data = self.stacked_array(data)?;
+        let outs = outs.iter().map(|o| self.stacked_array(o)).collect::<Option<Vec<Buffer>>>()?;
+        let (k, axis, which) = (self.int(k)?, self.int(axis)?, self.string(which)?);
+        let ascending = self.prim(ascending)?.as_int();
+        let axis = if axis < 0 { axis + data.ndim() as i64 } else { axis };
+        let (values, indices) = match (which.as_str(), outs.as_slice()) {
+            ("both", [v, i]) => (Some(v), Some(i)),
+            ("values", [v]) => (Some(v), None),
+            ("indices", [i]) => (None, Some(i)),
+            _ => return self.error("argument", span, format!("these are not the results of \"{which}\"")),
+        };
+        let at = usize::try_from(axis).ok().filter(|a| *a < data.ndim());
+        let fits = |out: &Buffer, at: usize| {
+            let lengths = (data.shape[at].as_int(), out.shape.get(at).and_then(PrimExpr::as_int));
+            let whole = k < 1 && out.shape.get(at) == data.shape.get(at);
+            let part = matches!(lengths, (Some(n), Some(m)) if m == if k < 1 { n } else { k } && m <= n);
+            out.ndim() == data.ndim() && (whole || part)
+        };
+        match (at, ascending) {
+            (Some(at), Some(up)) if outs.iter().all(|o| fits(o, at)) => {
+                Some(sort::topk_block(&data, values, indices, at, up == 0))
+            }
+            _ => self.error("argument", span, "the tensors, k, axis and direction do not fit together"),
         }
     }
 

@@ -241,6 +241,32 @@ pub fn values_block(x: &Buffer, out: &Buffer, axis: usize, descending: bool) -> 
     sort_block("sort", x, out, axis, descending, Sorted::key)
 }
 
+/// Writes the first of the sorted elements of `x` along `axis`, and where they are, into as many of `values` and `indices`
+/// as there are: `tvm.contrib.sort.topk`. Neither has more elements along the axis than `x`.
+pub fn topk_block(
+    x: &Buffer,
+    values: Option<&Buffer>,
+    indices: Option<&Buffer>,
+    axis: usize,
+    descending: bool,
+) -> Stmt {
+    let mut k = KernelBuilder::new("topk");
+    let (sorted, _) = sort_rows(&mut k, x, axis, descending);
+    if let Some(out) = values {
+        k.write("values", out, &out.shape, <[PrimExpr]>::to_vec, |i| {
+            let (row, p) = split_row(i, axis);
+            convert(sorted.key(&row, p), out.dtype())
+        });
+    }
+    if let Some(out) = indices {
+        k.write("indices", out, &out.shape, <[PrimExpr]>::to_vec, |i| {
+            let (row, p) = split_row(i, axis);
+            convert(sorted.index(&row, p), out.dtype())
+        });
+    }
+    k.into_block()
+}
+
 /// As [`argsort_block`] for the first `count[row]` elements of each row; those behind keep their places:
 /// `tvm.contrib.sort.argsort_nms`. `count` has a dim for each of `x` but the axis.
 pub fn argsort_some_block(x: &Buffer, count: &Buffer, out: &Buffer, axis: usize, descending: bool) -> Stmt {
