@@ -61,6 +61,23 @@ impl<'a> Cx<'a> {
                             let message = format!("`{}` of R.{} cannot be None", param.name, decl.name);
                             self.report(Diagnostic::error("argument", e.span, message).help(signature(decl)))
                         }
+                        Some(e)
+                            if param.name.ends_with("dtype")
+                                && matches!(e.as_str(), Some("int" | "uint" | "float")) =>
+                        {
+                            self.dtype(e).map(|d| AttrValue::Str(d.to_string()))
+                        }
+                        // Numbers of TIR are none of Python.
+                        Some(e) if matches!(param.name, "axis" | "axes") && scalars(e) => {
+                            self.expected(e, "an integer of Python, or a list of them")
+                        }
+                        // `T.float32` and `R.dtype(..)` are values, no names of types.
+                        Some(e)
+                            if param.name.ends_with("dtype")
+                                && matches!(e.kind, ExprKind::Attribute(..) | ExprKind::Call(_)) =>
+                        {
+                            self.expected(e, "a data type in quotes")
+                        }
                         Some(e) => self.attr_value(e),
                         None => Some(default_attr(param)),
                     };
@@ -303,6 +320,14 @@ fn may_be_none(decl: &OpDecl, param: &ParamDecl) -> bool {
     const OPTIONAL: [(&str, &str); 4] =
         [("concat", "axis"), ("meshgrid", "indexing"), ("nn.pad", "pad_mode"), ("nn.pad", "pad_value")];
     matches!(param.default, Default::Required | Default::None) || OPTIONAL.contains(&(decl.name, param.name))
+}
+
+/// `T.int64(1)`, or a list with one.
+fn scalars(e: &Expr) -> bool {
+    match e.elements() {
+        Some(items) => items.iter().any(scalars),
+        None => e.called().is_some_and(|n| n.starts_with("T.")),
+    }
 }
 
 /// `R.name(x, axis=..)`, for help texts.

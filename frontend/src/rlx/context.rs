@@ -189,12 +189,6 @@ impl<'a> Cx<'a> {
 
     /// A data type in a string.
     pub fn dtype(&mut self, e: &Expr<'a>) -> Option<DType> {
-        if let Some(name) = e.dotted() {
-            // `T.float32`
-            if let Some(d) = name.strip_prefix("T.").and_then(|n| n.parse().ok()) {
-                return Some(d);
-            }
-        }
         // `x.dtype`
         if let ExprKind::Attribute(base, field) = &e.kind {
             if let (Some(Value::Buffer(b)), "dtype") = (base.as_name().and_then(|n| self.names.get(n)), field.name) {

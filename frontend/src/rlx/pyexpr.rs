@@ -390,10 +390,18 @@ impl<'a> Parser<'a, '_> {
             Tok::Str => {
                 let mut s = String::new();
                 while self.tok() == Tok::Str {
-                    if self.text_here().split(['"', '\'']).next().is_some_and(|p| p.contains(['f', 'F', 'b', 'B'])) {
-                        return Err(self.error_here("formatted and byte strings are no part of TVMScript"));
+                    let prefix = self.text_here().split(['"', '\'']).next().unwrap_or("");
+                    if prefix.contains(['b', 'B']) {
+                        return Err(self.error_here("byte strings are no part of TVMScript"));
                     }
-                    s.push_str(&decode_string(self.text_here()));
+                    let written = decode_string(self.text_here());
+                    match prefix.contains(['f', 'F']).then(|| formatted(&written)) {
+                        None => s.push_str(&written),
+                        Some(Some(filled)) => s.push_str(&filled),
+                        Some(None) => {
+                            return Err(self.error_here("a formatted string may hold names and integers, as they stand"))
+                        }
+                    }
                     self.bump();
                 }
                 let span = span.to(self.prev_span());
@@ -485,4 +493,28 @@ impl<'a> Parser<'a, '_> {
         let span = lo.to(self.prev_span());
         self.node(ExprKind::Dict(items), span)
     }
+}
+
+/// A formatted string whose fields are names and integers: a variable's text is its name. `None` where a field is more.
+fn formatted(written: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = written;
+    while let Some(at) = rest.find(['{', '}']) {
+        let (before, field) = rest.split_at(at);
+        out.push_str(before);
+        if let Some(after) = field.strip_prefix("{{").or_else(|| field.strip_prefix("}}")) {
+            out.push_str(&field[..1]);
+            rest = after;
+            continue;
+        }
+        let (name, after) = field.strip_prefix('{')?.split_once('}')?;
+        let name = name.trim();
+        if name.is_empty() || !name.chars().all(|c| c == '_' || c.is_alphanumeric()) {
+            return None;
+        }
+        out.push_str(name);
+        rest = after;
+    }
+    out.push_str(rest);
+    Some(out)
 }

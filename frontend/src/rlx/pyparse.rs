@@ -473,8 +473,9 @@ impl<'a> Parser<'a, '_> {
         while !self.at_op(")") {
             let name = self.ident("a parameter")?;
             let annotation = if self.eat_op(":") { Some(self.expr()?) } else { None };
-            if self.at_op("=") {
-                return Err(self.error_here("parameters have no default values"));
+            // Calls give every argument: TVM's parser passes default values over.
+            if self.eat_op("=") {
+                self.expr()?;
             }
             params.push(ParamDef { name, annotation });
             if !self.eat_op(",") {
@@ -525,38 +526,65 @@ impl<'a> Parser<'a, '_> {
             Err(Halt) => return self.broken_header(None),
         };
         let body = self.suite();
+        self.passed_over_else();
         match target {
             Ok(target) => StmtKind::For { target, iter, body },
             Err(Halt) => StmtKind::Broken(None),
         }
     }
 
-    /// `a`, `a, b` or `(a, b)` before `in`.
+    /// `a`, `a, b`, `(a, b)`, `[a, b]` or `a, *b` before `in`; `a,` is a tuple.
     fn target_list(&mut self) -> Result<Expr<'a>, Halt> {
         let lo = self.span();
-        let parens = self.eat_op("(");
-        let mut names = vec![];
+        let close = match self.tok() {
+            Tok::Op("(") => Some(")"),
+            Tok::Op("[") => Some("]"),
+            _ => None,
+        };
+        if close.is_some() {
+            self.bump();
+        }
+        let (mut names, mut comma) = (vec![], close == Some("]"));
         loop {
+            let star = self.at_op("*").then(|| self.span());
+            if star.is_some() {
+                self.bump();
+            }
             let id = self.ident("a loop variable")?;
-            names.push(Expr { kind: ExprKind::Name(id.name), span: id.span, depth: 1 });
-            if !self.eat_op(",") || self.tok() != Tok::Name || self.at_word("in") {
+            let name = Expr { kind: ExprKind::Name(id.name), span: id.span, depth: 1 };
+            names.push(match star {
+                Some(at) => Expr { kind: ExprKind::Starred(Box::new(name)), span: at.to(id.span), depth: 2 },
+                None => name,
+            });
+            let more = self.eat_op(",");
+            comma |= more;
+            if !more || !(self.tok() == Tok::Name || self.at_op("*")) || self.at_word("in") {
                 break;
             }
         }
-        if parens {
-            self.expect_op(")")?;
+        if let Some(close) = close {
+            self.expect_op(close)?;
         }
-        if names.len() == 1 && !parens {
+        if names.len() == 1 && !comma {
             return names.pop().ok_or(Halt);
         }
-        Ok(Expr { kind: ExprKind::Tuple(names), span: lo.to(self.prev_span()), depth: 2 })
+        Ok(Expr { kind: ExprKind::Tuple(names), span: lo.to(self.prev_span()), depth: 3 })
     }
 
     fn while_statement(&mut self) -> StmtKind<'a> {
         self.bump();
         let cond = self.header_expr();
         let body = self.suite();
+        self.passed_over_else();
         StmtKind::While { cond, body }
+    }
+
+    /// The `else` of a loop, which TVM's parser reads and drops.
+    fn passed_over_else(&mut self) {
+        if self.at_word("else") {
+            self.bump();
+            self.suite();
+        }
     }
 
     fn with_statement(&mut self) -> StmtKind<'a> {

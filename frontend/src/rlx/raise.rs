@@ -187,6 +187,10 @@ impl Raise<'_> {
             return Some(Ok(vec![bound(b, ExprKind::Call(Call { args, ..c.clone() }))]));
         }
         let (name, args) = runtime_call(c)?;
+        // An operator in the place of a text: for the analysis to say so.
+        if matches!(args.last().map(Expr::kind), Some(ExprKind::Call(_))) {
+            return None;
+        }
         match name.strip_prefix("vm.builtin.")? {
             "alloc_shape_heap" => {
                 self.heaps.insert(b.var.clone(), Slots::new());
@@ -209,6 +213,20 @@ impl Raise<'_> {
                 let [heap, rest @ ..] = args else { return None };
                 let made = self.made(heap, 1, rest, b.span);
                 Some(made.map(|v| v.into_iter().map(|v| bound(b, ExprKind::Prim(v))).collect()))
+            }
+            // It gives what it is given; a type that is not written at its argument is what the call says.
+            "copy" => {
+                let [x] = args else { return None };
+                let want = match c.sinfo_args.as_slice() {
+                    [StructInfo::Object] | [] => None,
+                    [want] => x.as_var().filter(|v| self.infos.get(*v).is_none_or(|i| i != want)).map(|_| want.clone()),
+                    _ => return None,
+                };
+                let value = match want {
+                    Some(struct_info) => BindingValue::MatchCast { value: x.clone(), struct_info },
+                    None => BindingValue::Expr(x.clone()),
+                };
+                Some(Ok(vec![Binding { value, ..b.clone() }]))
             }
             "reshape" => Some(Ok(vec![bound(b, ExprKind::Call(operator("reshape", args)?))])),
             "shape_of" => Some(Ok(vec![bound(b, ExprKind::Call(operator("shape_of", args)?))])),

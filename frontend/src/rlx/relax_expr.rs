@@ -2,7 +2,7 @@
 
 use super::call::operator;
 use super::context::{Cx, Value};
-use super::scalar::{parse_float, parse_int, Num};
+use super::scalar::{fits, Num};
 use super::suggest::nearest;
 use super::syntax::*;
 use relax_ir::op;
@@ -306,11 +306,19 @@ impl<'a> Cx<'a> {
             }
         }
         let mut bytes = vec![];
-        self.constant_elements(value, dtype, &shape, &mut bytes)?;
+        let stated = call.arg(1, "dtype").is_some_and(|d| !matches!(d.kind, ExprKind::None));
+        self.constant_elements(value, (dtype, stated), &shape, &mut bytes)?;
         Some(Constant::new(dtype, shape, bytes))
     }
 
-    fn constant_elements(&mut self, e: &Expr<'a>, dtype: DType, shape: &[i64], out: &mut Vec<u8>) -> Option<()> {
+    /// `dtype` is stated or not: integers wrap to the int32 that they are otherwise, as numpy's do.
+    fn constant_elements(
+        &mut self,
+        e: &Expr<'a>,
+        dtype: (DType, bool),
+        shape: &[i64],
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
         if let Some((n, rest)) = shape.split_first() {
             return match e.elements() {
                 Some(items) if items.len() as i64 == *n => {
@@ -324,43 +332,38 @@ impl<'a> Cx<'a> {
         Some(())
     }
 
-    fn scalar_constant(&mut self, e: &Expr<'a>, dtype: DType) -> Option<Constant> {
-        let (negative, literal) = match &e.kind {
-            ExprKind::Unary(UnaryOp::Neg, inner) => (true, inner.as_ref()),
-            _ => (false, e),
-        };
-        match &literal.kind {
-            ExprKind::Bool(b) => Some(Constant::scalar_i64(dtype, *b as i64)),
-            ExprKind::Int(t) => match parse_int(t) {
-                Some(v) => {
-                    let v = if negative { v.wrapping_neg() } else { v };
-                    if !holds(dtype, v as i64) {
-                        return self.error("argument", e.span, format!("{v} is no value of {dtype}"));
-                    }
-                    Some(match dtype.is_float() {
-                        true => Constant::scalar_f64(dtype, v as f64),
-                        false => Constant::scalar_i64(dtype, v as i64),
-                    })
+    fn scalar_constant(&mut self, e: &Expr<'a>, (dtype, stated): (DType, bool)) -> Option<Constant> {
+        match &e.kind {
+            ExprKind::Bool(b) => return Some(Constant::scalar_i64(dtype, *b as i64)),
+            ExprKind::Str(s) if dtype.is_float() => {
+                return match s.as_str() {
+                    "inf" => Some(Constant::scalar_f64(dtype, f64::INFINITY)),
+                    "-inf" => Some(Constant::scalar_f64(dtype, f64::NEG_INFINITY)),
+                    "nan" => Some(Constant::scalar_f64(dtype, f64::NAN)),
+                    _ => self.error("argument", e.span, format!("\"{s}\" is no number")),
                 }
-                None => self.error("argument", e.span, "this integer is too large"),
-            },
-            ExprKind::Float(t) => match parse_float(t) {
-                Some((d, s)) => {
-                    let (d, s) = if negative { (-d, -s) } else { (d, s) };
-                    Some(match dtype {
-                        DType::F32 => Constant::new(dtype, vec![], s.to_le_bytes().to_vec()),
-                        _ => Constant::scalar_f64(dtype, d),
-                    })
+            }
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Unary(..) | ExprKind::Binary(..) => {}
+            // Python's own: `float("inf")`, `int(2.5)`.
+            ExprKind::Call(c) if c.func.as_name().is_some() => {}
+            _ => return self.expected(e, "a number"),
+        }
+        match self.num(e)? {
+            Num::Int(v) => {
+                if stated && !i64::try_from(v).is_ok_and(|v| holds(dtype, v)) && !(dtype.is_float() || fits(dtype, v)) {
+                    return self.error("argument", e.span, format!("{v} is no value of {dtype}"));
                 }
-                None => self.error("argument", e.span, "this number cannot be read"),
-            },
-            ExprKind::Str(s) if dtype.is_float() => match s.as_str() {
-                "inf" => Some(Constant::scalar_f64(dtype, f64::INFINITY)),
-                "-inf" => Some(Constant::scalar_f64(dtype, f64::NEG_INFINITY)),
-                "nan" => Some(Constant::scalar_f64(dtype, f64::NAN)),
-                _ => self.error("argument", e.span, format!("\"{s}\" is no number")),
-            },
-            _ => self.expected(e, "a number"),
+                Some(match dtype.is_float() {
+                    true => Constant::scalar_f64(dtype, v as f64),
+                    false if stated => Constant::scalar_i64(dtype, v as i64),
+                    false => Constant::scalar_i64(dtype, v as i32 as i64),
+                })
+            }
+            Num::Float(d, s) => Some(match dtype {
+                DType::F32 => Constant::new(dtype, vec![], s.to_le_bytes().to_vec()),
+                _ => Constant::scalar_f64(dtype, d),
+            }),
+            Num::Expr(_) => self.expected(e, "a number"),
         }
     }
 }
@@ -371,7 +374,15 @@ fn natural_dtype(e: &Expr) -> DType {
         ExprKind::Bool(_) => DType::BOOL,
         ExprKind::Int(_) => DType::I32,
         ExprKind::Unary(_, a) => natural_dtype(a),
-        ExprKind::Tuple(v) | ExprKind::List(v) => v.first().map_or(DType::F32, natural_dtype),
+        ExprKind::Binary(op, a, b) if *op != BinaryOp::Div => match natural_dtype(a) {
+            DType::F32 => DType::F32,
+            _ => natural_dtype(b),
+        },
+        ExprKind::Call(c) if matches!(c.func.as_name(), Some("int" | "len")) => DType::I32,
+        ExprKind::Tuple(v) | ExprKind::List(v) => match v.iter().map(natural_dtype).find(|t| *t == DType::F32) {
+            Some(t) => t,
+            None => v.first().map_or(DType::F32, natural_dtype),
+        },
         _ => DType::F32,
     }
 }

@@ -331,6 +331,19 @@ impl<'a> Cx<'a> {
     }
 
     /// A statement without a binding.
+    /// Python's `print`, which prints while TVM's parser reads: nothing is computed.
+    pub fn printed(&mut self, args: &[Expr<'a>]) -> Option<()> {
+        for e in args {
+            match e.as_name() {
+                Some(n) if self.names.get(n).is_none() && self.names.prim(n).is_none() => {
+                    return self.unknown_name(n, e.span);
+                }
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
     fn bare(&mut self, e: &Expr<'a>, span: Span, rest: &[Stmt<'a>], body: &mut Body<'a>, place: Place) -> Option<()> {
         let called = e.called();
         match (called.as_deref(), e.as_call()) {
@@ -356,6 +369,9 @@ impl<'a> Cx<'a> {
                 }
             }
             _ => {}
+        }
+        if let (Some("print"), Some(call)) = (called.as_deref(), e.as_call()) {
+            return self.printed(&call.args);
         }
         if matches!(e.kind, ExprKind::Str(_)) {
             return self.error("syntax", span, "a Relax function has no docstring: write a comment");
@@ -752,6 +768,15 @@ fn bound_last<'a>(stmts: &[Stmt<'a>]) -> Option<&'a str> {
 /// `T.int64()`: the declaration of a variable.
 pub fn declared_var(e: &Expr) -> Option<DType> {
     let call = e.as_call()?;
+    // `T.var("int32")`, and `T.Var("n", "int32")`, whose name only prints.
+    let typed = match call.func.dotted().as_deref() {
+        Some("T.var") => call.arg(0, "dtype").filter(|_| call.args.len() < 2),
+        Some("T.Var") => call.arg(0, "name").and_then(Expr::as_str).and(call.arg(1, "dtype")),
+        _ => None,
+    };
+    if let Some(dtype) = typed {
+        return dtype.as_str()?.parse().ok();
+    }
     if !call.args.is_empty() || !call.keywords.iter().all(|(k, _)| k.name == "is_size_var") {
         return None;
     }

@@ -349,6 +349,9 @@ impl<'a> Cx<'a> {
                 return Some(v);
             }
         }
+        if let Some(v) = float_arithmetic(op, &a, &b) {
+            return Some(v);
+        }
         if matches!(op, BinOp::Eq | BinOp::Ne) {
             self.one_type(&a, &b, span)?;
         }
@@ -361,6 +364,9 @@ impl<'a> Cx<'a> {
                 let v = *x as f64 / *y as f64;
                 return Some(Num::Float(v, v as f32));
             }
+        }
+        if let Some(v) = float_arithmetic(BinOp::Div, &a, &b) {
+            return Some(v);
         }
         let (a, b) = self.matched(a, b, span)?;
         self.divisor(&b, span)?;
@@ -644,7 +650,25 @@ pub fn span_of(lo: &PrimExpr, hi: &PrimExpr) -> PrimExpr {
     PrimExpr::binary(BinOp::Sub, hi.clone(), lo.clone())
 }
 
-/// Python's arithmetic on two literals.
+/// Python's own arithmetic of numbers one of which is a float: in 64 bits.
+fn float_arithmetic(op: BinOp, a: &Num, b: &Num) -> Option<Num> {
+    let (x, y) = match (a, b) {
+        (Num::Float(x, _), Num::Float(y, _)) => (*x, *y),
+        (Num::Float(x, _), Num::Int(y)) => (*x, *y as f64),
+        (Num::Int(x), Num::Float(y, _)) => (*x as f64, *y),
+        _ => return None,
+    };
+    let v = match op {
+        BinOp::Add => x + y,
+        BinOp::Sub => x - y,
+        BinOp::Mul => x * y,
+        BinOp::Div if y != 0.0 => x / y,
+        _ => return None,
+    };
+    Some(Num::Float(v, v as f32))
+}
+
+/// Python's arithmetic on two integers.
 fn literal_arithmetic(op: BinOp, x: i128, y: i128) -> Option<Num> {
     let int = |v: Option<i128>| v.map(Num::Int);
     let bool = |v| Some(Num::Expr(PrimExpr::bool(v)));

@@ -261,7 +261,7 @@ impl<'a> Cx<'a> {
                 }
                 Some(PrimExpr::int(dtype, d as i64).with_span(span))
             }
-            Num::Int(v) if dtype.is_int() && dtype.lanes == 1 && !fits(dtype, v) => {
+            Num::Int(v) if (dtype.is_int() || dtype.is_bool()) && dtype.lanes == 1 && !fits(dtype, v) => {
                 self.error("type", arg.span, format!("{v} is no value of {dtype}"))
             }
             n => Some(self.settle_as(n, dtype).with_span(span)),

@@ -269,6 +269,12 @@ fn kernels_are_refused_where_tvm_refuses_them() {
         ("y[0, 0] = x[0, 0] == T.int32(1)", "the operands are float32 and int32, one type is needed here"),
         ("y[0, 0] = T.Add(x[0, 0], T.float16(1))", "the operands are float32 and float16, one type is needed here"),
         ("y[0, 0] = T.Select(x[0, 0] > 0, x[0, 0], 0)", "the operands are float32 and int32, one type is needed here"),
+        ("for i, in range(4):\n    y[0, i] = x[0, i]", "a loop variable is an integer, it does not unpack"),
+        ("for i in T.grid(4.0):\n    y[0, i] = x[0, i]", "an integer is needed here"),
+        ("if T.bool(4):\n    y[0, 0] = x[0, 0]", "4 is no value of bool"),
+        ("y[0, 0] = T.Cast(T.float32, 1)", "a data type in quotes is needed here"),
+        ("for i in range(4):\n    with T.sblock(\"b\"):\n        v = T.axis.remap(\"S\", [i + 1])\n        y[0, v] = x[0, v]", "T.axis.remap takes loop variables"),
+        ("print(unknown)", "`unknown` is not defined"),
         ("import numpy", "imports stand at the top of the file"),
         ("V = T.decl_buffer((4,), data=x)", "the memory of a buffer, `A.data`, is needed here, not a name"),
     ];
@@ -290,4 +296,36 @@ fn numbers_of_python_are_no_relax_values() {
         messages(&relax("z = 2.0 * x"))[0].contains("`*` takes Relax values on both sides | write R.const(2.0, dtype)")
     );
     assert!(messages(&relax("return None"))[0].contains("a Relax function returns a value"));
+}
+
+/// TVM: `prim_func() got an unexpected keyword argument 'foo'`.
+#[test]
+fn prim_func_takes_its_own_arguments() {
+    let text = tir("y[0, 0] = x[0, 0]");
+    let with = |more: &str| text.replace("s_tir=True", &format!("s_tir=True{more}"));
+    assert_ne!(with(", foo=3"), text);
+    assert!(messages(&with(", foo=3"))[0].contains("T.prim_func has no such argument"));
+    module(&with(", check_well_formed=False, persistent=False"));
+}
+
+/// What numpy makes of Python's numbers: TVM's `const` (python/tvm/relax/expr.py).
+#[test]
+fn constants_are_what_python_computes() {
+    let rows = [
+        ("R.const(float(\"-inf\"), \"float32\")", f32::NEG_INFINITY),
+        ("R.const(-float(\"inf\"))", f32::NEG_INFINITY),
+        ("R.const(1 / 4, \"float32\")", 0.25),
+        ("R.const(2 ** 3 - 1, \"float32\")", 7.0),
+        ("R.const(5.0 / 4 - 0.5, \"float32\")", 0.75),
+        ("R.const([1, 2.5])", 1.0),
+    ];
+    for (written, value) in rows {
+        let m = module(&relax(&format!("z = R.add(x, {written})")));
+        let call = m.relax("main").and_then(|f| f.bindings().next()?.expr().as_call().cloned()).expect("a call");
+        let ExprKind::Constant(c) = call.args[1].kind() else { panic!("{written}") };
+        assert_eq!(c.dtype, relax_ir::DType::F32, "{written}");
+        assert_eq!(&c.bytes()[..4], value.to_le_bytes(), "{written}");
+    }
+    assert!(messages(&relax("z = R.const(300, \"uint8\")"))[0].contains("300 is no value of uint8"));
+    assert!(messages(&relax("z = R.const(y, \"uint8\")"))[0].contains("a number is needed here"));
 }

@@ -52,6 +52,12 @@ impl<'a> Cx<'a> {
         };
         let mut private = false;
         for call in def.decorators.iter().filter_map(Expr::as_call) {
+            let known = ["func", "private", "check_well_formed", "s_tir", "persistent"];
+            let stranger = call.keywords.iter().find(|(k, _)| !known.contains(&k.name)).map(|(k, _)| k.span);
+            if let Some(span) = stranger.or(call.args.first().map(|a| a.span)) {
+                let d = Diagnostic::error("argument", span, "T.prim_func has no such argument");
+                return self.report(d.help("write @T.prim_func(private=True, s_tir=True)"));
+            }
             if let Some(p) = call.keyword("private") {
                 private = self.bool(p)?;
             }

@@ -1,7 +1,7 @@
 //! What an operator's shape rule and computation see of a call.
 
 use super::OpDecl;
-use crate::attrs::Attrs;
+use crate::attrs::{AttrValue, Attrs};
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::prim::PrimExpr;
@@ -75,6 +75,14 @@ impl InferCx<'_> {
             .iter()
             .map(|f| f.as_tensor().ok_or_else(|| self.error(format!("operand {} must be a tuple of tensors", i + 1))))
             .collect()
+    }
+
+    /// Attribute `name` is one axis, not a list of them.
+    pub fn one_axis(&self, name: &str) -> Result<(), Diagnostic> {
+        match self.attrs.get(name) {
+            Some(AttrValue::List(_)) => Err(self.error(format!("{name} is one axis, a list is given"))),
+            _ => Ok(()),
+        }
     }
 
     fn operand_name(&self, i: usize) -> &'static str {

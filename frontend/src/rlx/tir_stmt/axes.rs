@@ -1,6 +1,7 @@
 //! Axes of blocks (`T.axis.spatial(..)` and its kin, `T.axis.remap(..)`), and the regions that they state.
 
 use super::*;
+use relax_ir::prim::BinOp;
 
 impl<'a> Cx<'a> {
     /// `T.axis.spatial(extent, value)`, `T.axis.remap("SR", [i, j])`
@@ -65,7 +66,8 @@ impl<'a> Cx<'a> {
         let [kinds, list] = call.args.as_slice() else { return self.error("argument", span, usage) };
         let values: Vec<(PrimExpr, Option<(PrimExpr, PrimExpr)>)> = match (list.elements(), self.variables(list)) {
             (Some(items), _) => {
-                let values: Vec<Option<_>> = items.iter().map(|v| Some((self.prim(v)?, self.counted(v)))).collect();
+                let values: Vec<Option<_>> =
+                    items.iter().map(|v| Some((same(self.prim(v)?), self.counted(v)))).collect();
                 values.into_iter().collect::<Option<_>>()?
             }
             (None, Some(vars)) => vars.iter().map(|v| (v.expr().with_span(list.span), None)).collect(),
@@ -144,4 +146,19 @@ impl<'a> Cx<'a> {
         region.extend(rest);
         Some(BufferRegion { buffer, region })
     }
+}
+
+/// Without what changes nothing, which TVM folds as it reads: `i + 0`, `i * 1`, `i // 1`.
+fn same(e: PrimExpr) -> PrimExpr {
+    let PrimKind::Binary(op, a, b) = e.kind() else { return e };
+    let kept = match op {
+        BinOp::Add if b.is_int(0) => a,
+        BinOp::Add if a.is_int(0) => b,
+        BinOp::Sub if b.is_int(0) => a,
+        BinOp::Mul if b.is_int(1) => a,
+        BinOp::Mul if a.is_int(1) => b,
+        BinOp::FloorDiv | BinOp::TruncDiv if b.is_int(1) => a,
+        _ => return e,
+    };
+    same(kept.clone()).with_span(e.span())
 }

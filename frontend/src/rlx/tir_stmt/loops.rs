@@ -22,6 +22,24 @@ impl<'a> Cx<'a> {
         Some((PrimExpr::int(extent.dtype(), 0), extent))
     }
 
+    /// A bound of `range` and its kin, which are integers: TVM drops the fraction of a number.
+    fn whole(&mut self, e: &Expr<'a>) -> Option<Num> {
+        Some(match self.num(e)? {
+            Num::Float(v, _) if v.is_finite() => Num::Int(v as i128),
+            n => n,
+        })
+    }
+
+    /// `range(extent)`
+    fn up_to(&mut self, e: &Expr<'a>) -> Option<(PrimExpr, PrimExpr)> {
+        let extent = self.whole(e)?;
+        let extent = self.settle(extent).with_span(e.span);
+        if !extent.dtype().is_int() {
+            return self.expected(e, "an integer");
+        }
+        Some((PrimExpr::int(extent.dtype(), 0), extent))
+    }
+
     /// The extents of a grid; `*x.shape` gives one for each dim.
     fn ranges(&mut self, extents: &[Expr<'a>]) -> Option<Vec<(PrimExpr, PrimExpr)>> {
         let mut out = vec![];
@@ -38,7 +56,7 @@ impl<'a> Cx<'a> {
     }
 
     pub(super) fn bounds(&mut self, lo: &Expr<'a>, hi: &Expr<'a>, span: Span) -> Option<(PrimExpr, PrimExpr)> {
-        let (lo, hi) = (self.num(lo), self.num(hi));
+        let (lo, hi) = (self.whole(lo), self.whole(hi));
         let (lo, hi) = self.matched(lo?, hi?, span)?;
         if !lo.dtype().is_int() {
             return self.error("type", span, "the bounds must be integers");
@@ -63,6 +81,10 @@ impl<'a> Cx<'a> {
         f: &mut PrimCx,
     ) -> Option<TStmt> {
         let names: Vec<&Expr<'a>> = match target.elements() {
+            Some([one]) if !matches!(one.kind, ExprKind::Starred(_)) => {
+                let d = Diagnostic::error("tir", target.span, "a loop variable is an integer, it does not unpack");
+                return self.report(d.help("write it without a comma"));
+            }
             Some(items) => items.iter().collect(),
             None => vec![target],
         };
@@ -97,23 +119,38 @@ impl<'a> Cx<'a> {
         let kind = match what.as_str() {
             "T.grid" => {
                 let ranges = self.ranges(&call.args)?;
-                let one = names.len() == 1;
-                if ranges.len() != names.len() && !one {
+                // The name that takes several: `x` alone, or `*x`.
+                let star = names.iter().position(|n| matches!(n.kind, ExprKind::Starred(_)));
+                let several = if names.len() == 1 { Some(0) } else { star };
+                let fits = match several {
+                    Some(_) => ranges.len() + 1 >= names.len(),
+                    None => ranges.len() == names.len(),
+                };
+                if !fits {
                     let message = format!("{} loop variables for {} extents", names.len(), ranges.len());
                     return self.error("tir", iter.span, message);
                 }
+                let many = several.map_or(0..0, |s| s..s + ranges.len() + 1 - names.len());
                 if ranges.len() > MAX_GRID {
                     return self.error("nesting", iter.span, format!("a grid has at most {MAX_GRID} loops"));
                 }
                 let mut out = vec![];
                 for (i, (min, extent)) in ranges.into_iter().enumerate() {
-                    let n = names[if one { 0 } else { i }];
+                    let n = names[match several {
+                        Some(s) if many.contains(&i) => s,
+                        Some(_) if i >= many.end => i + 1 - many.len(),
+                        _ => i,
+                    }];
+                    let n = if let ExprKind::Starred(n) = &n.kind { n } else { n };
                     let Some(name) = n.as_name() else { return self.expected(n, "a name") };
                     let var = self.loop_var(name, n.span, &min, &extent);
                     out.push((var, min, extent, ForKind::Serial, vec![]));
                 }
-                if let Some(name) = names.first().and_then(|n| n.as_name()).filter(|_| one) {
-                    self.bind_several(name, out.iter().map(|(v, ..)| v.clone()).collect());
+                if let Some(n) = several.map(|s| names[s]) {
+                    let n = if let ExprKind::Starred(n) = &n.kind { n } else { n };
+                    if let Some(name) = n.as_name() {
+                        self.bind_several(name, out[many].iter().map(|(v, ..)| v.clone()).collect());
+                    }
                 }
                 return Some(out);
             }
@@ -139,12 +176,12 @@ impl<'a> Cx<'a> {
         let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
         let args: Vec<&Expr<'a>> = call.args.iter().filter(|a| a.as_str().is_none()).collect();
         let (min, extent) = match (args.as_slice(), call.keyword("start"), call.keyword("stop")) {
-            ([extent], None, None) => self.range(extent)?,
+            ([extent], None, None) => self.up_to(extent)?,
             ([lo, hi] | [lo, hi, _], None, None) => self.bounds(lo, hi, iter.span)?,
             ([lo], None, Some(hi)) => self.bounds(lo, hi, iter.span)?,
             ([], Some(lo), Some(hi)) => self.bounds(lo, hi, iter.span)?,
             ([], None, None) => match call.keyword("extent") {
-                Some(e) => self.range(e)?,
+                Some(e) => self.up_to(e)?,
                 None => return self.error("argument", iter.span, "the loop has no extent"),
             },
             _ => {

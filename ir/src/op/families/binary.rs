@@ -130,6 +130,11 @@ pub static OPS: &[OpDecl] = &[
 
 fn arith(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (a, b) = (cx.elements(0)?, cx.elements(1)?);
+    if let (Some(x), Some(y)) = (&a.vdevice, &b.vdevice) {
+        if x != y {
+            return Err(cx.error(format!("x1 is on {x} and x2 on {y}: both must be on one device")));
+        }
+    }
     let dtype = cx.arithmetic_dtype(("x1", a.dtype), ("x2", b.dtype))?;
     Ok(StructInfo::Tensor(cx.broadcast(&[a, b])?.with_dtype(dtype)))
 }

@@ -206,12 +206,17 @@ fn diagonal(cx: &ComputeCx, i: usize) -> Result<PrimExpr, Diagnostic> {
     }
 }
 
+/// A tensor of rank 0: scalars are written `R.const(value, dtype)`.
+fn fill_value(cx: &InferCx) -> Result<TensorInfo, Diagnostic> {
+    match cx.infos.get(1) {
+        Some(StructInfo::Tensor(t)) if t.ndim.is_none_or(|n| n == 0) => Ok(t.clone()),
+        _ => Err(cx.error("fill_value must be a tensor of rank 0, such as R.const(0, \"float32\")")),
+    }
+}
+
 fn infer_full(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (dims, ndim) = cx.shape_operand(0)?;
-    let value = cx.elements(1)?;
-    if value.ndim.is_some_and(|n| n != 0) {
-        return Err(cx.error("fill_value must be a scalar tensor"));
-    }
+    let value = fill_value(cx)?;
     let dtype = cx.dtype("dtype")?.or(value.dtype);
     result(dims, ndim, dtype)
 }
@@ -223,10 +228,8 @@ fn infer_shaped(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 }
 
 fn infer_like(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    if cx.op.name == "full_like"
-        && matches!(cx.infos.get(1), Some(StructInfo::Tensor(t)) if t.ndim.is_some_and(|n| n != 0))
-    {
-        return Err(cx.error("fill_value must be a scalar tensor"));
+    if cx.op.name == "full_like" {
+        fill_value(cx)?;
     }
     let dtype = cx.dtype("dtype")?;
     let t = cx.tensor(0)?;

@@ -23,6 +23,9 @@ pub static OPS: &[OpDecl] = &[
 
 fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let dtype = cx.dtype("dtype")?;
+    if dtype.is_some_and(|d| d.is_handle()) {
+        return Err(cx.error("no tensor has elements of type handle"));
+    }
     let t = cx.tensor(0)?;
     Ok(StructInfo::Tensor(t.with_dtype(dtype.or(t.dtype))))
 }

@@ -508,6 +508,10 @@ fn infer_one_hot(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let t = cx.tensor(0)?.clone();
     cx.require_int(0, t.dtype)?;
     let (on, off) = (cx.elements(1)?, cx.elements(2)?);
+    let scalar = |i: usize| !matches!(cx.infos.get(i), Some(StructInfo::Tensor(_)));
+    if !(scalar(1) && scalar(2)) {
+        return Err(cx.error("on_value and off_value must be scalars, such as R.prim_value(1), no tensors"));
+    }
     let dtype = cx.same_dtype(&[("on_value", on.dtype), ("off_value", off.dtype)])?;
     let depth = cx.int("depth")?;
     if depth <= 0 {

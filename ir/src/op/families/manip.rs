@@ -509,6 +509,7 @@ fn repeat(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 }
 
 fn infer_flip(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    cx.one_axis("axis")?;
     let t = cx.tensor(0)?.clone();
     if let Some(n) = t.ndim {
         cx.axes("axis", n)?;

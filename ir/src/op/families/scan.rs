@@ -37,6 +37,7 @@ pub static OPS: &[OpDecl] = &[
 ];
 
 fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    cx.one_axis("axis")?;
     let dtype = cx.dtype("dtype")?;
     let t = cx.tensor(0)?;
     let out = t.with_dtype(dtype.or(t.dtype));

@@ -54,6 +54,7 @@ pub static OPS: &[OpDecl] = &[
 ];
 
 fn infer_arg(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    cx.one_axis("axis")?;
     Ok(StructInfo::Tensor(reduced(cx)?.with_dtype(Some(DType::I64))))
 }
 
