@@ -10,7 +10,7 @@ use super::map::strips;
 use super::mirrored::Mirrored;
 use super::nest::{used_plainly, Nest, Target};
 use super::poly::Poly;
-use super::reduce::{rows_for, spatial, Ahead, Copies, Last, Point, Tile, Vector, AHEAD_FROM, LINE};
+use super::reduce::{rows_for, spatial, Ahead, Copies, Last, Point, Tile, Vector, LINE};
 use super::sliver::Sliver;
 use super::stage::{Axis, Stage};
 use super::SchedOptions;
@@ -87,6 +87,8 @@ const SLIVERS: i64 = 16;
 
 /// Reduction steps written out in the innermost loop.
 const UNROLL: i64 = 4;
+/// Constant right sides of at least so many bytes are asked for ahead.
+const AHEAD_FROM: i64 = 128 << 10;
 /// Tiles of an open count of rows that ask for all of a panel.
 const FEW_TILES: i64 = 8;
 

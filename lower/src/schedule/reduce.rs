@@ -49,9 +49,6 @@ pub struct Ahead {
 /// Bytes of a cache line.
 pub const LINE: i64 = 64;
 
-/// Weights of at least so many bytes are asked for ahead. Smaller ones cost little, wherever they are.
-pub const AHEAD_FROM: i64 = 128 << 10;
-
 /// A value along the vectors, which each reduction step stores to memory that nothing else of the nest reads or writes.
 #[derive(Clone)]
 pub struct Copies {

@@ -3,7 +3,7 @@
 
 use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
-use super::super::reduce::{AHEAD_FROM, LINE};
+use super::super::reduce::LINE;
 use super::tile::{cuts, most_pieces, pieces, rows_of, At, Cut, Group, Piece, Run};
 use super::{Outer, Window};
 use relax_ir::flat::FlatStmt;
@@ -15,6 +15,9 @@ const BODY: i64 = 120;
 
 /// Weights of at most so many bytes stay in the second-level cache while the rows of the data go by.
 const NEAR: i64 = 400 << 10;
+
+/// Weights of at least so many bytes have those behind them asked for.
+const AHEAD_FROM: i64 = 8 << 10;
 
 /// Whether small weights are read again for each tile, so that data and result are walked once.
 pub fn near(w: &Window, lanes: i64) -> bool {
@@ -33,9 +36,11 @@ pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
         return r.rows(e, &mut |e, at, row, lo, hi| {
             cuts.iter().try_for_each(|cut| {
                 r.columns(e, cut, row, &mut |e, column, x| {
+                    let at = At { column, ..at.clone() };
+                    let ahead = Ahead::of(e, r, &at, len, &cuts, w.made * w.depth() * 4);
                     panels(e, r, &mut |e, weights, channel, width| {
-                        let at = At { column: column.clone(), channel, ..at.clone() };
-                        let from = Operands { x: x.clone(), weights, width, ahead: None };
+                        let at = At { channel, ..at.clone() };
+                        let from = Operands { x: x.clone(), weights, width, ahead: ahead.clone() };
                         tile(e, r, &at, from, (lo, hi), cut, &pieces(width, r.lanes))
                     })
                 })
@@ -80,6 +85,8 @@ struct Ahead {
     /// How many tiles were before, times [`LINE`].
     turn: PrimExpr,
     tiles: i64,
+    /// How far what is asked for lies behind the weights in use.
+    apart: i64,
 }
 
 /// What a quotient is multiplied by before it is rounded.
@@ -87,16 +94,16 @@ const SHARP: i64 = 1024;
 
 impl Ahead {
     /// For the tile at `at`, one of those that `cuts` make.
-    fn of(e: &mut Emit, r: &Run, at: &At, len: i64, cuts: &[Cut]) -> Option<Ahead> {
+    fn of(e: &mut Emit, r: &Run, at: &At, len: i64, cuts: &[Cut], apart: i64) -> Option<Ahead> {
         let w = &r.w;
-        if !r.ahead || w.groups > 1 || !w.last || w.made < 2 * w.panel || w.made * w.depth() * 4 < AHEAD_FROM {
+        if !r.ahead || w.groups > 1 || !w.last || apart < AHEAD_FROM {
             return None;
         }
         let each = cuts.iter().map(|c| c.count).sum::<i64>();
         // Columns over the length of a tile, as a multiplication and a shift.
         let column = at.column.clone() * ((LINE * SHARP + len - 1) / len.max(1));
         let turn = e.hoist(at.row.clone() * (each * LINE) + column.floor_div(SHARP));
-        Some(Ahead { turn, tiles: (w.out[0] * each).max(1) })
+        Some(Ahead { turn, tiles: (w.out[0] * each).max(1), apart })
     }
 }
 
@@ -109,7 +116,7 @@ fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i
             for cut in &cuts {
                 r.columns(e, cut, row, &mut |e, column, x| {
                     let at = At { column, channel: first.clone(), ..at.clone() };
-                    let ahead = Ahead::of(e, r, &at, len, &cuts);
+                    let ahead = Ahead::of(e, r, &at, len, &cuts, r.w.panel * r.w.depth() * 4);
                     let from = Operands { x, weights: weights.clone(), width, ahead };
                     tile(e, r, &at, from, (lo, hi), cut, pieces)
                 })?;
@@ -226,7 +233,7 @@ fn group(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], su
     let ahead = from.ahead.as_ref().map(|a| {
         let lines = ((round + LINE - 1) / LINE + a.tiles - 1) / a.tiles;
         let turn = (a.turn.clone() * lines).min(PrimExpr::i64(round));
-        let next = from.weights.clone().ptr_add(turn).ptr_add(r.w.depth() * from.width * 4 + first * from.width * 4);
+        let next = from.weights.clone().ptr_add(turn).ptr_add(a.apart + first * from.width * 4);
         (e.hoist(next), lines)
     });
     e.for_loop(&k, PrimExpr::i64(0), PrimExpr::i64(whole), unroll, |e| {
