@@ -214,7 +214,7 @@ pub struct CodegenArgs {
     #[arg(long)]
     pub prefix: Option<String>,
     /// A bound or divisor of a shape variable: `n=1..512`, `n<=512`, `n%8`; or a condition between several: `n % m == 0`.
-    /// Repeatable. Checked in every call.
+    /// Repeatable. Checked in every call. With `n=64` the code is for that size alone.
     #[arg(long, value_name = "BOUND")]
     pub dim: Vec<String>,
     /// Refuse signatures in which a shape variable never stands alone, such as `m * 4` (well-formedness 5), instead of

@@ -1,10 +1,13 @@
 //! What the command line says of shape variables: bounds and divisors (`n=1..512`, `n<=512`, `n>=1`, `n=64`, `n%8`), and
 //! conditions between several (`n % m == 0`, `n < m`).
 
+use crate::likely::with_values;
+use relax_ir::analysis::vars;
 use relax_ir::attrs::{SHAPE_CONSTRAINTS, VAR_DIVISOR};
 use relax_ir::prim::text;
 use relax_ir::relax::{Function, StructInfo, TensorShape};
-use relax_ir::{AttrValue, Diagnostic, Func, IRModule, PrimExpr, Span, Var};
+use relax_ir::{AttrValue, DType, Diagnostic, Func, IRModule, PrimExpr, Span, Var};
+use std::collections::{HashMap, HashSet};
 
 /// Adds the bound to every exported function that has a shape variable of that name, as the attributes that TVM uses
 /// (`tir_var_upper_bound`, `tir_var_lower_bound`) and [`VAR_DIVISOR`].
@@ -102,6 +105,44 @@ fn bound(module: &mut IRModule, text: &str) -> Result<(), Diagnostic> {
     })
 }
 
+/// Dims of exported functions whose bounds leave one number (`n=64`) become that number, as if the model said so: what is
+/// behind the check of the argument is made for it.
+pub fn settle(module: &mut IRModule) {
+    for f in &mut module.funcs {
+        let Func::Relax(f) = f else { continue };
+        if f.global_symbol().is_none() {
+            continue;
+        }
+        let stated = |key: &str, v: &Var| match f.attrs.get(key) {
+            Some(AttrValue::Dict(d)) => d.iter().find(|(n, _)| n == v.name()).and_then(|(_, b)| b.as_int()),
+            _ => None,
+        };
+        let (mut values, mut scalars) = (HashMap::new(), HashSet::new());
+        for p in f.params.iter().filter_map(|p| p.annotation.as_ref()) {
+            vars::each_binding_dim(p, &mut |d, is_dim| {
+                for v in d.vars().into_iter().filter(|v| v.dtype() == DType::I64) {
+                    if !is_dim {
+                        scalars.insert(v);
+                        continue;
+                    }
+                    let one = stated("tir_var_lower_bound", &v).filter(|n| {
+                        let divisor = stated(VAR_DIVISOR, &v).unwrap_or(1).max(1);
+                        *n >= 0 && stated("tir_var_upper_bound", &v) == Some(*n) && n % divisor == 0
+                    });
+                    if let Some(n) = one {
+                        values.insert(v, PrimExpr::i64(n));
+                    }
+                }
+            });
+        }
+        // Scalars are arguments of their own: they stay what the call says.
+        values.retain(|v, _| !scalars.contains(v));
+        if !values.is_empty() {
+            *f = with_values(f, &values);
+        }
+    }
+}
+
 /// Names of the variables among the dims of the parameters.
 fn shape_variables(f: &Function) -> Vec<String> {
     fn collect(s: &StructInfo, out: &mut Vec<String>) {
@@ -151,6 +192,25 @@ class Module:
         assert_eq!((constraints("main"), constraints("other")), (Some(2), Some(1)));
         for wrong in ["n % k == 0", "n <", "n % 0", "k=3"] {
             assert_eq!(apply(&mut module, wrong).map_err(|d| d.code), Err("dim-bound"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_dim_of_one_size_is_a_number() {
+        let settled = |bounds: &[&str]| {
+            let (module, _) = relax_frontend::rlx::parse(relax_ir::FileId(0), MODULE);
+            let mut module = module.expect("the module is well-formed");
+            bounds.iter().for_each(|b| assert!(apply(&mut module, b).is_ok(), "{b}"));
+            settle(&mut module);
+            let f = module.relax("main").expect("the function is there");
+            let info = f.params[0].annotation.as_ref().map(relax_ir::analysis::show::info);
+            (info.unwrap_or_default(), f.attrs.get("tir_var_upper_bound").cloned())
+        };
+        assert_eq!(settled(&["n=7"]), (r#"R.Tensor((7, m), dtype="float32")"#.into(), Some(AttrValue::Dict(vec![]))));
+        assert_eq!(settled(&["n>=7", "n<=7"]).0, r#"R.Tensor((7, m), dtype="float32")"#);
+        // What contradicts itself is left to be reported.
+        for open in [&["n=7..8"][..], &["n=7", "n%2"]] {
+            assert_eq!(settled(open).0, r#"R.Tensor((n, m), dtype="float32")"#, "{open:?}");
         }
     }
 }

@@ -247,30 +247,10 @@ fn form(f: &Function, known: &[(Var, Known)]) -> Function {
             values.insert(v.clone(), PrimExpr::int(v.dtype(), *n));
         }
     }
-    let mut g = instance(f, &values);
+    let mut g = with_values(f, &values);
     g.name = format!("{}{suffix}", f.name);
     g.private = true;
-    let gone = |name: &str| values.keys().any(|v| v.name() == name);
-    let mut attrs = vec![];
-    for (key, value) in std::mem::take(&mut g.attrs.0) {
-        let value = match (key.as_str(), value) {
-            ("global_symbol" | VAR_LIKELY | VAR_LIKELY_DIVISOR, _) => continue,
-            (SHAPE_CONSTRAINTS, AttrValue::List(l)) => {
-                AttrValue::List(l.into_iter().map(|t| numbers(t, &values)).collect())
-            }
-            (SHAPE_CONSTRAINTS, t) => numbers(t, &values),
-            (SOLVABLE, AttrValue::Dict(d)) => {
-                let d = d.into_iter().filter(|(n, _)| !gone(n));
-                AttrValue::Dict(d.map(|(n, t)| (n, numbers(t, &values))).collect())
-            }
-            (key, AttrValue::Dict(d)) if key.starts_with("tir_var_") => {
-                AttrValue::Dict(d.into_iter().filter(|(n, _)| !gone(n)).collect())
-            }
-            (_, value) => value,
-        };
-        attrs.push((key, value));
-    }
-    g.attrs.0 = attrs;
+    g.attrs.0.retain(|(key, _)| !["global_symbol", VAR_LIKELY, VAR_LIKELY_DIVISOR].contains(&key.as_str()));
     for (v, k) in known {
         let Known::Divisor(k) = k else { continue };
         let mut dict = match g.attrs.get(VAR_DIVISOR) {
@@ -294,6 +274,30 @@ fn gcd(a: i64, b: i64) -> i64 {
     } else {
         gcd(b, a % b)
     }
+}
+
+/// A copy of `f` with numbers in place of shape variables, in what its attributes state of them too.
+pub(crate) fn with_values(f: &Function, values: &HashMap<Var, PrimExpr>) -> Function {
+    let mut g = instance(f, values);
+    let gone = |name: &str| values.keys().any(|v| v.name() == name);
+    for (key, value) in &mut g.attrs.0 {
+        let stated = std::mem::replace(value, AttrValue::List(vec![]));
+        *value = match (key.as_str(), stated) {
+            (SHAPE_CONSTRAINTS, AttrValue::List(l)) => {
+                AttrValue::List(l.into_iter().map(|t| numbers(t, values)).collect())
+            }
+            (SHAPE_CONSTRAINTS, t) => numbers(t, values),
+            (SOLVABLE, AttrValue::Dict(d)) => {
+                let d = d.into_iter().filter(|(n, _)| !gone(n));
+                AttrValue::Dict(d.map(|(n, t)| (n, numbers(t, values))).collect())
+            }
+            (key, AttrValue::Dict(d)) if key.starts_with("tir_var_") => {
+                AttrValue::Dict(d.into_iter().filter(|(n, _)| !gone(n)).collect())
+            }
+            (_, value) => value,
+        };
+    }
+    g
 }
 
 /// A condition with numbers in place of names.

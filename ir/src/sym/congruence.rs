@@ -1,5 +1,6 @@
 //! Residues: what a polynomial leaves when divided by a number.
 
+use super::poly::mono_div;
 use super::{gcd, Atom, AtomId, Facts, Poly};
 
 /// `value ≡ remainder (mod modulus)`; modulus 0 is exactly `remainder`, modulus 1 says nothing.
@@ -82,5 +83,30 @@ impl Facts {
             }
             _ => Residue::ANY,
         }
+    }
+}
+
+/// Divisors up to this one have their quotients looked for.
+const MOST_SHARES: i64 = 8;
+
+impl Facts {
+    /// `p` with shares put together: `x // 2 + (x + 1) // 2` is `x`, and so for every divisor `k`, whose `k` shares
+    /// `(x + i) // k` are the elements at every k-th place (Hermite's identity).
+    pub(super) fn join_shares(&self, p: &Poly) -> Option<Poly> {
+        p.terms().iter().find_map(|(mono, c)| mono.iter().find_map(|&id| self.join_share(p, mono, *c, id)))
+    }
+
+    fn join_share(&self, p: &Poly, mono: &[AtomId], c: i64, id: AtomId) -> Option<Poly> {
+        let Atom::FloorDiv(x, by) = self.atom(id) else { return None };
+        let k = by.as_const().filter(|k| (2..=MOST_SHARES).contains(k) && x.constant_term() % k == 0)?;
+        let rest = Poly::from_terms(vec![(mono_div(&mono.to_vec(), &vec![id])?, c)])?;
+        let mut out = p.clone();
+        for i in 0..k {
+            let share = *self.numbers.get(&Atom::FloorDiv(x.offset(i)?, by.clone()))?;
+            let term = rest.mul(&Poly::atom(share))?;
+            p.terms().contains(term.terms().first()?).then_some(())?;
+            out = out.sub(&term)?;
+        }
+        out.add(&rest.mul(x)?)
     }
 }

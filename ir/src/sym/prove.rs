@@ -228,6 +228,10 @@ impl Facts {
                     }
                     _ => continue,
                 },
+                // x % k is at most x.
+                Atom::FloorMod(x, d) if c < 0 && self.range(&x).lo >= 0 && self.range(&d).lo > 0 => {
+                    vec![replace(p, id, c, &x)]
+                }
                 Atom::Max(v) if c > 0 => v.iter().map(|x| replace(p, id, c, x)).collect(),
                 Atom::Min(v) if c < 0 => v.iter().map(|x| replace(p, id, c, x)).collect(),
                 _ => continue,
@@ -243,14 +247,20 @@ impl Facts {
 
     fn prove_zero(&mut self, p: &Poly) -> Answer {
         match self.decide_zero(p) {
-            Answer::Unknown => self.by_cases(p, Facts::prove_zero),
+            Answer::Unknown => match self.join_shares(p) {
+                Some(q) => self.prove_zero(&q),
+                None => self.by_cases(p, Facts::prove_zero),
+            },
             decided => decided,
         }
     }
 
     fn prove_non_negative(&mut self, p: &Poly) -> Answer {
         match self.decide_non_negative(p) {
-            Answer::Unknown => self.by_cases(p, Facts::prove_non_negative),
+            Answer::Unknown => match self.join_shares(p) {
+                Some(q) => self.prove_non_negative(&q),
+                None => self.by_cases(p, Facts::prove_non_negative),
+            },
             decided => decided,
         }
     }

@@ -236,6 +236,27 @@ fn quotients_of_multiples_meet() {
     assert_eq!(check(&mut f, &area, &(n.clone() * m.clone()).floor_div(4)), Answer::Yes);
     assert_eq!(f.prove(&n.clone().floor_div(2).ge(n.clone().floor_div(8) * 3)), Answer::Yes);
     assert_eq!(f.prove(&n.clone().floor_div(2).lt(n.floor_div(8) * 4)), Answer::No);
+    // What is cut to a multiple is no negative number.
+    assert_eq!(f.prove(&(Var::dim("k").expr().floor_div(2) * 4).ge(0)), Answer::Yes);
+}
+
+#[test]
+fn shares_of_a_dim_make_the_dim() {
+    let (n, m) = (Var::dim("n").expr(), Var::dim("m").expr());
+    let mut f = Facts::new();
+    let share = |i: i64, k: i64| (n.clone() + i).floor_div(k);
+    // The elements at even and at odd places; every third.
+    assert_eq!(check(&mut f, &(share(0, 2) + share(1, 2)), &n), Answer::Yes);
+    assert_eq!(check(&mut f, &(share(1, 3) + share(0, 3) + share(2, 3)), &n), Answer::Yes);
+    assert_eq!(
+        check(&mut f, &(share(1, 2) * m.clone() * 3 + share(0, 2) * 3 * m.clone()), &(n.clone() * m * 3)),
+        Answer::Yes
+    );
+    assert_eq!(f.prove(&(share(0, 2) + share(1, 2)).ge(n.clone())), Answer::Yes);
+    assert_eq!(check(&mut f, &(share(0, 2) + share(1, 2)), &(n.clone() + 1)), Answer::No);
+    // Not all of them, or not as often.
+    assert_eq!(check(&mut f, &(share(0, 3) + share(1, 3)), &n), Answer::Unknown);
+    assert_eq!(check(&mut f, &(share(0, 2) * 2 + share(1, 2)), &n), Answer::Unknown);
 }
 
 #[test]
