@@ -137,8 +137,7 @@ struct Cost {
 fn costs(p: &Program) -> Vec<Cost> {
     let mut out = vec![];
     let checks = |name: &str| -> Vec<u32> {
-        let mentions = |text: &str| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|w| w == name);
-        p.checks.iter().filter(|c| mentions(&c.condition)).map(|c| c.number).collect()
+        p.checks.iter().filter(|c| c.names.iter().any(|n| n == name)).map(|c| c.number).collect()
     };
     let start = format!("{}_k_", p.prefix);
     let kernels = |name: &str| {

@@ -60,3 +60,25 @@ fn facts_are_proved_assumed_or_checked() {
     assert!(text.contains("u_d0, which data decides (line 11): 1 checks"), "{text}");
     assert!(text.contains("R.match_cast to a size that is known removes all of it"), "{text}");
 }
+
+/// shape_constraint_ir.md, "refine types with partial known information globally".
+#[test]
+fn kernels_behind_a_check_are_for_one_size() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, out) = (dir.path().join("m.rlx"), dir.path().join("m.so"));
+    let kernels = |body: &str| {
+        let head =
+            "from tvm.script import ir as I, relax as R, tirx as T\n@I.ir_module\nclass Module:\n    @R.function\n";
+        let params = r#"x: R.Tensor(("n",), dtype="float32"), y: R.Tensor((10,), dtype="float32")"#;
+        let text = format!("{head}    def main({params}):\n        n = T.int64()\n{body}");
+        std::fs::write(&model, text).expect("the folder is writable");
+        let json = relax_aot(&[path(&model), "-o", path(&out), "--report=json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let dims = json["open_dims"].as_array().cloned().unwrap_or_default();
+        dims.iter().find(|d| d["dim"] == "n").and_then(|d| d["kernels"].as_u64())
+    };
+    let square = "        a = R.outer(x, x)\n        b = R.sum(a, axis=[0])\n        return b\n";
+    assert!(kernels(square) > Some(0));
+    assert_eq!(kernels(&format!("        z = R.add(x, y)\n{}", square.replace("return b", "return (z, b)"))), Some(0));
+    assert_eq!(kernels(&format!("        z = R.match_cast(x, R.Tensor((10,), dtype=\"float32\"))\n{square}")), Some(0));
+}

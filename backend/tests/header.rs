@@ -62,6 +62,7 @@ fn program() -> Program {
             number: 1,
             code: 8,
             condition: "n % 8 == 0".into(),
+            names: vec!["8".into(), "n".into()],
             message: "a \"quoted\" */ remark??/".into(),
             span: Span::NONE,
         }],

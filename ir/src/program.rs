@@ -238,6 +238,8 @@ pub struct CheckInfo {
     pub code: i64,
     /// The condition as text, e.g. `n == 4 * m`.
     pub condition: String,
+    /// The names in the condition; of a dim that was solved (`m * 4`) the one that it got.
+    pub names: Vec<String>,
     pub message: String,
     pub span: Span,
     /// The line of `span` in the model's text.

@@ -2,7 +2,7 @@
 //! and dtypes are known.
 
 use crate::host::VIEWS;
-use relax_ir::analysis::Typed;
+use relax_ir::analysis::{refine, Typed};
 use relax_ir::attrs::Attrs;
 use relax_ir::op::{lookup, Compute, ComputeCx, OpDecl};
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, ExprKind, RVar, StructInfo};
@@ -94,7 +94,11 @@ impl Legalize {
     ) -> Result<Option<Vec<Binding>>, Diagnostic> {
         let Some(out) = typed.sinfo.get(&b.var).cloned() else { return Ok(None) };
         let infos: Option<Vec<StructInfo>> = call.args.iter().map(|a| typed.info_of(a)).collect();
-        let Some(infos) = infos else { return Ok(None) };
+        let Some(mut infos) = infos else { return Ok(None) };
+        // Kernels are made for the numbers that are known here.
+        if let Some(known) = typed.numbers.get(&b.var) {
+            infos.iter_mut().for_each(|s| *s = refine::with_numbers(s, known));
+        }
         if !infos.iter().chain([&out]).all(is_static) {
             return Ok(None);
         }

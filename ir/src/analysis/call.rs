@@ -5,7 +5,7 @@ use crate::attrs::AttrValue;
 use crate::diag::Diagnostic;
 use crate::module::{Func, IRModule};
 use crate::op::{Answer, Compute, ComputeCx, InferCx, ShapeFacts};
-use crate::prim::{PrimExpr, Var};
+use crate::prim::{BinOp, PrimExpr, PrimKind, Var};
 use crate::relax::{
     Call, Callee, Expr, ExprKind, FuncInfo, Function, StructInfo, StructInfoMap, TensorInfo, TensorShape,
 };
@@ -25,6 +25,9 @@ pub struct Env<'a> {
 
 /// More terms than any dim of a real model has.
 const TERMS: usize = 2_000;
+
+/// Operators whose result has the dims that the call states.
+const SHAPED: &[&str] = &["broadcast_to", "call_dps_packed", "call_tir", "full", "ones", "reshape", "zeros"];
 
 impl Env<'_> {
     /// The struct info of an expression in normal form that needs no scope of its own (no `If`, no function).
@@ -114,6 +117,9 @@ impl Env<'_> {
                 };
                 let info = (op.infer)(&mut cx)?;
                 self.bounded(&info, op.name, span)?;
+                if SHAPED.contains(&op.name) {
+                    self.sizes_stated(c, &infos, op.name, span)?;
+                }
                 Ok(info)
             }
             Callee::Expr(f) => {
@@ -133,6 +139,32 @@ impl Env<'_> {
                 }
             }
         }
+    }
+
+    /// What a call states to be a size is no negative number: proved, refused, or checked.
+    fn sizes_stated(&mut self, c: &Call, infos: &[StructInfo], op: &str, span: Span) -> Result<(), Diagnostic> {
+        let shapes = infos.iter().filter(|s| matches!(s, StructInfo::Shape { .. }));
+        let mut stated: Vec<PrimExpr> = vec![];
+        for s in shapes.chain(&c.sinfo_args) {
+            vars::each_binding_dim(s, &mut |d, is_dim| {
+                if is_dim && d.as_int().is_none() && d.as_var().is_none() && d.dtype().is_int() {
+                    stated.push(d.clone());
+                }
+            });
+        }
+        for d in stated {
+            if natural(&d, self.facts) {
+                continue;
+            }
+            let condition = d.clone().ge(0);
+            let message = format!("R.{op}: the dim {} is negative", show::dim(&d));
+            match self.facts.prove(&condition) {
+                Answer::Yes => {}
+                Answer::No => return Err(Diagnostic::error("operator", span, message)),
+                Answer::Unknown => self.facts.check_at_run_time(condition, message, span),
+            }
+        }
+        Ok(())
     }
 
     /// Refuses results with dims of very many terms: each operator may double them, and everything that follows
@@ -290,7 +322,8 @@ impl Env<'_> {
             }
         }
         let own: Vec<StructInfo> = g.params.iter().filter_map(|p| p.annotation.clone()).collect();
-        for s in constraints::of(g, own.iter())? {
+        // A text that is no condition was reported of the callee.
+        for s in constraints::of(g, own.iter()).unwrap_or_default() {
             // The callee's variables were renamed for this call: by name they are the same.
             let values: HashMap<Var, PrimExpr> = s
                 .condition
@@ -527,6 +560,19 @@ impl Env<'_> {
             })?;
         }
         Ok(())
+    }
+}
+
+/// Is `e` at least 0 because all that it is made of is?
+fn natural(e: &PrimExpr, facts: &mut Facts) -> bool {
+    match e.kind() {
+        PrimKind::Binary(BinOp::Add | BinOp::Mul | BinOp::Min, a, b) => natural(a, facts) && natural(b, facts),
+        PrimKind::Binary(BinOp::Max, a, b) => natural(a, facts) || natural(b, facts),
+        PrimKind::Binary(BinOp::FloorDiv, a, b) => b.as_int().is_some_and(|k| k > 0) && natural(a, facts),
+        PrimKind::Binary(BinOp::FloorMod, _, b) => b.as_int().is_some_and(|k| k > 0),
+        PrimKind::Cast(a) => natural(a, facts),
+        PrimKind::Var(_) | PrimKind::Int(_) => facts.interval(e).0.is_some_and(|low| low >= 0),
+        _ => false,
     }
 }
 

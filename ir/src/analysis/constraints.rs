@@ -97,7 +97,38 @@ pub fn solved_casts(f: &Function) -> Vec<(String, String)> {
     d.iter().filter_map(|(wanted, dim)| Some((wanted.clone(), dim.as_str()?.to_string()))).collect()
 }
 
-/// A text with the dims that casts want as they were written.
-pub fn as_written(f: &Function, text: String) -> String {
-    solved_casts(f).into_iter().fold(text, |t, (wanted, dim)| t.replace(&wanted, &dim))
+/// What stands for dims and variables of a function that were solved, and what they were: `m_times_4` for `m * 4`, and
+/// `m_times_4 // 4` for `m`; the longest first.
+pub fn solved_texts(f: &Function) -> Vec<(String, String)> {
+    let mut out = solved_casts(f);
+    if let Some(AttrValue::Dict(d)) = f.attrs.get(SOLVED_DIMS) {
+        let texts = d.iter().filter(|(name, _)| !name.is_empty());
+        out.extend(texts.filter_map(|(name, t)| Some((name.clone(), t.as_str()?.to_string()))));
+    }
+    out.sort_by_key(|(name, text)| (std::cmp::Reverse(name.len()), name.clone(), text.clone()));
+    out.dedup();
+    out
+}
+
+/// A text with [`solved_texts`] as they were written.
+pub fn as_written(texts: &[(String, String)], text: &str) -> String {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let joins = |c: Option<char>| c.is_some_and(|c| "+-*/%".contains(c));
+    let mut out = text.to_string();
+    for (name, written) in texts {
+        let mut from = 0;
+        while let Some(at) = out.get(from..).and_then(|rest| rest.find(name.as_str())).map(|i| i + from) {
+            let (before, after) = (&out[..at], &out[at + name.len()..]);
+            from = at + name.len();
+            if before.ends_with(word) || after.starts_with(word) {
+                continue;
+            }
+            // In parentheses where it is an operand.
+            let operand = joins(before.trim_end().chars().next_back()) || joins(after.trim_start().chars().next());
+            let new = if operand && written.contains(' ') { format!("({written})") } else { written.clone() };
+            from = at + new.len();
+            out.replace_range(at..at + name.len(), &new);
+        }
+    }
+    out
 }

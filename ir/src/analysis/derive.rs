@@ -4,11 +4,11 @@ use super::births::{born, dim_at, name_dims};
 use super::call::Env;
 use super::relate::{self, Relation};
 use super::vague::Vague;
-use super::{constraints, graph::CallGraph, show, signature, solve, vars, Birth, Check, Proved, Typed};
-use crate::attrs::AttrValue;
+use super::{constraints, graph::CallGraph, refine, show, signature, solve, vars, Birth, Check, Proved, Typed};
+use crate::attrs::{AttrValue, SIGNATURE};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::module::{Func, IRModule};
-use crate::op::{Answer, Compute, Purity, ShapeFacts};
+use crate::op::{Answer, Compute, ShapeFacts};
 use crate::prim::{BinOp, PrimExpr, Var};
 use crate::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, FuncInfo, Function, Param, RVar, SeqExpr,
@@ -19,6 +19,8 @@ use crate::sym::Facts;
 use crate::DType;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+mod purity;
 
 /// Types a module in normal form; functions come out with their results stated.
 pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) -> Typed {
@@ -38,6 +40,9 @@ pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) ->
                 scope: HashSet::new(),
                 name_dims,
                 context: Context { pure: signature::is_pure(&f), name: f.name.clone() },
+                global: &f.name,
+                written: constraints::solved_texts(&f),
+                locals: HashMap::new(),
                 dataflow: false,
                 poisoned: HashSet::new(),
                 vague: Vague::default(),
@@ -72,12 +77,14 @@ pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) ->
             module.funcs[positions[i]] = Func::Relax(typed);
         }
     }
-    let mut typed = Typed { module, sinfo, checks: vec![], births: HashMap::new(), proved: vec![] };
+    let (births, numbers) = (HashMap::new(), HashMap::new());
+    let mut typed = Typed { module, sinfo, checks: vec![], births, numbers, proved: vec![] };
     for part in parts.into_iter().flatten() {
         diags.extend(part.diags);
         typed.checks.extend(part.checks);
         typed.proved.extend(part.proved);
         typed.births.extend(part.births);
+        typed.numbers.extend(part.numbers);
     }
     typed
 }
@@ -88,6 +95,7 @@ struct Part {
     diags: Diagnostics,
     checks: Vec<Check>,
     births: HashMap<RVar, Vec<Birth>>,
+    numbers: HashMap<RVar, Vec<(PrimExpr, i64)>>,
     proved: Vec<Proved>,
 }
 
@@ -107,6 +115,12 @@ struct Deriver<'m> {
     /// Give unknown dims names.
     name_dims: bool,
     context: Context,
+    /// The global function at work.
+    global: &'m str,
+    /// What stands for dims of it that were solved, and what they were.
+    written: Vec<(String, String)>,
+    /// Local functions, by the variables that they are bound to.
+    locals: HashMap<RVar, Arc<Function>>,
     dataflow: bool,
     /// Variables whose struct info could not be derived: what uses them says nothing more.
     poisoned: HashSet<RVar>,
@@ -123,11 +137,21 @@ struct Deriver<'m> {
     part: Part,
 }
 
+/// Where shape variables are bound, in messages.
+const PARAMETER: &str = "the annotation of a parameter";
+const CAST: &str = "R.match_cast";
+
 /// A diagnostic was reported, or the cause was reported before.
 struct Failed;
 
 impl Deriver<'_> {
-    fn report(&mut self, d: Diagnostic) -> Failed {
+    fn report(&mut self, mut d: Diagnostic) -> Failed {
+        if !self.written.is_empty() {
+            let texts = d.labels.iter_mut().map(|l| &mut l.text).chain(&mut d.notes);
+            for text in texts.chain([&mut d.message]) {
+                *text = constraints::as_written(&self.written, text);
+            }
+        }
         self.part.diags.push(d);
         Failed
     }
@@ -270,7 +294,7 @@ impl Deriver<'_> {
         }
         for p in params {
             let info = p.annotation.clone().unwrap_or(StructInfo::Object);
-            self.check_scope(&info, p.var.span(), "the annotation of a parameter", 5);
+            self.check_scope(&info, p.var.span(), PARAMETER, 5);
             // Dims are what a tensor has: never negative.
             let mut dims = vec![];
             vars::each_binding_dim(&info, &mut |d, is_dim| {
@@ -304,32 +328,36 @@ impl Deriver<'_> {
     /// Criteria 4, 5, 13, 14: shape variables are bound before they are used.
     fn check_scope(&mut self, s: &StructInfo, span: Span, what: &str, criterion: u8) {
         let own: HashSet<Var> = vars::func_vars(s);
-        let mut missing: Vec<(Var, Span)> = vec![];
+        let binds = matches!(what, PARAMETER | CAST);
+        let mut missing: Vec<(Vec<Var>, PrimExpr)> = vec![];
         vars::each_dim(s, &mut |d, _| {
-            for v in d.vars() {
-                if !self.scope.contains(&v) && !own.contains(&v) && !missing.iter().any(|(m, _)| *m == v) {
-                    missing.push((v, d.span()));
-                }
+            let mut new = d.vars();
+            new.retain(|v| !self.scope.contains(v) && !own.contains(v) && !missing.iter().any(|(m, _)| m.contains(v)));
+            if !new.is_empty() {
+                missing.push((new, d.clone()));
             }
         });
-        for (v, at) in missing {
+        for (unbound, dim) in missing {
+            let at = dim.span();
             let span = if at.is_none() { span } else { at };
-            let d = Diagnostic::error(
-                "unbound-shape-variable",
-                span,
-                format!(
-                    "shape variable `{}` is used in {what} before it is bound (well-formedness {criterion})",
-                    v.name()
-                ),
-            )
-            .help(format!(
+            let names: Vec<String> = unbound.iter().map(|v| format!("`{}`", v.name())).collect();
+            let (are, they) = match names.len() {
+                1 => ("variable", "is used in WHAT before it is"),
+                _ => ("variables", "are used in WHAT before they are"),
+            };
+            let they = they.replace("WHAT", what);
+            let message = format!("shape {are} {} {they} bound (well-formedness {criterion})", names.join(", "));
+            let mut d = Diagnostic::error("unbound-shape-variable", span, message).help(format!(
                 "a variable is bound where it stands alone as a dim of a parameter or of R.match_cast, as in \
                  R.Tensor(({}, ..))",
-                v.name()
+                unbound[0].name()
             ));
+            if binds {
+                d = solve::why_not(&dim, &unbound).into_iter().fold(d, Diagnostic::note);
+            }
             self.report(d);
             // Once is enough.
-            self.scope.insert(v);
+            self.scope.extend(unbound);
         }
     }
 
@@ -435,6 +463,11 @@ impl Deriver<'_> {
         match &b.value {
             BindingValue::MatchCast { value, struct_info } => self.match_cast(b, value, struct_info, out),
             BindingValue::Expr(e) => {
+                if let Some(live) = self.live_branch(e) {
+                    live.blocks.iter().flat_map(|b| &b.bindings).for_each(|inner| self.binding(inner, out));
+                    let value = BindingValue::Expr(live.body.clone());
+                    return self.binding(&Binding { value, ..b.clone() }, out);
+                }
                 let (e, info) = self.value(e, &b.var);
                 if let Ok(info) = &info {
                     self.statement(b, e.span(), info);
@@ -461,6 +494,7 @@ impl Deriver<'_> {
                     }
                     (Ok(info), None) => {
                         self.vague.bind(&b.var, None, &e, &info);
+                        let info = self.refined(&b.var, info, &e);
                         self.define_sized(&b.var, info, &e);
                         out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
                     }
@@ -480,6 +514,20 @@ impl Deriver<'_> {
         }
     }
 
+    /// The struct info of a call's result with the numbers that its dims are known to be; those of its operands are noted.
+    fn refined(&mut self, var: &RVar, info: StructInfo, e: &Expr) -> StructInfo {
+        let ExprKind::Call(c) = e.kind() else { return info };
+        if !self.name_dims || c.op().is_none() {
+            return info;
+        }
+        let operands: Vec<StructInfo> = c.args.iter().filter_map(|a| self.env().infer(a).ok()).collect();
+        let known = refine::numbers(&operands, &mut self.facts);
+        if !known.is_empty() {
+            self.part.numbers.insert(var.clone(), known);
+        }
+        refine::refined(&info, &mut self.facts)
+    }
+
     /// As [`Deriver::define`], with what is known of the dims that data decides.
     fn define_sized(&mut self, var: &RVar, info: StructInfo, e: &Expr) {
         let op = match e.kind() {
@@ -491,6 +539,9 @@ impl Deriver<'_> {
         let Some(named) = self.sinfo.get(var).cloned() else { return };
         for condition in self.env().sizes(c, &named, e.span()) {
             self.facts.assume(&condition);
+        }
+        for b in self.part.births.get_mut(var).into_iter().flatten() {
+            b.known = Some(self.facts.simplify(&b.var.expr())).filter(|d| d.as_int().is_some());
         }
     }
 
@@ -556,7 +607,8 @@ impl Deriver<'_> {
             out.push(Binding { value: more, ..b.clone() });
             return;
         }
-        self.define(&b.var, relate::meet(&info, a));
+        let info = self.refined(&b.var, relate::meet(&info, a), &e);
+        self.define(&b.var, info);
         out.push(Binding { value: BindingValue::Expr(e), ..b.clone() });
     }
 
@@ -576,17 +628,18 @@ impl Deriver<'_> {
                 self.facts.define(&birth.var, known);
             }
         }
-        self.check_scope(want, b.span, "R.match_cast", 5);
+        self.check_scope(want, b.span, CAST, 5);
         if let Some(a) = &b.annotation {
             self.check_scope(a, b.span, "an annotation", 13);
         }
         if let Ok(got) = got {
             let r = relate::relate(&got, want, "the value", &mut self.facts);
             if let Some(why) = r.refused {
-                let f = self.module.relax(&self.context.name);
+                let f = self.module.relax(self.global);
                 let why = f.and_then(|f| solve::unsolvable(f, &got, want, &mut self.facts)).unwrap_or(why);
                 let known = vars::map_dims(&got, &mut |d| self.facts.simplify(d));
-                let cast = f.map_or_else(|| show::info(want), |f| constraints::as_written(f, show::info(want)));
+                let casts = f.map(constraints::solved_casts).unwrap_or_default();
+                let cast = constraints::as_written(&casts, &show::info(want));
                 let d = Diagnostic::error("match-cast", b.span, format!("this cast always fails: {why}"))
                     .here(format!("cast to {cast}"))
                     .label(value.span(), format!("the value is {}", show::info(&known)));
@@ -635,7 +688,9 @@ impl Deriver<'_> {
                 }
                 let typed = self.function(f, Some(var));
                 let info = StructInfo::Func(Arc::new(signature::of_function(&typed)));
-                (Expr::new(ExprKind::Function(Arc::new(typed)), e.span()), Ok(info))
+                let typed = Arc::new(typed);
+                self.locals.insert(var.clone(), typed.clone());
+                (Expr::new(ExprKind::Function(typed), e.span()), Ok(info))
             }
             ExprKind::Call(c) => {
                 if self.uses_poisoned(e) {
@@ -650,6 +705,10 @@ impl Deriver<'_> {
                     return (e.clone(), Err(Failed));
                 }
                 let info = self.env().call(c, e.span());
+                if let Some(d) = info.as_ref().ok().and_then(|_| self.unsolvable(c, e.span())) {
+                    self.report(d);
+                    return (e.clone(), Err(Failed));
+                }
                 self.check_purity(c, e.span());
                 if info.is_ok() && c.is_op("assert_op") {
                     self.asserted(c);
@@ -660,6 +719,9 @@ impl Deriver<'_> {
                 (e.clone(), info.map_err(|d| self.report(d)))
             }
             _ => {
+                if let Some(f) = e.as_var().and_then(|v| self.locals.get(v)).cloned() {
+                    self.locals.insert(var.clone(), f);
+                }
                 let info = match self.vague.field(e) {
                     Some(d) => Err(self.report(d)),
                     None => self.leaf(e),
@@ -669,11 +731,42 @@ impl Deriver<'_> {
         }
     }
 
+    /// A call of a local function with a dim that its signature has no solution for.
+    fn unsolvable(&mut self, c: &Call, span: Span) -> Option<Diagnostic> {
+        let Callee::Expr(callee) = &c.callee else { return None };
+        let f = self.locals.get(callee.as_var()?)?.clone();
+        let infos = c.args.iter().map(|a| self.env().infer(a).ok()).collect::<Option<Vec<_>>>()?;
+        let (i, why) = solve::unsolvable_call(self.module.relax(self.global)?, &f, &infos, &mut self.env())?;
+        let d = Diagnostic::error("argument", c.args[i].span(), why).label(span, "in this call");
+        Some(d.note(format!("`{}` is {}", f.name, constraints::solved_text(&f, SIGNATURE))))
+    }
+
     /// What `R.assert_op` says of shape variables is known after it.
     fn asserted(&mut self, c: &Call) {
         let condition = c.args.first().and_then(|a| self.env().infer(a).ok());
         if let Some(StructInfo::Prim { value: Some(v), .. }) = condition {
             self.checked(&v);
+        }
+    }
+
+    /// Before lowering, the one branch of an `if` that ever runs: its types are then those of the value.
+    fn live_branch(&mut self, e: &Expr) -> Option<Arc<SeqExpr>> {
+        let ExprKind::If { cond, then, otherwise } = e.kind() else { return None };
+        if !self.name_dims {
+            return None;
+        }
+        let holds = match self.env().infer(cond) {
+            Ok(StructInfo::Prim { value: Some(v), .. }) => self.facts.prove(&v),
+            _ => match cond.kind() {
+                ExprKind::Constant(c) if c.bytes().iter().all(|b| *b == 0) => Answer::No,
+                ExprKind::Constant(_) => Answer::Yes,
+                _ => Answer::Unknown,
+            },
+        };
+        match holds {
+            Answer::Yes => Some(then.clone()),
+            Answer::No => Some(otherwise.clone()),
+            Answer::Unknown => None,
         }
     }
 
@@ -738,61 +831,5 @@ impl Deriver<'_> {
         };
         let rebuilt = ExprKind::If { cond: cond.clone(), then, otherwise };
         (Expr::new(rebuilt, e.span()), info)
-    }
-
-    /// Type rules 10 and 11: pure functions and dataflow blocks call nothing impure.
-    fn check_purity(&mut self, c: &Call, span: Span) {
-        let (name, pure) = match &c.callee {
-            Callee::Op(op) => (format!("R.{}", op.name), op.purity == Purity::Pure),
-            Callee::Expr(f) => match f.kind() {
-                ExprKind::GlobalVar(name) => {
-                    if self.dataflow && self.recursive.contains(name) {
-                        let what = if *name == self.context.name { "recursive" } else { "mutually recursive" };
-                        let d = Diagnostic::error(
-                            "dataflow",
-                            span,
-                            format!("a {what} call of `{name}` inside a dataflow block (well-formedness 6)"),
-                        );
-                        self.report(d);
-                    }
-                    let pure = match self.module.get(name) {
-                        Some(Func::Relax(f)) => signature::is_pure(f),
-                        Some(Func::Prim(f)) => f.is_pure(),
-                        None => true,
-                    };
-                    (format!("`{name}`"), pure)
-                }
-                ExprKind::ExternFunc(name) => (format!("packed function \"{name}\""), false),
-                ExprKind::Var(v) => {
-                    let pure = !matches!(self.sinfo.get(v), Some(StructInfo::Func(f)) if !f.pure);
-                    (format!("`{}`", v.name()), pure)
-                }
-                _ => return,
-            },
-        };
-        if pure {
-            return;
-        }
-        if self.dataflow {
-            let d = Diagnostic::error(
-                "dataflow",
-                span,
-                format!("{name} is not pure: it may not be called inside a dataflow block (well-formedness 6)"),
-            )
-            .help("call it outside of `with R.dataflow():`");
-            self.report(d);
-        } else if self.context.pure && !self.forced() {
-            let d = Diagnostic::error(
-                "purity",
-                span,
-                format!("{name} is not pure, but `{}` is declared pure", self.context.name),
-            )
-            .help("declare the function with @R.function(pure=False)");
-            self.report(d);
-        }
-    }
-
-    fn forced(&self) -> bool {
-        self.module.relax(&self.context.name).is_some_and(signature::forced_pure)
     }
 }

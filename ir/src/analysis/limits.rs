@@ -1,4 +1,5 @@
-//! What no machine holds: tensors beyond [`MOST_BYTES`], and attributes beyond [`MOST`] in operators that count with them.
+//! What no machine holds: tensors beyond [`MOST_BYTES`], those with less than no elements, and attributes beyond [`MOST`] in
+//! operators that count with them.
 //!
 //! Both keep the arithmetic of everything that follows (dims, strides, offsets in bytes) inside of 64 bits. What only a
 //! call tells is tested there, where memory is sized.
@@ -54,6 +55,29 @@ fn beyond(info: &StructInfo) -> Option<(StructInfo, String)> {
     }
 }
 
+/// A tensor with a dim that is a number below 0.
+fn negative(info: &StructInfo) -> Option<StructInfo> {
+    match info {
+        StructInfo::Tensor(t) => {
+            let mut dims = t.known_dims()?.iter().filter_map(|d| d.as_int());
+            dims.any(|d| d < 0).then(|| info.clone())
+        }
+        StructInfo::Tuple(fields) => fields.iter().find_map(negative),
+        _ => None,
+    }
+}
+
+/// As [`tensor`], of a value that every call has or makes. What a branch or a local function makes may never be made.
+fn always(info: &StructInfo, name: &str, span: Span, diags: &mut Diagnostics) {
+    match negative(info) {
+        Some(tensor) => {
+            let message = format!("{name} has a negative dim: no tensor is {}", show::info(&tensor));
+            diags.push(Diagnostic::error("tensor-size", span, message));
+        }
+        None => tensor(info, name, span, diags),
+    }
+}
+
 fn tensor(info: &StructInfo, name: &str, span: Span, diags: &mut Diagnostics) {
     if let Some((tensor, bytes)) = beyond(info) {
         let message = format!("{name} does not fit into any memory: {bytes} bytes");
@@ -62,40 +86,40 @@ fn tensor(info: &StructInfo, name: &str, span: Span, diags: &mut Diagnostics) {
     }
 }
 
-/// Refuses tensors whose dims, as far as they are numbers, make more than [`MOST_BYTES`].
+/// Refuses tensors whose dims, as far as they are numbers, make more than [`MOST_BYTES`], and negative dims.
 pub(super) fn tensors(module: &IRModule, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
     for f in module.relax_funcs() {
-        function(f, sinfo, diags);
+        function(f, true, sinfo, diags);
     }
 }
 
-fn function(f: &Function, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
+fn function(f: &Function, top: bool, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
     let before = diags.list.len();
     for p in &f.params {
         if let Some(info) = sinfo.get(&p.var) {
-            tensor(info, &format!("`{}`", p.var.name()), p.var.span(), diags);
+            always(info, &format!("`{}`", p.var.name()), p.var.span(), diags);
         }
     }
-    sequence(&f.body, sinfo, diags);
+    sequence(&f.body, top, sinfo, diags);
     // A result that is a binding was reported there.
     if let Some(ret) = f.ret.as_ref().filter(|_| diags.list.len() == before) {
         tensor(ret, &format!("the result of `{}`", f.name), f.signature_span, diags);
     }
 }
 
-fn sequence(s: &SeqExpr, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
+fn sequence(s: &SeqExpr, top: bool, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
     for b in s.blocks.iter().flat_map(|b| &b.bindings) {
-        binding(b, sinfo, diags);
+        binding(b, top, sinfo, diags);
     }
 }
 
-fn binding(b: &Binding, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
+fn binding(b: &Binding, top: bool, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
     let (BindingValue::Expr(e) | BindingValue::MatchCast { value: e, .. }) = &b.value;
     match e.kind() {
-        ExprKind::Function(f) => return function(f, sinfo, diags),
+        ExprKind::Function(f) => return function(f, false, sinfo, diags),
         ExprKind::If { then, otherwise, .. } => {
-            sequence(then, sinfo, diags);
-            sequence(otherwise, sinfo, diags);
+            sequence(then, false, sinfo, diags);
+            sequence(otherwise, false, sinfo, diags);
         }
         // Another name for what was reported.
         _ if e.is_leaf() && matches!(b.value, BindingValue::Expr(_)) => return,
@@ -103,6 +127,7 @@ fn binding(b: &Binding, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
     }
     if let Some(info) = sinfo.get(&b.var) {
         let span = if e.span().is_none() { b.span } else { e.span() };
-        tensor(info, &format!("`{}`", b.var.name()), span, diags);
+        let check = if top { always } else { tensor };
+        check(info, &format!("`{}`", b.var.name()), span, diags);
     }
 }

@@ -36,6 +36,7 @@ mod derive;
 mod graph;
 pub mod limits;
 mod normalize;
+pub mod refine;
 pub mod relate;
 mod runtime_calls;
 pub mod show;
@@ -68,6 +69,8 @@ pub struct Typed {
     pub checks: Vec<Check>,
     /// Shape variables that are born in a body, by the binding that gives birth to them.
     pub births: HashMap<RVar, Vec<Birth>>,
+    /// Dims of operands that are known to be numbers where a binding is computed, by its variable; after [`materialise`].
+    pub numbers: HashMap<RVar, Vec<(PrimExpr, i64)>>,
     /// Requirements over shape variables that were proved, in program order: what the code relies on without a check.
     pub proved: Vec<Proved>,
 }

@@ -4,10 +4,11 @@
 //! Such a dim is `a * m + rest`, where the rest holds numbers and variables that are bound elsewhere. It gets a name of
 //! its own, `m_times_4`, and `m` is its quotient everywhere in the function. That there is a solution is stated of the
 //! dim: a divisor, a bound, or a condition of a signature. A MatchCast becomes two: the first binds the name, the second
-//! wants `m_times_4 // 4 * 4`. So binding, proving and checking know nothing new; criterion 5 of the specification alone
-//! would refuse such dims.
+//! wants `m_times_4 // 4 * 4`. The signature of a local function binds the name, and casts of its parameters at the head of
+//! its body want the same: closures go where no call knows their attributes. So binding, proving and checking know nothing
+//! new; criterion 5 of the specification alone would refuse such dims.
 
-use super::{constraints, show, signature, vars};
+use super::{constraints, show, signature, vars, Env};
 use crate::attrs::{AttrValue, Attrs, CAST_DIMS, SHAPE_CONSTRAINTS, SIGNATURE, SOLVABLE, SOLVED_DIMS, VAR_DIVISOR};
 use crate::module::{Func, IRModule};
 use crate::op::{Answer, ShapeFacts};
@@ -29,7 +30,7 @@ pub fn multiples(module: &IRModule) -> Option<IRModule> {
     out
 }
 
-/// A dim that was solved: `dim = factor * var + rest`.
+/// A dim that was solved: `dim = factor * by * var + rest`.
 #[derive(Clone)]
 struct Solved {
     var: Var,
@@ -37,6 +38,8 @@ struct Solved {
     own: Var,
     dim: PrimExpr,
     factor: i64,
+    /// Of variables that are bound elsewhere; at least 1 where there is a solution.
+    by: Option<PrimExpr>,
     rest: PrimExpr,
 }
 
@@ -45,9 +48,23 @@ impl Solved {
     fn value(&self, map: &HashMap<Var, PrimExpr>) -> PrimExpr {
         let rest = self.rest.substitute(map);
         let difference = if self.factor > 0 { self.own.expr() - rest } else { rest - self.own.expr() };
-        match self.factor.abs() {
-            1 => difference,
-            k => difference.floor_div(PrimExpr::int(self.var.dtype(), k)),
+        match (&self.by, self.factor.abs()) {
+            (None, 1) => difference,
+            _ => difference.floor_div(self.divisor(map)),
+        }
+    }
+
+    /// What stands for the variable, as messages show it.
+    fn value_text(&self, map: &HashMap<Var, PrimExpr>) -> String {
+        show::dim(&self.value(map))
+    }
+
+    /// `|factor| * by`
+    fn divisor(&self, map: &HashMap<Var, PrimExpr>) -> PrimExpr {
+        let k = PrimExpr::int(self.var.dtype(), self.factor.abs());
+        match &self.by {
+            Some(by) => by.substitute(map) * k,
+            None => k,
         }
     }
 
@@ -59,28 +76,35 @@ impl Solved {
     }
 }
 
-/// `e` as `a * v + rest`.
-fn linear(e: &PrimExpr, v: &Var) -> Option<(i64, PrimExpr)> {
+/// `e` as `a * by * v + rest`: the number, what `by` holds of other variables, and the rest.
+fn linear(e: &PrimExpr, v: &Var) -> Option<(i64, Option<PrimExpr>, PrimExpr)> {
     if !e.uses(v) {
-        return Some((0, e.clone()));
+        return Some((0, None, e.clone()));
     }
     match e.kind() {
-        PrimKind::Var(_) => Some((1, PrimExpr::int(e.dtype(), 0))),
+        PrimKind::Var(_) => Some((1, None, PrimExpr::int(e.dtype(), 0))),
         PrimKind::Binary(op @ (BinOp::Add | BinOp::Sub), x, y) => {
-            let ((a, p), (b, q)) = (linear(x, v)?, linear(y, v)?);
+            let ((a, s, p), (b, t, q)) = (linear(x, v)?, linear(y, v)?);
+            let by = match (a, b) {
+                (_, 0) => s,
+                (0, _) => t,
+                _ => (s == t).then_some(s)?,
+            };
             match op {
-                BinOp::Add => Some((a.checked_add(b)?, p + q)),
-                _ => Some((a.checked_sub(b)?, p - q)),
+                BinOp::Add => Some((a.checked_add(b)?, by, p + q)),
+                _ => Some((a.checked_sub(b)?, by, p - q)),
             }
         }
         PrimKind::Binary(BinOp::Mul, x, y) => {
-            let (x, c) = match (x.as_int(), y.as_int()) {
-                (_, Some(c)) => (x, c),
-                (Some(c), _) => (y, c),
-                _ => return None,
-            };
-            let (a, p) = linear(x, v)?;
-            Some((a.checked_mul(c)?, p * PrimExpr::int(e.dtype(), c)))
+            let (x, c) = if x.uses(v) { (x, y) } else { (y, x) };
+            let (a, by, p) = linear(x, v)?;
+            let rest = if p.as_int() == Some(0) { p } else { p * c.clone() };
+            match (c.as_int(), by) {
+                (Some(k), by) => Some((a.checked_mul(k)?, by, rest)),
+                (None, _) if c.uses(v) => None,
+                (None, Some(by)) => Some((a, Some(by * c.clone()), rest)),
+                (None, None) => Some((a, Some(c.clone()), rest)),
+            }
         }
         _ => None,
     }
@@ -99,8 +123,9 @@ fn name(d: &PrimExpr, taken: &dyn Fn(&str) -> bool) -> String {
     name
 }
 
-/// Dims that can be solved, each for a variable that is not `known` and that nothing else in `infos` binds.
-fn find(infos: &[&StructInfo], mut known: HashSet<Var>, taken: &dyn Fn(&str) -> bool) -> Vec<Solved> {
+/// Dims that can be solved, each for a variable that is not `known` and that nothing else in `infos` binds. `products`: of
+/// several variables too (`m * n` where `n` is known), which needs a condition.
+fn find(infos: &[&StructInfo], mut known: HashSet<Var>, products: bool, taken: &dyn Fn(&str) -> bool) -> Vec<Solved> {
     known.extend(vars::lone_vars(infos.iter().copied()).into_iter().map(|(v, _)| v));
     let mut solved: Vec<Solved> = vec![];
     loop {
@@ -112,13 +137,16 @@ fn find(infos: &[&StructInfo], mut known: HashSet<Var>, taken: &dyn Fn(&str) -> 
                 }
                 let open: Vec<Var> = d.vars().into_iter().filter(|v| !known.contains(v)).collect();
                 let [v] = &open[..] else { return };
-                let Some((factor, rest)) = linear(d, v).filter(|(a, _)| *a != 0 && *a != i64::MIN) else { return };
+                let Some((factor, by, rest)) = linear(d, v).filter(|(a, ..)| *a != 0 && *a != i64::MIN) else { return };
+                if by.is_some() && !products {
+                    return;
+                }
                 let taken = |n: &str| {
                     known.iter().any(|v| v.name() == n) || solved.iter().any(|s| s.own.name() == n) || taken(n)
                 };
                 let own = Var::with_span(name(d, &taken), v.dtype(), d.span());
                 known.insert(v.clone());
-                solved.push(Solved { var: v.clone(), own, dim: d.clone(), factor, rest });
+                solved.push(Solved { var: v.clone(), own, dim: d.clone(), factor, by, rest });
             });
         }
         if solved.len() == before {
@@ -139,16 +167,66 @@ pub fn unsolvable(f: &Function, got: &StructInfo, want: &StructInfo, facts: &mut
     })
 }
 
-/// Is there such a binding, those of branches and local functions included?
-fn any_binding(s: &SeqExpr, is: &dyn Fn(&Binding) -> bool) -> bool {
+/// Why a call of the local function `f` always fails: a dim of an argument has no solution. With the argument's number.
+/// `global` is the function around it.
+pub fn unsolvable_call(global: &Function, f: &Function, args: &[StructInfo], env: &mut Env) -> Option<(usize, String)> {
+    let head = f.body.blocks.first().filter(|b| !b.dataflow)?;
+    let own: Vec<(Var, bool)> = vars::lone_vars(annotations(f));
+    let own: HashSet<Var> = own.into_iter().map(|(v, _)| v).filter(|v| !env.scope.contains(v)).collect();
+    let mut bound = HashMap::new();
+    for (p, a) in f.params.iter().zip(args) {
+        vars::map_vars(p.annotation.as_ref().unwrap_or(&StructInfo::Object), a, &own, &mut bound);
+    }
+    let casts = constraints::solved_casts(global);
+    for b in &head.bindings {
+        let BindingValue::MatchCast { value, struct_info } = &b.value else { return None };
+        let i = f.params.iter().position(|p| Some(&p.var) == value.as_var())?;
+        let (mut have, mut wanted) = (vec![], vec![]);
+        vars::each_binding_dim(args.get(i)?, &mut |d, _| have.push(d));
+        vars::each_binding_dim(struct_info, &mut |d, _| wanted.push(d));
+        for (axis, (g, w)) in have.into_iter().zip(wanted).enumerate() {
+            let (text, written) = (show::dim(w), constraints::as_written(&casts, &show::dim(w)));
+            if text != written && env.facts.equal(g, &w.substitute(&bound)) == Answer::No {
+                let what = format!("dim {axis} of argument {} of `{}`", i + 1, f.name);
+                return Some((i, format!("{what}: {written} = {} has no solution", show::dim(&env.facts.simplify(g)))));
+            }
+        }
+    }
+    None
+}
+
+/// Why a dim of a signature or a cast does not tell these variables, of which nothing else is known.
+pub fn why_not(dim: &PrimExpr, unknown: &[Var]) -> Option<String> {
+    let text = show::dim(dim);
+    match unknown {
+        [v] => linear(dim, v).is_none().then(|| {
+            format!("`{text}` is not solved for {}: a dim is solved where it is a number, or a known dim, times a variable \
+                     plus what is known", v.name())
+        }),
+        several => {
+            let names: Vec<&str> = several.iter().map(Var::name).collect();
+            Some(format!("`{text}` holds {} unknowns, {}: one size does not tell them apart", names.len(), names.join(" and ")))
+        }
+    }
+}
+
+/// Does a cast or a local function state dims that may have to be solved, in branches and local functions too?
+fn any_part(s: &SeqExpr) -> bool {
     let within = |e: &Expr| match e.kind() {
-        ExprKind::Seq(s) => any_binding(s, is),
-        ExprKind::Function(f) => any_binding(&f.body, is),
-        ExprKind::If { then, otherwise, .. } => any_binding(then, is) || any_binding(otherwise, is),
+        ExprKind::Seq(s) => any_part(s),
+        ExprKind::Function(f) => annotations(f).into_iter().any(states_parts) || any_part(&f.body),
+        ExprKind::If { then, otherwise, .. } => any_part(then) || any_part(otherwise),
         _ => false,
     };
-    let one = |b: &Binding| is(b) || matches!(&b.value, BindingValue::Expr(e) if within(e));
+    let one = |b: &Binding| match &b.value {
+        BindingValue::MatchCast { struct_info, .. } => states_parts(struct_info),
+        BindingValue::Expr(e) => within(e),
+    };
     s.blocks.iter().flat_map(|b| &b.bindings).any(one) || within(&s.body)
+}
+
+fn annotations(f: &Function) -> Vec<&StructInfo> {
+    f.params.iter().filter_map(|p| p.annotation.as_ref()).collect()
 }
 
 /// Does a dim hold a variable that does not stand alone?
@@ -159,11 +237,8 @@ fn states_parts(s: &StructInfo) -> bool {
 }
 
 fn function(f: &Function) -> Option<Function> {
-    let infos: Vec<&StructInfo> = f.params.iter().filter_map(|p| p.annotation.as_ref()).collect();
-    let signature = find(&infos, HashSet::new(), &|_| false);
-    let cast =
-        |b: &Binding| matches!(&b.value, BindingValue::MatchCast { struct_info, .. } if states_parts(struct_info));
-    if signature.is_empty() && !any_binding(&f.body, &cast) {
+    let signature = find(&annotations(f), HashSet::new(), true, &|_| false);
+    if signature.is_empty() && !any_part(&f.body) {
         return None;
     }
     let mut map = HashMap::new();
@@ -180,8 +255,7 @@ fn function(f: &Function) -> Option<Function> {
     if !signature.is_empty() {
         attrs = Stated { attrs: s.attrs(&f.attrs) };
         attrs.constraints(f, &signature, &map);
-        let text = show::info(&StructInfo::Func(Arc::new(signature::of_function(f))));
-        attrs.add(SOLVED_DIMS, SIGNATURE, AttrValue::Str(text));
+        attrs.signature(f);
     }
     for one in &signature {
         attrs.solvable(one, &map);
@@ -189,6 +263,7 @@ fn function(f: &Function) -> Option<Function> {
     }
     for one in signature.iter().chain(s.casts.iter().map(|c| &c.solved)) {
         attrs.add(SOLVED_DIMS, one.own.name(), AttrValue::Str(show::dim(&one.dim)));
+        attrs.add(SOLVED_DIMS, &one.value_text(&map), AttrValue::Str(one.var.name().to_string()));
     }
     for one in &s.casts {
         attrs.add(CAST_DIMS, &show::dim(&one.wanted), AttrValue::Str(show::dim(&one.solved.dim)));
@@ -209,6 +284,12 @@ impl Stated {
         };
         dict.push((name.to_string(), value));
         self.attrs.set(key, AttrValue::Dict(dict));
+    }
+
+    /// The signature as it was.
+    fn signature(&mut self, f: &Function) {
+        let text = show::info(&StructInfo::Func(Arc::new(signature::of_function(f))));
+        self.add(SOLVED_DIMS, SIGNATURE, AttrValue::Str(text));
     }
 
     fn constrain(&mut self, condition: &PrimExpr) {
@@ -258,7 +339,11 @@ impl Stated {
         let (own, k) = (s.own.name().to_string(), s.factor.abs());
         let rest = s.rest.substitute(map);
         let mut conditions = vec![];
+        if let Some(by) = &s.by {
+            conditions.push(by.substitute(map).ge(1));
+        }
         match rest.as_int() {
+            _ if s.by.is_some() => conditions.push((s.own.expr() - rest.clone()).floor_mod(s.divisor(map)).eq(0)),
             Some(0) if k > 1 => self.add(VAR_DIVISOR, &own, AttrValue::Int(k)),
             _ if k > 1 => conditions.push((s.own.expr() - rest.clone()).floor_mod(k).eq(0)),
             _ => {}
@@ -285,7 +370,8 @@ impl Stated {
                 _ => None,
             };
             let Some(x) = stated else { continue };
-            let dim = s.rest.as_int().and_then(|b| s.factor.checked_mul(x)?.checked_add(b));
+            let number = s.rest.as_int().filter(|_| s.by.is_none());
+            let dim = number.and_then(|b| s.factor.checked_mul(x)?.checked_add(b));
             match (key, dim) {
                 (VAR_DIVISOR, _) => self.constrain(&value.clone().floor_mod(x).eq(0)),
                 (key, Some(d)) if s.factor > 0 => self.add(key, s.own.name(), AttrValue::Int(d)),
@@ -365,35 +451,77 @@ impl Solve {
         Arc::new(SeqExpr { blocks, body })
     }
 
-    /// A MatchCast: where dims are to be solved, one that binds their names goes before it.
-    fn cast(&mut self, b: &Binding, value: Expr, info: &StructInfo, out: &mut Vec<Binding>) -> BindingValue {
+    /// The dims of `infos` that are to be solved, as dims with names from here on; how many casts there were before.
+    fn solve(&mut self, infos: &[&StructInfo]) -> usize {
         let all = self.casts.iter().map(|c| &c.solved).chain(&self.solved);
         let taken = |n: &str| all.clone().any(|s| s.own.name() == n);
         let known = || self.scope.iter().chain(self.map.keys()).cloned().collect();
-        let new = if states_parts(info) { find(&[info], known(), &taken) } else { vec![] };
-        if new.is_empty() {
-            let info = self.info(info);
-            self.scope.extend(vars::lone_vars([&info]).into_iter().map(|(v, _)| v));
-            return BindingValue::MatchCast { value, struct_info: info };
-        }
-        let first = self.casts.len();
+        let parts = infos.iter().any(|s| states_parts(s));
+        let new = if parts { find(infos, known(), false, &taken) } else { vec![] };
+        let before = self.casts.len();
         for s in new {
             let v = s.value(&self.map);
             self.casts.push(Wanted { solved: s.clone(), wanted: s.wanted(&self.map) });
             self.map.insert(s.var.clone(), v);
             self.solved.push(s);
         }
+        before
+    }
+
+    /// What a cast wants of a value: that dims solved since `first` have a solution.
+    fn wanted(&self, info: &StructInfo, first: usize) -> StructInfo {
+        vars::map_binding_dims(&self.info(info), &mut |d| match self.casts[first..]
+            .iter()
+            .find(|c| Some(&c.solved.own) == d.as_var())
+        {
+            Some(c) => c.wanted.clone(),
+            None => d.clone(),
+        })
+    }
+
+    /// A local function: its annotations are MatchCasts (relax_spec.md, derivation 8.1).
+    fn local(&mut self, f: &Function) -> Function {
+        let outer = (self.solved.len(), self.map.clone());
+        let first = self.solve(&annotations(f));
+        let mut bindings = vec![];
+        if first < self.casts.len() {
+            for p in &f.params {
+                let Some(a) = &p.annotation else { continue };
+                let struct_info = self.wanted(a, first);
+                if struct_info != self.info(a) {
+                    let value = BindingValue::MatchCast { value: p.var.expr(), struct_info };
+                    let var = RVar::new(p.var.name(), false, p.var.span());
+                    bindings.push(Binding { var, annotation: None, value, span: p.var.span() });
+                }
+            }
+        }
+        let mut new = self.function(f);
+        self.solved.truncate(outer.0);
+        self.map = outer.1;
+        if !bindings.is_empty() {
+            let mut attrs = Stated { attrs: std::mem::take(&mut new.attrs) };
+            attrs.signature(f);
+            new.attrs = attrs.attrs;
+            let block = BindingBlock { dataflow: false, bindings, span: f.signature_span };
+            let blocks = [block].into_iter().chain(new.body.blocks.iter().cloned()).collect();
+            new.body = Arc::new(SeqExpr { blocks, body: new.body.body.clone() });
+        }
+        new
+    }
+
+    /// A MatchCast: where dims are to be solved, one that binds their names goes before it.
+    fn cast(&mut self, b: &Binding, value: Expr, info: &StructInfo, out: &mut Vec<Binding>) -> BindingValue {
+        let first = self.solve(&[info]);
         let names = self.info(info);
         self.scope.extend(vars::lone_vars([&names]).into_iter().map(|(v, _)| v));
+        if first == self.casts.len() {
+            return BindingValue::MatchCast { value, struct_info: names };
+        }
+        let struct_info = self.wanted(info, first);
         let named = RVar::new(b.var.name(), b.var.is_dataflow(), b.var.span());
         let at = value.span();
         let cast = BindingValue::MatchCast { value, struct_info: names };
         out.push(Binding { var: named.clone(), annotation: None, value: cast, span: b.span });
-        let struct_info =
-            vars::map_dims(info, &mut |d| match self.casts[first..].iter().find(|c| c.solved.dim == *d) {
-                Some(c) => c.wanted.clone(),
-                None => self.dim(d),
-            });
         BindingValue::MatchCast { value: Expr::new(ExprKind::Var(named), at), struct_info }
     }
 
@@ -406,7 +534,7 @@ impl Solve {
             ExprKind::Tuple(f) => ExprKind::Tuple(self.exprs(f)),
             ExprKind::TupleGetItem(t, i) => ExprKind::TupleGetItem(self.expr(t), *i),
             ExprKind::Seq(s) => ExprKind::Seq(self.seq(s)),
-            ExprKind::Function(f) => ExprKind::Function(Arc::new(self.function(f))),
+            ExprKind::Function(f) => ExprKind::Function(Arc::new(self.local(f))),
             ExprKind::If { cond, then, otherwise } => {
                 ExprKind::If { cond: self.expr(cond), then: self.seq(then), otherwise: self.seq(otherwise) }
             }

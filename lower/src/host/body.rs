@@ -92,22 +92,23 @@ impl Body<'_> {
                 let x = PrimExpr::load_ptr(from, PrimExpr::i64(*index as i64), *dtype);
                 b.let_var(var, x.cast(var.dtype()));
             }
-            Step::Check { condition, code, constraint, wanted, got, what } => {
-                let failure = Failure {
-                    code: *code,
-                    constraint: *constraint,
-                    wanted: wanted.clone(),
-                    got: got.clone(),
-                    what: what.as_str(),
-                };
-                b.fail_if(condition.clone().not(), failure);
-            }
+            Step::Check { .. } => checks(b, std::slice::from_ref(s)),
             Step::If { condition, then, otherwise } => {
                 let then = b.nested(|b| self.steps(b, then));
                 let otherwise = b.nested(|b| self.steps(b, otherwise));
                 b.push(FlatStmt::If { cond: condition.clone(), then, otherwise });
             }
         }
+    }
+}
+
+/// The checks among these steps.
+pub fn checks(b: &mut Builder, steps: &[Step]) {
+    for s in steps {
+        let Step::Check { condition, code, constraint, wanted, got, what } = s else { continue };
+        let (wanted, got) = (wanted.clone(), got.clone());
+        let failure = Failure { code: *code, constraint: *constraint, wanted, got, what: what.as_str() };
+        b.fail_if(condition.clone().not(), failure);
     }
 }
 

@@ -12,6 +12,8 @@ pub struct Checks {
     lines: Arc<Lines>,
     /// What casts want of dims that were solved, and these dims as they were written.
     solved: Vec<(String, String)>,
+    /// What stands for dims that were solved, and what they were.
+    written: Vec<(String, String)>,
 }
 
 impl Checks {
@@ -19,13 +21,19 @@ impl Checks {
         let mut solved: Vec<(String, String)> = module.relax_funcs().flat_map(constraints::solved_casts).collect();
         solved.sort();
         solved.dedup();
-        Checks { list: vec![], lines, solved }
+        let written = module.relax_funcs().flat_map(constraints::solved_texts).collect();
+        Checks { list: vec![], lines, solved, written }
     }
 
     /// One more: its number, and what the call record says when it fails.
     pub fn add(&mut self, code: i64, condition: String, message: String, span: Span) -> (u32, String) {
         let number = self.list.len() as u32 + 1;
-        let info = CheckInfo { number, code, condition, message, span, line: self.lines.line(span) };
+        let words = condition.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let mut names: Vec<String> = words.filter(|w| !w.is_empty()).map(str::to_string).collect();
+        names.sort();
+        names.dedup();
+        let [condition, message] = [condition, message].map(|t| constraints::as_written(&self.written, &t));
+        let info = CheckInfo { number, code, condition, names, message, span, line: self.lines.line(span) };
         let text = info.text();
         self.list.push(info);
         (number, text)

@@ -17,6 +17,7 @@ use super::{Context, Stored};
 use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{Callee, FlatFunc, FlatStmt, Linkage};
+use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::program::{code, BufferUse, Entry, EntryDim, EntryKind, EntryValue, MemoryUse};
 use relax_ir::relax::{Function, StructInfo};
@@ -112,6 +113,7 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
     }
     let results = result_leaves(f, &plan, &mut facts);
     cx.memory.push(memory_use(&symbol, &sig, &plan, &layout));
+    sig.first = first_checks(&sig, &plan, &results);
 
     let base = format!("{}_{}", cx.prefix, symbol);
     let abi = cx.abi;
@@ -155,6 +157,24 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         regions: layout.regions.into_iter().map(|r| (r.name, r.bytes)).collect(),
         dynamic: None,
     })
+}
+
+/// The checks with which the body begins and that the arguments' dims decide, where a dim of a result may be negative
+/// without them.
+fn first_checks(sig: &Signature, plan: &Plan, results: &[ResultLeaf]) -> Vec<Step> {
+    let mut facts = sig.facts();
+    let mut dims = results.iter().flat_map(|r| &r.bounds);
+    if dims.all(|d| facts.prove(&d.clone().ge(0)) == Answer::Yes) {
+        return vec![];
+    }
+    let known = sig.body_vars();
+    let decided = |s: &&Step| match s {
+        Step::Check { condition, wanted, got, .. } => {
+            [condition, wanted, got].into_iter().flat_map(PrimExpr::vars).all(|v| known.contains(&v))
+        }
+        _ => false,
+    };
+    plan.steps.iter().take_while(decided).cloned().collect()
 }
 
 /// Who uses which piece of the workspace, and when.
@@ -427,6 +447,7 @@ fn call_function(
     let p = packed_params();
     let mut b = Builder::new(pool, abi, p.call.expr());
     sig.bind(&mut b, prefix, &p.args.expr());
+    super::body::checks(&mut b, &sig.first);
     let mut outs = vec![];
     let mut shapes = vec![];
     let n_dims: usize = results.iter().map(|r| r.dims.len()).sum();
@@ -563,6 +584,7 @@ fn infer_function(
     let p = packed_params();
     let mut b = Builder::new(pool, abi, p.call.expr());
     sig.bind(&mut b, prefix, &p.args.expr());
+    super::body::checks(&mut b, &sig.first);
     let n_dims: usize = results.iter().map(|r| r.dims.len()).sum();
     let actual = probe.map(|probe| {
         let actual = b.stack("actual", 8 * n_dims as u32, 8);

@@ -70,6 +70,8 @@ pub struct Signature {
     limits: Vec<Limit>,
     /// Values of shapes, which are never negative.
     negative: Vec<DimCheck>,
+    /// Checks of the body that come before the results are looked at: without them a dim of a result may be negative.
+    pub first: Vec<Step>,
 }
 
 /// The number of a check, and what the call record says when it fails.
@@ -110,6 +112,7 @@ impl Signature {
             constraints: vec![],
             limits: vec![],
             negative: vec![],
+            first: vec![],
         };
         for p in &f.params {
             let info = sinfo.get(&p.var).or(p.annotation.as_ref()).cloned().unwrap_or(StructInfo::Object);
