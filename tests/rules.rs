@@ -228,7 +228,7 @@ fn coverage(rules: &BTreeSet<String>) -> Result<(), Failed> {
     let mut faults = vec![];
     for (i, line) in table.lines().enumerate().filter(|(_, l)| l.starts_with('|')) {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        if ["rule", "sentence", "requirement"].contains(&cells[0]) || cells[0].starts_with("---") {
+        if ["rule", "sentence", "requirement", "question"].contains(&cells[0]) || cells[0].starts_with("---") {
             continue;
         }
         let named: Vec<&str> = cells.last().into_iter().flat_map(|c| c.split('`')).skip(1).step_by(2).collect();
@@ -238,6 +238,7 @@ fn coverage(rules: &BTreeSet<String>) -> Result<(), Failed> {
         for n in named {
             let known = match n.split_once("::") {
                 Some(("corpus", case)) => manifest.contains(&format!("\"{case}\"")),
+                Some(("lang", text)) => root.join(format!("tests/lang/{text}.rlx")).is_file(),
                 Some(("decision", title)) => decisions.contains(&format!("## {title}\n")),
                 _ if n.contains(".rs::") => functions_named(n),
                 _ => rules.contains(n),

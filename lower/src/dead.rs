@@ -96,6 +96,8 @@ fn kernel_or_leaf(e: &Expr) -> bool {
     match e.kind() {
         ExprKind::Call(c) => c.is_op("call_tir"),
         ExprKind::TupleGetItem(..) | ExprKind::Function(_) => true,
+        // It may not be there.
+        ExprKind::ExternFunc(_) => false,
         _ => e.is_leaf(),
     }
 }

@@ -14,6 +14,7 @@ pub mod choice;
 mod dead;
 pub mod eval;
 pub mod fold;
+mod fresh;
 pub mod fuse;
 pub mod host;
 pub mod integer;
@@ -184,6 +185,7 @@ pub fn passes(
     analysis::materialise(&mut typed)?;
     outside::resolve(&mut typed)?;
     stand_in::stand_in(&mut typed)?;
+    fresh::constants(&mut typed);
     if let Some(choice) = wide.filter(|w| opt_level >= 2 && w.lanes > 4) {
         layout::channels_last(&mut typed, choice);
     }
@@ -195,6 +197,7 @@ pub fn passes(
     if opt_level >= 1 {
         dead::remove_dead(&mut typed);
         fold::fold_constants(&mut typed);
+        fresh::constants(&mut typed);
         dead::remove_dead(&mut typed);
         share::share_kernels(&mut typed);
     }

@@ -20,6 +20,7 @@ pub mod fail;
 pub mod hosted;
 pub mod make;
 pub mod packed;
+pub mod signature;
 mod text;
 pub mod value;
 

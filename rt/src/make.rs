@@ -92,15 +92,16 @@ pub unsafe extern "C" fn relax_rt_tuple(
     code::OK
 }
 
-/// A closure of `body` over `count` captured values.
+/// A closure of `body` over `count` captured values; `signature` says what it takes and returns (null: a packed function).
 ///
 /// # Safety
-/// As for [`relax_rt_tuple`].
+/// As for [`relax_rt_tuple`]; the compiler wrote the signature.
 #[no_mangle]
 pub unsafe extern "C" fn relax_rt_closure(
     call: *mut Call,
     arena: *mut Arena,
     body: ClosureFn,
+    signature: *const i64,
     count: i64,
     captured: *mut Value,
     out: *mut Value,
@@ -113,7 +114,7 @@ pub unsafe extern "C" fn relax_rt_closure(
             drop_all(captured, count);
             return code::MEMORY;
         }
-        p.write(Closure { code: body, count });
+        p.write(Closure { code: body, count, signature });
         copy_nonoverlapping(captured, p.add(1).cast::<Value>(), count as usize);
     }
     code::OK

@@ -83,6 +83,8 @@ pub type ClosureFn = unsafe extern "C" fn(
 pub struct Closure {
     pub code: ClosureFn,
     pub count: i64,
+    /// What the function says of itself ([`crate::signature`]); null for a packed function.
+    pub signature: *const i64,
 }
 
 /// Something of the caller's.

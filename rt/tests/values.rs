@@ -260,7 +260,10 @@ fn calls() {
 
         let mut closure = Value::NULL;
         let mut captured = [Value::int(6)];
-        assert_eq!(relax_rt_closure(&mut call, null_mut(), scaled, 1, captured.as_mut_ptr(), &mut closure), code::OK);
+        assert_eq!(
+            relax_rt_closure(&mut call, null_mut(), scaled, null(), 1, captured.as_mut_ptr(), &mut closure),
+            code::OK
+        );
         assert_eq!(relax_rt_invoke(&mut call, &closure, [Value::int(7)].as_ptr(), 1, &mut r), code::OK);
         assert_eq!(r.payload.int, 42);
         assert_eq!(relax_rt_invoke(&mut call, &args[0], args.as_ptr(), 1, &mut r), code::TYPE);

@@ -37,6 +37,12 @@ impl<'a> Cx<'a> {
             match param.kind {
                 ParamKind::Variadic => {
                     for e in given {
+                        if matches!(e.kind, ExprKind::None) {
+                            let d = Diagnostic::error("argument", e.span, "None is no value of Relax");
+                            self.diags.push(d.help("R.null_value() gives a value that is none"));
+                            ok = false;
+                            continue;
+                        }
                         match self.relax(e) {
                             Some(e) => args.push(e),
                             None => ok = false,
@@ -123,9 +129,11 @@ impl<'a> Cx<'a> {
     /// The PrimFunc of the module that a packed function's name stands for (relax_spec.md, "Evaluating Expressions", 8).
     fn kernel(&self, f: &RExpr) -> Option<RExpr> {
         match f.kind() {
-            RKind::ExternFunc(n) | RKind::GlobalVar(n) if self.kernels.contains(n.as_str()) => {
-                Some(RExpr::new(RKind::GlobalVar(n.clone()), f.span()))
+            RKind::ExternFunc(symbol) => {
+                let name = self.kernels.get(symbol.as_str())?;
+                Some(RExpr::new(RKind::GlobalVar(name.to_string()), f.span()))
             }
+            RKind::GlobalVar(n) if self.kernels.values().any(|name| name == n) => Some(f.clone()),
             _ => None,
         }
     }

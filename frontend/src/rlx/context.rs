@@ -9,7 +9,7 @@ use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{RVar, StructInfo};
 use relax_ir::tir::{Buffer, TensorField};
 use relax_ir::{DType, Diagnostic, Diagnostics, FileId, Span, Var};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
@@ -124,8 +124,8 @@ pub struct Cx<'a> {
     pub results: HashMap<&'a str, StructInfo>,
     /// `f = R.ExternFunc("symbol")` of the module, by name.
     pub externs: HashMap<&'a str, String>,
-    /// PrimFuncs that packed calls find by their symbol.
-    pub kernels: HashSet<&'a str>,
+    /// The names of PrimFuncs by the symbol that packed calls find them by.
+    pub kernels: HashMap<String, &'a str>,
     /// `n = TypeVar("n")`
     pub type_vars: Vec<&'a str>,
     pub metadata: Option<Metadata>,
@@ -144,7 +144,7 @@ impl<'a> Cx<'a> {
             globals: vec![],
             results: HashMap::new(),
             externs: HashMap::new(),
-            kernels: HashSet::new(),
+            kernels: HashMap::new(),
             type_vars: vec![],
             metadata: None,
             names: Names::new(DType::I64),

@@ -119,8 +119,11 @@ impl<'a> Cx<'a> {
             stated.is_some_and(|p| matches!(p.kind, ExprKind::Bool(true)))
         };
         let kernel = |d: &Expr<'a>| decorator(d).as_deref() == Some("T.prim_func");
-        if def.decorators.iter().any(kernel) && !def.decorators.iter().any(private) {
-            self.kernels.insert(def.name.name);
+        if def.decorators.iter().any(kernel) {
+            let own = (!def.decorators.iter().any(private)).then(|| def.name.name.to_string());
+            if let Some(symbol) = stated_symbol(def).or(own) {
+                self.kernels.insert(symbol, def.name.name);
+            }
         }
         if let Some(info @ StructInfo::Tuple(_)) = def.returns.as_ref().map(outline) {
             self.results.insert(def.name.name, info);
@@ -183,6 +186,17 @@ impl<'a> Cx<'a> {
         let d = Diagnostic::error("module", at, "a module holds functions and attributes only");
         self.diags.push(d.help("this line is neither; is it indented as it should be?"));
     }
+}
+
+/// `T.func_attr({"global_symbol": "symbol"})` among the statements of the function.
+fn stated_symbol(def: &FunctionDef) -> Option<String> {
+    def.body.iter().find_map(|s| {
+        let StmtKind::Expr(e) = &s.kind else { return None };
+        let call = e.as_call().filter(|_| e.called().as_deref() == Some("T.func_attr"))?;
+        let ExprKind::Dict(entries) = &call.args.first()?.kind else { return None };
+        let symbol = entries.iter().find(|(k, _)| k.as_str() == Some("global_symbol"))?;
+        symbol.1.as_str().map(str::to_string)
+    })
 }
 
 /// `f = R.ExternFunc("symbol")`

@@ -21,7 +21,7 @@ impl<'a> Cx<'a> {
             ExprKind::Attribute(base, field) => {
                 if let Some(name) = self.global_name(base, field) {
                     match (name?, self.externs.get(field.name)) {
-                        (_, Some(symbol)) => RKind::ExternFunc(symbol.clone()),
+                        (_, Some(symbol)) => self.extern_function(&symbol.clone()),
                         (name, None) => RKind::GlobalVar(name),
                     }
                 } else {
@@ -220,8 +220,7 @@ impl<'a> Cx<'a> {
             },
             "R.tuple" => RKind::Tuple(self.relax_list(&call.args)?),
             "R.ExternFunc" => match call.arg(0, "global_symbol").and_then(Expr::as_str) {
-                Some(s) if self.kernels.contains(s) => RKind::GlobalVar(s.to_string()),
-                Some(s) => RKind::ExternFunc(s.to_string()),
+                Some(s) => self.extern_function(s),
                 None => return self.error("argument", span, "R.ExternFunc takes the name of a function"),
             },
             "R.match_cast" => {
@@ -270,6 +269,15 @@ impl<'a> Cx<'a> {
         };
         let call = Call { callee, args, attrs: Attrs::default(), sinfo_args };
         Some(RExpr::new(RKind::Call(call), span))
+    }
+
+    /// The packed function of this symbol, or the PrimFunc of the module that has it (relax_spec.md, "Evaluating
+    /// Expressions", 8).
+    fn extern_function(&self, symbol: &str) -> RKind {
+        match self.kernels.get(symbol) {
+            Some(name) => RKind::GlobalVar(name.to_string()),
+            None => RKind::ExternFunc(symbol.to_string()),
+        }
     }
 
     /// What `R.ExternFunc("f", R.Callable(.., purity=True))` states of its result; `None` where it promises no purity.

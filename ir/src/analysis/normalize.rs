@@ -17,16 +17,24 @@ use crate::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo,
 };
 use crate::span::Span;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The function in normal form.
 pub fn function(f: &Function, diags: &mut Diagnostics) -> Function {
-    let impure = !signature::is_pure(f) || signature::forced_pure(f);
-    Function { body: Arc::new(sequence(&f.body, impure, diags)), ..f.clone() }
+    inner_function(f, &Names::new(), diags)
 }
 
-fn sequence(seq: &SeqExpr, impure: bool, diags: &mut Diagnostics) -> SeqExpr {
-    let mut n = Normalizer { blocks: vec![], dataflow: false, fresh: 0, impure, diags };
+/// Other names of functions of the module.
+type Names = HashMap<RVar, Expr>;
+
+fn inner_function(f: &Function, outer: &Names, diags: &mut Diagnostics) -> Function {
+    let impure = !signature::is_pure(f) || signature::forced_pure(f);
+    Function { body: Arc::new(sequence(&f.body, impure, outer, diags)), ..f.clone() }
+}
+
+fn sequence(seq: &SeqExpr, impure: bool, outer: &Names, diags: &mut Diagnostics) -> SeqExpr {
+    let mut n = Normalizer { blocks: vec![], dataflow: false, fresh: 0, impure, names: outer.clone(), diags };
     for block in &seq.blocks {
         n.block(block);
     }
@@ -43,6 +51,7 @@ struct Normalizer<'d> {
     fresh: usize,
     /// The function may call what has effects.
     impure: bool,
+    names: Names,
     diags: &'d mut Diagnostics,
 }
 
@@ -85,6 +94,11 @@ impl Normalizer<'_> {
             }
             BindingValue::Expr(e) => BindingValue::Expr(self.value(e)),
         };
+        if let BindingValue::Expr(e) = &value {
+            if let Some(global) = self.global(e) {
+                self.names.insert(b.var.clone(), global);
+            }
+        }
         self.push(Binding { value, ..b.clone() });
     }
 
@@ -97,11 +111,11 @@ impl Normalizer<'_> {
             }
             ExprKind::Tuple(_) => return self.leaf(e),
             ExprKind::TupleGetItem(t, i) => ExprKind::TupleGetItem(self.leaf(t), *i),
-            ExprKind::Function(f) => ExprKind::Function(Arc::new(function(f, self.diags))),
+            ExprKind::Function(f) => ExprKind::Function(Arc::new(inner_function(f, &self.names, self.diags))),
             ExprKind::If { cond, then, otherwise } => ExprKind::If {
                 cond: self.leaf(cond),
-                then: Arc::new(sequence(then, self.impure, self.diags)),
-                otherwise: Arc::new(sequence(otherwise, self.impure, self.diags)),
+                then: Arc::new(sequence(then, self.impure, &self.names, self.diags)),
+                otherwise: Arc::new(sequence(otherwise, self.impure, &self.names, self.diags)),
             },
             ExprKind::Call(c) => ExprKind::Call(self.call(c)),
             _ => return e.clone(),
@@ -120,6 +134,12 @@ impl Normalizer<'_> {
         };
         let mut args: Vec<Expr> = c.args.iter().map(|a| self.leaf(a)).collect();
         if let Callee::Op(op) = callee {
+            // The PrimFunc may go by another name.
+            if let (true, Some(f)) = (op.name.starts_with("call_tir"), args.first_mut()) {
+                if let Some(global) = self.global(f) {
+                    *f = global;
+                }
+            }
             let target = match args.first().map(Expr::kind) {
                 Some(ExprKind::Str(name) | ExprKind::ExternFunc(name)) => Some(name.clone()),
                 _ => None,
@@ -158,6 +178,15 @@ impl Normalizer<'_> {
             }
         }
         Call { callee, args, attrs: c.attrs.clone(), sinfo_args: c.sinfo_args.clone() }
+    }
+
+    /// The function of the module that `e` names, directly or by a variable.
+    fn global(&self, e: &Expr) -> Option<Expr> {
+        match e.kind() {
+            ExprKind::GlobalVar(_) => Some(e.clone()),
+            ExprKind::Var(v) => self.names.get(v).cloned(),
+            _ => None,
+        }
     }
 
     /// A leaf: other expressions are bound to a fresh variable.

@@ -1,9 +1,12 @@
 //! MatchCast: does a value have a struct info? Shape variables that stand alone in it get their values.
 
 use super::{Scope, Stop, Value};
+use relax_ir::analysis::{relate, signature, vars};
 use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{StructInfo, TensorShape};
-use relax_ir::DType;
+use relax_ir::sym::Facts;
+use relax_ir::{DType, Var};
+use std::collections::HashMap;
 
 /// The dims of a list; a variable that has no value is an error of the module.
 pub fn dims(list: &[PrimExpr], scope: &Scope) -> Result<Vec<i64>, Stop> {
@@ -64,12 +67,27 @@ fn first(value: &Value, info: &StructInfo, scope: &mut Scope, later: &mut Vec<(i
         (StructInfo::Tuple(infos), Value::Tuple(fields)) if infos.len() == fields.len() => {
             infos.iter().zip(fields).try_for_each(|(i, f)| first(f, i, scope, later))
         }
+        // A packed function that returns nothing returns unit.
+        (StructInfo::Tuple(infos), Value::Absent) if infos.is_empty() => Ok(()),
         (StructInfo::Tuple(_), _) => wrong("a tuple of so many fields"),
-        (StructInfo::Func(_), Value::Closure(_) | Value::Global(_) | Value::Extern(_)) => Ok(()),
+        (StructInfo::Func(f), Value::Extern(_)) if f.params.is_some() => wrong("a closure"),
+        (StructInfo::Func(_), Value::Closure(c)) => {
+            let own = StructInfo::Func(signature::of_function(&c.function).into());
+            let got = vars::substitute(&own, &literals(&c.scope));
+            let wanted = vars::substitute(info, &literals(scope));
+            let relation = relate::relate(&got, &wanted, "the function", &mut Facts::new());
+            relation.refused.map_or(Ok(()), |why| Err(Stop::Check(why)))
+        }
+        (StructInfo::Func(_), Value::Global(_) | Value::Extern(_)) => Ok(()),
         (StructInfo::Func(_), _) => wrong("a function"),
         (StructInfo::Str, Value::Str(_)) | (StructInfo::DType, Value::DType(_)) => Ok(()),
         (StructInfo::Str | StructInfo::DType, _) => wrong("a string or dtype"),
     }
+}
+
+/// What each shape variable is.
+fn literals(scope: &Scope) -> HashMap<Var, PrimExpr> {
+    scope.dims.iter().map(|(v, n)| (v.clone(), PrimExpr::i64(*n))).collect()
 }
 
 fn list(got: &[i64], wanted: &[PrimExpr], scope: &mut Scope, later: &mut Vec<(i64, PrimExpr)>) -> Result<(), Stop> {

@@ -11,6 +11,7 @@ use relax_ir::{DType, PrimExpr, Span, Var};
 pub struct Pool {
     prefix: String,
     strings: FnvHashMap<String, String>,
+    words: FnvHashMap<Vec<i64>, String>,
     pub data: Vec<FlatData>,
     /// Leave out the checks of arguments and shapes: see [`Pool::leaves_out`].
     unchecked: bool,
@@ -46,6 +47,23 @@ impl Pool {
             linkage: Linkage::Local,
         });
         self.strings.insert(text.to_string(), symbol.clone());
+        symbol
+    }
+
+    /// The symbol of a list of 64-bit words.
+    pub fn words(&mut self, words: &[i64]) -> String {
+        if let Some(s) = self.words.get(words) {
+            return s.clone();
+        }
+        let symbol = format!("{}__g{}", self.prefix, self.words.len());
+        self.data.push(FlatData {
+            symbol: symbol.clone(),
+            align: 8,
+            bytes: DataBytes::Owned(words.iter().flat_map(|w| w.to_le_bytes()).collect()),
+            relocs: vec![],
+            linkage: Linkage::Local,
+        });
+        self.words.insert(words.to_vec(), symbol.clone());
         symbol
     }
 }

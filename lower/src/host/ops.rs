@@ -46,6 +46,15 @@ pub fn call(
             _ => Err(open(span, op)),
         },
         "tensor_to_shape" => tensor_to_shape(p, c, op, span, info, scope),
+        "builtin.copy" => match operand(p, c, 0, span, scope)? {
+            HostValue::Tensor(t) => {
+                let own = p.tensor_of(t.dims.clone(), t.dtype);
+                let bytes = byte_size(&t.dims, t.dtype);
+                p.emit(Step::Copy { from: t.buf, to: own.buf, bytes });
+                Ok(HostValue::Tensor(own))
+            }
+            _ => Err(open(span, op)),
+        },
         "null_value" => Ok(HostValue::unit()),
         name if name.starts_with("inspect.") && !matches!(operand(p, c, 0, span, scope)?, HostValue::Tensor(_)) => {
             let what = format!("R.{name} of a tensor whose rank or dtype is not known");

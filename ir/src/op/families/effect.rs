@@ -65,6 +65,13 @@ pub static OPS: &[OpDecl] = &[
         same,
     ),
     host(
+        "builtin.copy",
+        "A tensor of its own with the same elements: what is written to it, nobody else sees.",
+        &[operand("x")],
+        Purity::Pure,
+        same,
+    ),
+    host(
         "wrap_param",
         "Casts a weight to `dtype` where it is used.",
         &[operand("data"), positional("dtype", Default::Str("float32"))],

@@ -18,7 +18,7 @@ use relax_ir::{DType, Diagnostic, Func, PrimExpr, Span};
 type Output = (Vec<PrimExpr>, DType);
 
 /// The packed function that the runtime has itself: the file of a picture as one that is not compressed.
-const PICTURE: &str = "relax_aot.plain_picture";
+pub const PICTURE: &str = "relax_aot.plain_picture";
 
 impl Gen<'_, '_> {
     pub fn call(&mut self, c: &Call, span: Span, info: Option<&StructInfo>, scope: &mut Scope) -> Res<Dyn> {
@@ -61,7 +61,7 @@ impl Gen<'_, '_> {
                         return self.plain(prim, c, span, scope);
                     }
                 }
-                let callee = self.expr(f, None, scope)?;
+                let callee = self.callee(f, scope)?;
                 let args = c.args.iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
                 self.invoke(callee, &args, span)
             }
@@ -95,17 +95,25 @@ impl Gen<'_, '_> {
     }
 
     /// The elements of `old` in a tensor of its own.
-    fn copied(&mut self, old: &TensorAt) -> TensorAt {
+    pub fn copied(&mut self, old: &TensorAt) -> TensorAt {
         let new = self.tensor(old.dims.clone(), old.dtype);
         let args = vec![new.data.clone(), old.data.clone(), byte_size(&old.dims, old.dtype)];
         self.b.push(FlatStmt::Call { callee: copy_callee(self.prefix), args, result: None });
         new
     }
 
+    /// What is called: the call looks up the name of a packed function.
+    fn callee(&mut self, e: &Expr, scope: &mut Scope) -> Res<Dyn> {
+        match e.kind() {
+            ExprKind::ExternFunc(name) => Ok(Dyn::Extern(name.clone())),
+            _ => self.expr(e, None, scope),
+        }
+    }
+
     pub fn operand(&mut self, c: &Call, i: usize, span: Span, scope: &mut Scope) -> Res<Dyn> {
         let missing = || Diagnostic::error("operator", span, format!("operand {} is missing", i + 1));
         let e = c.args.get(i).ok_or_else(missing)?;
-        match self.expr(e, None, scope)? {
+        match self.callee(e, scope)? {
             // The name of a packed function.
             Dyn::Str(s) if i == 0 && c.op().is_some_and(|o| o.name.contains("packed")) => Ok(Dyn::Extern(s)),
             v => Ok(v),
@@ -197,9 +205,9 @@ impl Gen<'_, '_> {
     }
 
     fn make_closure(&mut self, c: &Call, span: Span, scope: &mut Scope) -> Res<Dyn> {
-        let target = match self.operand(c, 0, span, scope)? {
+        let (target, name) = match self.operand(c, 0, span, scope)? {
             Dyn::Global(name) if matches!(self.typed.module.get(&name), Some(Func::Relax(_))) => {
-                self.queue.global(self.prefix, &name)
+                (self.queue.global(self.prefix, &name), name)
             }
             _ => return Err(Diagnostic::unsupported("call", span, "R.make_closure takes a function of the module")),
         };
@@ -207,7 +215,8 @@ impl Gen<'_, '_> {
         let kind = Kind::Bound { target, count: captured.len() };
         let symbol = self.queue.other(self.prefix, "closure", kind);
         let to = self.slot();
-        self.closure(&symbol, &captured, &to, span)?;
+        let signature = self.signature_of_bound(&name, captured.len());
+        self.closure(&symbol, signature, &captured, &to, span)?;
         Ok(Dyn::Value(to))
     }
 

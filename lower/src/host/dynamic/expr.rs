@@ -447,10 +447,11 @@ impl<'a, 'p> Gen<'a, 'p> {
         dims.sort_by_key(Var::id);
         let mut values: Vec<Dyn> = captured.iter().map(|v| scope.vars[v].clone()).collect();
         values.extend(dims.iter().map(|v| Dyn::Prim(scope.dims[v].clone())));
+        let signature = self.signature_of_local(f, this, scope, &mut values, span)?;
         let kind = Kind::Local { function: f.clone(), this: this.cloned(), captured, dims };
         let symbol = self.queue.other(self.prefix, &f.name, kind);
         let to = self.slot();
-        self.closure(&symbol, &values, &to, span)?;
+        self.closure(&symbol, Some(signature), &values, &to, span)?;
         Ok(Dyn::Value(to))
     }
 
@@ -473,7 +474,10 @@ impl<'a, 'p> Gen<'a, 'p> {
                 Dyn::Tensor(TensorAt { at, data, dims, dtype: c.dtype })
             }
             ExprKind::GlobalVar(g) => Dyn::Global(g.clone()),
-            ExprKind::ExternFunc(g) => Dyn::Extern(g.clone()),
+            ExprKind::ExternFunc(g) => {
+                self.must_be_registered(g);
+                Dyn::Extern(g.clone())
+            }
             ExprKind::Tuple(fields) => {
                 Dyn::Tuple(fields.iter().map(|f| self.expr(f, None, scope)).collect::<Res<_>>()?)
             }

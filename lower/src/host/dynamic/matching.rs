@@ -5,6 +5,7 @@ use super::{tag, VALUE};
 use crate::host::build::Failure;
 use crate::host::check_tensor::dtype_word;
 use crate::host::value::{match_dims, Later, Shaped};
+use relax_ir::flat::FlatStmt;
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::program::code;
@@ -85,7 +86,7 @@ impl Gen<'_, '_> {
     }
 
     /// A check of the value's structure: `got` must be `wanted`.
-    fn structure(&mut self, got: PrimExpr, wanted: i64, code: i64, what: &str, (of, span): (&str, Span)) {
+    pub fn structure(&mut self, got: PrimExpr, wanted: i64, code: i64, what: &str, (of, span): (&str, Span)) {
         if self.trusted || got.as_int() == Some(wanted) {
             return;
         }
@@ -183,6 +184,12 @@ impl Gen<'_, '_> {
                 );
                 Ok(Dyn::Prim(x))
             }
+            // A packed function that returns nothing returns unit.
+            (StructInfo::Tuple(fields), Dyn::Absent) if fields.is_empty() => Ok(Dyn::Tuple(vec![])),
+            (StructInfo::Tuple(fields), Dyn::Value(at)) if fields.is_empty() => {
+                self.unit(&at, what, span);
+                Ok(Dyn::Tuple(vec![]))
+            }
             (StructInfo::Tuple(fields), Dyn::Value(at)) => {
                 self.tag(&at, tag::TUPLE, what, span);
                 let tuple = self.b.load("tuple", &at, 8, DType::HANDLE);
@@ -210,8 +217,8 @@ impl Gen<'_, '_> {
                 }
                 Ok(Dyn::Tuple(out))
             }
-            (StructInfo::Func(_), Dyn::Value(at)) => {
-                self.tag(&at, tag::CLOSURE, what, span);
+            (StructInfo::Func(f), Dyn::Value(at)) => {
+                self.match_function(&at, f, scope, what, span)?;
                 Ok(Dyn::Value(at))
             }
             (StructInfo::Str | StructInfo::DType, Dyn::Value(at)) => {
@@ -227,6 +234,22 @@ impl Gen<'_, '_> {
             )
             .help("this cast can never succeed")),
         }
+    }
+
+    /// The empty tuple, or no value at all.
+    fn unit(&mut self, at: &PrimExpr, what: &str, span: Span) {
+        if self.trusted {
+            return;
+        }
+        let got = self.b.load("tag", at, 0, DType::I32);
+        self.b.open();
+        self.tag(at, tag::TUPLE, what, span);
+        let tuple = self.b.load("tuple", at, 8, DType::HANDLE);
+        let count = self.b.load("count", &tuple, 0, DType::I64);
+        let what = format!("{what}, number of fields");
+        self.structure(count, 0, code::TYPE, &what, ("number of fields == 0", span));
+        let then = self.b.close();
+        self.b.push(FlatStmt::If { cond: got.ne(PrimExpr::i32(tag::NULL)), then, otherwise: vec![] });
     }
 
     /// The scalar that a value must be.

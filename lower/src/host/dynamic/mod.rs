@@ -26,6 +26,7 @@ mod inspect;
 mod matching;
 mod open;
 mod operators;
+mod signature;
 mod values;
 
 pub use entry::compile as compile_entry;
@@ -34,16 +35,23 @@ use super::build::{address_of, local_callee, null, runtime_callee, Builder, Fail
 use super::Context;
 use expr::Gen;
 use relax_ir::abi::AbiLayout;
-use relax_ir::analysis::Typed;
+use relax_ir::analysis::{signature as signatures, Typed};
+use relax_ir::attrs::Attrs;
 use relax_ir::flat::{Callee, FlatStmt, Linkage};
 use relax_ir::program::code;
-use relax_ir::relax::{Function, RVar};
+use relax_ir::relax::{
+    Binding, BindingBlock, BindingValue, Call, Callee as Called, Expr, ExprKind, Function, Param, RVar, SeqExpr,
+    StructInfo,
+};
+use relax_ir::tir::{PrimFunc, PrimParam};
 use relax_ir::{DType, Diagnostic, PrimExpr, Var};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Bytes of a value.
 pub(crate) const VALUE: i64 = 16;
+/// Bytes of a closure before its captured values.
+const CLOSURE_HEAD: i64 = 24;
 /// Bytes of stack that recursion may take.
 const STACK_LIMIT: i64 = 1 << 20;
 /// What the inner function returns for another round.
@@ -51,6 +59,7 @@ const AGAIN: i32 = -1;
 
 /// Tags of values, as in `relax_rt::value::tag`.
 pub(crate) mod tag {
+    pub const NULL: i32 = 0;
     pub const INT: i32 = 1;
     pub const FLOAT: i32 = 2;
     pub const BOOL: i32 = 3;
@@ -150,16 +159,14 @@ pub(crate) fn value_callee(symbol: &str) -> Callee {
 pub(crate) fn drain(cx: &mut Context, typed: &Typed) -> Result<(), Diagnostic> {
     while let Some(p) = cx.dynamic.pending.pop_front() {
         match p.kind {
-            Kind::Global(name) => {
-                let Some(relax_ir::Func::Relax(f)) = typed.module.get(&name) else {
-                    return Err(Diagnostic::unsupported(
-                        "call",
-                        relax_ir::Span::NONE,
-                        format!("the PrimFunc {name} as a function value cannot be compiled"),
-                    ));
-                };
-                function(cx, typed, &p.symbol, f, None, &[], &[])?;
-            }
+            Kind::Global(name) => match typed.module.get(&name) {
+                Some(relax_ir::Func::Relax(f)) => function(cx, typed, &p.symbol, f, None, &[], &[])?,
+                Some(relax_ir::Func::Prim(f)) => function(cx, typed, &p.symbol, &kernel_function(f), None, &[], &[])?,
+                None => {
+                    let what = format!("the module has no function named {name}");
+                    return Err(Diagnostic::internal(relax_ir::Span::NONE, what));
+                }
+            },
             Kind::Local { function: f, this, captured, dims } => {
                 function(cx, typed, &p.symbol, &f, this, &captured, &dims)?;
             }
@@ -168,6 +175,45 @@ pub(crate) fn drain(cx: &mut Context, typed: &Typed) -> Result<(), Diagnostic> {
         }
     }
     Ok(())
+}
+
+/// A PrimFunc as a value: the function that calls it with its parameters.
+fn kernel_function(prim: &PrimFunc) -> Function {
+    let info = match signatures::of_global(&relax_ir::Func::Prim(prim.clone())) {
+        StructInfo::Func(f) => f.params.clone().unwrap_or_default(),
+        _ => vec![],
+    };
+    let span = relax_ir::Span::NONE;
+    let var = |(p, info): (&PrimParam, StructInfo)| {
+        let name = match p {
+            PrimParam::Buffer { buffer, .. } => buffer.name.to_string(),
+            PrimParam::Scalar(v) | PrimParam::Handle { handle: v, .. } => v.name().to_string(),
+        };
+        Param { var: RVar::new(name, false, span), annotation: Some(info) }
+    };
+    let params: Vec<Param> = prim.params.iter().zip(info).map(var).collect();
+    let call = Call {
+        callee: Called::Expr(Expr::new(ExprKind::GlobalVar(prim.name.clone()), span)),
+        args: params.iter().map(|p| Expr::new(ExprKind::Var(p.var.clone()), span)).collect(),
+        attrs: Attrs::default(),
+        sinfo_args: vec![],
+    };
+    let result = RVar::new("result", false, span);
+    let value = BindingValue::Expr(Expr::new(ExprKind::Call(call), span));
+    let binding = Binding { var: result.clone(), annotation: None, value, span };
+    let block = BindingBlock { dataflow: false, bindings: vec![binding], span };
+    Function {
+        // Not the kernel's own name: it does not call itself.
+        name: format!("kernel {}", prim.name),
+        params,
+        ret: None,
+        body: Arc::new(SeqExpr { blocks: vec![block], body: Expr::new(ExprKind::Var(result), span) }),
+        attrs: Attrs::default(),
+        private: true,
+        pure: false,
+        span,
+        signature_span: span,
+    }
 }
 
 struct Params {

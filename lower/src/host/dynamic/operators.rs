@@ -115,7 +115,11 @@ impl Gen<'_, '_> {
                     _ => wrong("a tensor of known rank, for a view of another dtype or at an offset"),
                 }
             }
-            "null_value" => Ok(Dyn::Tuple(vec![])),
+            "builtin.copy" => match self.operand(c, 0, span, scope)? {
+                Dyn::Tensor(t) => Ok(Dyn::Tensor(self.copied(&t))),
+                _ => wrong("a tensor of known rank and dtype"),
+            },
+            "null_value" => Ok(Dyn::Absent),
             name if name.starts_with("inspect.") => self.inspect(c, op, span, scope),
             "print" => self.print(c, span, scope),
             "assert_op" => {

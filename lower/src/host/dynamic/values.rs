@@ -1,7 +1,7 @@
 //! Values between registers and memory: boxing, views of tensors, slots of the frame.
 
 use super::expr::{Dyn, Gen, Res, TensorAt};
-use super::{tag, value_callee, VALUE};
+use super::{tag, value_callee, CLOSURE_HEAD, VALUE};
 use crate::host::build::{null, runtime_callee};
 use crate::host::check_tensor::dtype_word;
 use relax_ir::flat::{Callee, FlatStmt};
@@ -49,8 +49,7 @@ impl Gen<'_, '_> {
                 self.retain(to);
             }
             Dyn::This(captured) => {
-                // The box of a closure begins 16 bytes before its captured values.
-                let closure = captured.clone().ptr_add(PrimExpr::i64(-16));
+                let closure = captured.clone().ptr_add(PrimExpr::i64(-CLOSURE_HEAD));
                 self.b.store(to, 0, PrimExpr::i32(tag::CLOSURE));
                 self.b.store(to, 4, PrimExpr::i32(1));
                 self.b.store(to, 8, closure);
@@ -95,11 +94,12 @@ impl Gen<'_, '_> {
             }
             Dyn::Global(name) => {
                 let symbol = self.queue.global(self.prefix, name);
-                self.closure(&symbol, &[], to, span)?;
+                let signature = self.signature_of_global(name);
+                self.closure(&symbol, signature, &[], to, span)?;
             }
             Dyn::Extern(name) => {
                 let symbol = self.queue.packed(self.prefix, name);
-                self.closure(&symbol, &[], to, span)?;
+                self.closure(&symbol, None, &[], to, span)?;
             }
             Dyn::DType(d) => self.own(&Dyn::Str(d.to_string()), to, span)?,
             Dyn::Absent => self.b.store(to, 0, PrimExpr::i32(0)),
@@ -107,17 +107,31 @@ impl Gen<'_, '_> {
         Ok(())
     }
 
-    /// A closure of the function `symbol` over `captured`.
-    pub fn closure(&mut self, symbol: &str, captured: &[Dyn], to: &PrimExpr, span: Span) -> Res<()> {
+    /// A closure of the function `symbol` over `captured`; without a signature it is a packed function.
+    pub fn closure(
+        &mut self,
+        symbol: &str,
+        signature: Option<Vec<i64>>,
+        captured: &[Dyn],
+        to: &PrimExpr,
+        span: Span,
+    ) -> Res<()> {
         let array = self.slot_array(captured.len());
         for (i, f) in captured.iter().enumerate() {
             let at = array.clone().ptr_add(PrimExpr::i64(i as i64 * VALUE));
             self.own(f, &at, span)?;
         }
         let body = self.b.address(symbol);
+        let signature = match signature {
+            Some(words) => {
+                let symbol = self.b.pool.words(&words);
+                self.b.address(&symbol)
+            }
+            None => null(),
+        };
         let call = self.b.call.clone();
         let count = PrimExpr::i64(captured.len() as i64);
-        let args = vec![call, null(), body, count, array.clone(), to.clone()];
+        let args = vec![call, null(), body, signature, count, array.clone(), to.clone()];
         self.take_over("relax_rt_closure", args, &array, captured.len());
         Ok(())
     }
