@@ -9,14 +9,13 @@ use super::emit::{compute_type, has_load, is_narrow, Emit, Res};
 use super::map::strips;
 use super::mirrored::Mirrored;
 use super::nest::{used_plainly, Nest, Target};
+use super::panels::{packed_in, padded, whole_slivers, Panels, FEW};
 use super::poly::Poly;
 use super::reduce::{rows_for, spatial, Ahead, Copies, Last, Point, Tile, Vector, LINE};
 use super::sliver::Sliver;
 use super::stage::{Axis, Stage};
 use super::SchedOptions;
-use relax_ir::constant::Order;
 use relax_ir::prim::{BinOp, PrimKind};
-use relax_ir::tir::Buffer;
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
@@ -70,9 +69,6 @@ pub(super) const LEAST_WORK: i64 = 32768;
 const BLOCK: i64 = 1024;
 const DEEP: i64 = 1536;
 const MOST_ROWS: i64 = 2048;
-
-/// Fewer columns than this behind the last full sliver go with that.
-const FEW: i64 = 16;
 
 /// Up to so many rows read each value of `b` too seldom for a copy of it to pay.
 const FEW_ROWS: i64 = 64;
@@ -193,171 +189,6 @@ pub(super) fn sides(x: PrimExpr, y: PrimExpr, j: &Var) -> Option<(PrimExpr, Prim
     }
 }
 
-/// How a constant right side lies in memory: panels of `width` columns, each with all rows (`depth`), then one with the
-/// columns left over, whose rows have zeros at their ends where these do not fill a vector.
-#[derive(Clone, Copy, Debug)]
-pub struct Panels {
-    pub depth: i64,
-    pub columns: i64,
-    pub width: i64,
-}
-
-impl Panels {
-    /// As the scope of the packed buffer.
-    pub fn scope(&self) -> String {
-        format!("panels.{}.{}.{}", self.depth, self.columns, self.width)
-    }
-
-    /// From the scope of a buffer.
-    pub fn of(b: &Buffer) -> Option<Panels> {
-        let mut parts = b.scope.strip_prefix("panels.")?.split('.').map(|p| p.parse().ok());
-        Some(Panels { depth: parts.next()??, columns: parts.next()??, width: parts.next()?? })
-    }
-
-    /// As the order of a constant; `turned`: that has the matrix column by column.
-    pub fn order(&self, turned: bool) -> Order {
-        let [depth, columns, width] = [self.depth, self.columns, self.width].map(|n| n as usize);
-        Order::Panels { depth, columns, width, whole: self.whole() as usize, last: self.last() as usize, turned }
-    }
-
-    /// Elements in all.
-    pub fn elements(&self) -> i64 {
-        self.depth * (self.whole() + self.last())
-    }
-
-    /// Columns in full panels.
-    fn whole(&self) -> i64 {
-        whole_slivers(self.columns, self.width)
-    }
-
-    /// Elements of a row of the panel behind the full ones.
-    fn last(&self) -> i64 {
-        padded(self.columns - self.whole())
-    }
-
-    /// Where an element is.
-    pub fn position(&self, k: PrimExpr, j: PrimExpr) -> PrimExpr {
-        let whole = self.whole();
-        let rest = (k.clone() * self.last()) + (j.clone() - whole) + whole * self.depth;
-        if whole == 0 {
-            return rest;
-        }
-        let panel = j.clone().floor_div(self.width);
-        let full = (panel * self.depth + k) * self.width + j.clone().floor_mod(self.width);
-        if whole == self.columns {
-            return full;
-        }
-        j.lt(PrimExpr::i64(whole)).select(full, rest)
-    }
-
-    /// Registers side by side: a number that divides a panel. `single`: there is one row.
-    fn registers(&self, o: &SchedOptions, lanes: i64, single: bool) -> i64 {
-        let most = if single {
-            ALONE
-        } else if o.is_wide() || self.width % (3 * lanes) == 0 {
-            most_columns(o) as i64
-        } else {
-            2
-        };
-        (1..=most).rev().find(|n| self.width % (n * lanes) == 0).unwrap_or(1)
-    }
-
-    /// The first of `width` columns from `start` in row `k`; with `rest`, behind the full panels.
-    fn at(&self, e: &mut Emit, start: &Var, rest: bool, k: &Poly, width: i64) -> Poly {
-        let whole = self.whole();
-        let first = Poly::var(start);
-        if rest {
-            let first = first.add(&Poly::constant(whole * self.depth - whole));
-            return k.scale(self.last()).add(&first);
-        }
-        if width == self.width {
-            return k.scale(width).add(&first.scale(self.depth));
-        }
-        let panel = PrimExpr::raw_binary(BinOp::FloorDiv, start.expr(), PrimExpr::i64(self.width));
-        let lane = PrimExpr::raw_binary(BinOp::FloorMod, start.expr(), PrimExpr::i64(self.width));
-        let (panel, lane) = (e.hoist(panel), e.hoist(lane));
-        let atom = |x: PrimExpr| x.as_int().map_or_else(|| Poly::atom(x.clone()), Poly::constant);
-        atom(panel).scale(self.depth * self.width).add(&k.scale(self.width)).add(&atom(lane))
-    }
-}
-
-/// Columns of full slivers: where few are left, they go with the last one, which then counts among the rest.
-pub(super) fn whole_slivers(columns: i64, width: i64) -> i64 {
-    let whole = columns / width * width;
-    match columns - whole {
-        1..FEW => (whole - width).max(0),
-        _ => whole,
-    }
-}
-
-/// The elements of a row of so many columns: whole vectors of 16, and one of 4 or 8 where that is enough.
-pub(super) fn padded(columns: i64) -> i64 {
-    columns / 16 * 16
-        + match columns % 16 {
-            0 => 0,
-            1..=4 => 4,
-            5..=8 => 8,
-            _ => 16,
-        }
-}
-
-/// The panels that a factor reads, and their pointer.
-fn panels(e: &Emit, b: &PrimExpr) -> Option<(Var, Panels)> {
-    let PrimKind::Load { ptr, .. } = b.kind() else { return None };
-    let ptr = ptr.as_var()?;
-    let (b, _) = e.places.iter().find(|(_, p)| p.ptr == *ptr)?;
-    Some((ptr.clone(), Panels::of(b)?))
-}
-
-/// A parameter that may be packed.
-pub struct Packable {
-    pub buffer: Buffer,
-    /// Which of its two axes runs over the columns.
-    pub column: usize,
-    /// Panels of one column are the columns one after the other: a matrix like any other.
-    pub panels: Panels,
-}
-
-/// What a stage reads as the right side of a product, when that is a matrix of known size.
-pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
-    let [acc] = s.accs.as_slice() else { return None };
-    let d = acc.var.dtype();
-    if d != DType::F32 || o.vector_bytes < 16 {
-        return None;
-    }
-    let (x, y) = factors(&acc.update, &acc.var)?;
-    let out = s.outs.first()?;
-    let axis = |i: &PrimExpr| s.spatial.iter().find(|a| Some(&a.var) == i.as_var() && a.len() != Some(1));
-    let j = out.indices.iter().rev().find_map(axis)?;
-    let (_, b) = sides(x, y, &j.var)?;
-    let mut depths = s.reduce.iter().filter(|k| k.len() != Some(1));
-    let (Some(k), None) = (depths.next(), depths.next()) else { return None };
-    let PrimKind::BufferLoad(buffer, idx) = b.kind() else { return None };
-    let [p, q] = &idx[..] else { return None };
-    let column = match (p.as_var(), q.as_var()) {
-        (Some(a), Some(b)) if *a == k.var && *b == j.var => 1,
-        (Some(a), Some(b)) if *a == j.var && *b == k.var => 0,
-        _ => return None,
-    };
-    let (depth, columns) = (k.len()?, j.len()?);
-    let lanes = o.vector_bytes as i64 / 4;
-    let plain = buffer.dtype() == d && buffer.strides.is_empty() && buffer.elem_offset.is_none();
-    let exact = buffer.shape[column].is_int(columns) && buffer.shape[1 - column].is_int(depth);
-    if !plain || !exact || depth < 8 {
-        return None;
-    }
-    if columns < lanes {
-        // Too few for a vector: along the reduction.
-        let panels = Panels { depth, columns, width: 1 };
-        return (column == 1).then(|| Packable { buffer: buffer.clone(), column, panels });
-    }
-    let single = s.spatial.iter().all(|i| i.var == j.var || i.len() == Some(1));
-    let model =
-        || if single && columns >= ALONE * lanes { ALONE } else { tile_columns(o, Some(columns), lanes) as i64 };
-    let width = s.given.and_then(|g| g.columns_for(lanes)).unwrap_or_else(model) * lanes;
-    Some(Packable { buffer: buffer.clone(), column, panels: Panels { depth, columns, width } })
-}
-
 /// How the columns of a sliver map to axes.
 struct Columns {
     /// First column of the sliver and column within it.
@@ -439,7 +270,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     let Some(j) = n.spatial.iter().rev().find(unit).cloned() else { return Ok(false) };
     let Some((x, y)) = factors(&acc.update, &acc.var) else { return Ok(false) };
     let Some((a, b)) = sides(x, y, &j.var) else { return Ok(false) };
-    let right = match (panels(e, &b), scratch) {
+    let right = match (packed_in(e, &b), scratch) {
         (Some((ptr, p)), _) => Right::Panels(ptr, p),
         (None, Some(scratch)) => Right::Scratch(scratch),
         (None, None) => return Ok(false),

@@ -7,10 +7,11 @@
 //! memory, turned the wrong way, and are turned by squares in registers for the epilogue. Each sum is made in the order of
 //! the reduction, as in [`super::contract`]: the same bits.
 
-use super::contract::{factors, padded, parts, sides, tile_columns, tile_rows, whole_slivers, Part, LEAST_WORK};
+use super::contract::{factors, parts, sides, tile_columns, tile_rows, Part, LEAST_WORK};
 use super::emit::{has_load, Emit, Lane, Res};
 use super::map::point;
 use super::nest::{Nest, Target};
+use super::panels::{padded, whole_slivers};
 use super::poly::Poly;
 use super::reduce::{rows_for, spatial, Last, Point, Tile, Vector};
 use super::sliver::Sliver;

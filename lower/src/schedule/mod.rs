@@ -13,6 +13,7 @@ mod mirrored;
 mod moves;
 mod narrow;
 mod nest;
+mod panels;
 mod poly;
 mod product;
 mod ranges;
@@ -24,8 +25,8 @@ pub mod streamed;
 mod transpose;
 pub mod window;
 
-pub use contract::Packable;
 pub use moves::{apart, moves, statements, takes_strides, touches, Move};
+pub use panels::Packable;
 pub use product::{choose_products, products, Product};
 pub use ranges::Ranges;
 
@@ -205,7 +206,7 @@ pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
         Item::Stage(s) => vec![(**s).clone()],
         Item::Stmt(s) => recurrence(s).map_or(vec![], |(_, _, stages)| stages),
     });
-    stages.filter_map(|s| contract::packable(&s, o)).filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()
+    stages.filter_map(|s| panels::packable(&s, o)).filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()
 }
 
 /// Whether a PrimFunc has a kernel of its own here, and so must stay as it is.
