@@ -57,8 +57,8 @@ pub enum AttrValue {
     IndexMap(IndexMap),
     StructInfo(Box<StructInfo>),
     Const(Constant),
-    /// `I.vdevice(..)`, kept as text.
-    VDevice(String),
+    /// `I.vdevice(..)` and the other kinds of global infos, kept as text.
+    GlobalInfo(String),
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -3,6 +3,7 @@
 use super::context::{Cx, Value};
 use super::scalar::{parse_float, parse_int};
 use super::syntax::*;
+use super::tir_func::named_type;
 use relax_ir::attrs::IndexMap;
 use relax_ir::{AttrValue, Attrs, DType, Span, Var};
 
@@ -47,7 +48,7 @@ impl<'a> Cx<'a> {
             ExprKind::Subscript(..) if self.is_metadata(e) => AttrValue::Const(self.metadata_constant(e)?),
             ExprKind::Attribute(..) => {
                 let name = e.dotted().unwrap_or_default();
-                match name.strip_prefix("T.").and_then(|n| n.parse::<DType>().ok()) {
+                match name.strip_prefix("T.").and_then(named_type) {
                     Some(d) => AttrValue::DType(d),
                     None if name.starts_with("R.") => AttrValue::StructInfo(Box::new(self.struct_info(e)?)),
                     None => return self.expected(e, "a constant"),
@@ -96,7 +97,7 @@ impl<'a> Cx<'a> {
                 _ => return self.error("argument", e.span, "T.target takes one argument"),
             },
             "T.index_map" => AttrValue::IndexMap(self.index_map(call.args.first(), e.span)?),
-            "I.vdevice" => AttrValue::VDevice(self.vdevice(e)?),
+            "I.vdevice" => AttrValue::GlobalInfo(self.vdevice(e)?),
             n if n.starts_with("T.") => AttrValue::Prim(self.prim(e)?),
             n if n.starts_with("R.") || n.starts_with("I.") => AttrValue::StructInfo(Box::new(self.struct_info(e)?)),
             _ => return self.expected(e, "a constant"),

@@ -73,6 +73,9 @@ impl<'a> Cx<'a> {
                         {
                             self.dtype(e).map(|d| AttrValue::Str(d.to_string()))
                         }
+                        Some(e) if param.name == "dst_vdevice" && e.as_str().is_some() => {
+                            Some(AttrValue::Str(self.vdevice(e).unwrap_or_default()))
+                        }
                         // Numbers of TIR are none of Python.
                         Some(e) if matches!(param.name, "axis" | "axes") && scalars(e) => {
                             self.expected(e, "an integer of Python, or a list of them")

@@ -130,8 +130,8 @@ pub struct Cx<'a> {
     pub type_vars: Vec<&'a str>,
     pub metadata: Option<Metadata>,
     pub names: Names<'a>,
-    /// The module lists its virtual devices.
-    pub devices: bool,
+    /// The kinds of the virtual devices that the module lists, where it does.
+    pub devices: Option<Vec<String>>,
 }
 
 impl<'a> Cx<'a> {
@@ -148,7 +148,7 @@ impl<'a> Cx<'a> {
             type_vars: vec![],
             metadata: None,
             names: Names::new(DType::I64),
-            devices: false,
+            devices: None,
         }
     }
 

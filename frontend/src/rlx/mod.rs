@@ -11,6 +11,7 @@ mod attrs;
 mod call;
 mod context;
 mod dialect;
+mod global_infos;
 mod lexer;
 mod metadata;
 mod module;

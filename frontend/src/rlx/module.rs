@@ -5,7 +5,7 @@ use super::relax_func::{decorator, first_line};
 use super::syntax::*;
 use super::unpack::outline;
 use relax_ir::relax::StructInfo;
-use relax_ir::{AttrValue, Diagnostic, Func, IRModule, Span};
+use relax_ir::{Diagnostic, Func, IRModule, Span};
 
 impl<'a> Cx<'a> {
     /// `None` when the text has no module and no function.
@@ -153,14 +153,7 @@ impl<'a> Cx<'a> {
                     }
                 }
                 (Some("I.module_global_infos"), Some(call)) => {
-                    self.devices = true;
-                    for (k, v) in self.attrs_argument(call, e.span).unwrap_or_default().0 {
-                        let list = match v {
-                            AttrValue::List(l) => l,
-                            one => vec![one],
-                        };
-                        module.global_infos.push((k, list));
-                    }
+                    module.global_infos.extend(self.global_infos(call).unwrap_or_default());
                 }
                 _ if matches!(e.kind, ExprKind::Str(_)) || e.is_error() => {}
                 _ => self.stray(s),

@@ -4,6 +4,7 @@ use super::context::{Cx, Value};
 use super::scalar::{fits, Num};
 use super::suggest::nearest;
 use super::syntax::*;
+use super::tir_func::named_type;
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, Diagnostic, Span, Var};
@@ -106,7 +107,7 @@ impl<'a> Cx<'a> {
             }
             return self.binary_op(op, x, y, span).map(Num::Expr);
         }
-        if let Ok(dtype) = name.parse::<DType>() {
+        if let Some(dtype) = named_type(name) {
             return self.typed(dtype, call, span).map(Num::Expr);
         }
         self.scalar_function(name, call, span).map(|p| Num::Expr(p.with_span(span)))

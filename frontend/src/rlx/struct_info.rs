@@ -3,6 +3,7 @@
 use super::context::{Cx, Value};
 use super::suggest::nearest;
 use super::syntax::*;
+use super::tir_func::named_type;
 use relax_ir::relax::{FuncInfo, RVar, StructInfo, TensorInfo, TensorShape};
 use relax_ir::{DType, Diagnostic, Span};
 use std::sync::Arc;
@@ -36,6 +37,11 @@ impl<'a> Cx<'a> {
             }
             return self.expected(e, "a type");
         };
+        if let (ExprKind::Attribute(of, field), None) = (&e.kind, call) {
+            if matches!(field.name, "ty" | "struct_info") {
+                return self.type_of(of);
+            }
+        }
         match (name.as_str(), call) {
             ("R.Tensor", call) => self.tensor(call, e.span),
             ("R.Shape", call) => self.shape_type(call, e.span),
@@ -57,7 +63,7 @@ impl<'a> Cx<'a> {
                 self.unsupported("distributed", e.span, "distributed tensors (R.DTensor) are not supported")
             }
             (n, call) => {
-                if let Some(dtype) = n.strip_prefix("T.").and_then(|t| t.parse::<DType>().ok()) {
+                if let Some(dtype) = n.strip_prefix("T.").and_then(named_type) {
                     if call.is_none_or(|c| c.args.is_empty() && c.keywords.is_empty()) {
                         return Some(StructInfo::Prim { dtype, value: None });
                     }
@@ -155,21 +161,12 @@ impl<'a> Cx<'a> {
         }
         if let Some(v) = call.arg(2, "vdevice") {
             info.vdevice = self.vdevice(v);
-            if info.vdevice.is_some() && !self.devices {
+            if info.vdevice.is_some() && self.devices.is_none() {
                 let d = Diagnostic::error("type", v.span, "the module lists no virtual devices");
                 return self.report(d.help("begin it with I.module_global_infos({\"vdevice\": [I.vdevice(..)]})"));
             }
         }
         ok.then_some(StructInfo::Tensor(info))
-    }
-
-    /// A virtual device as text: `"cuda:0"`, or the call as written.
-    pub fn vdevice(&mut self, e: &Expr<'a>) -> Option<String> {
-        match &e.kind {
-            ExprKind::None => None,
-            ExprKind::Str(s) => Some(s.clone()),
-            _ => self.text.get(e.span.lo as usize..e.span.hi as usize).map(str::to_string),
-        }
     }
 
     fn shape_type(&mut self, call: Option<&CallExpr<'a>>, _span: Span) -> Option<StructInfo> {

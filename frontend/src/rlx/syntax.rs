@@ -148,12 +148,18 @@ impl<'a> Expr<'a> {
             _ => None,
         }
     }
-    /// `"R.nn.relu"` for a chain of attributes that begins with a name.
+    /// `"R.nn.relu"` for a chain of attributes that begins with a name. What TVM's parser calls its dialects beside
+    /// their letters (`relax.nn.relu`) is the same. Source: TVM `tvm.script.parser.core.entry`, `_default_globals`.
     pub fn dotted(&self) -> Option<String> {
         match &self.kind {
             ExprKind::Name(n) => Some(n.to_string()),
             ExprKind::Attribute(base, name) => {
-                let mut s = base.dotted()?;
+                let mut s = match base.as_name() {
+                    Some("relax") => "R".to_string(),
+                    Some("ir") => "I".to_string(),
+                    Some("tir" | "tirx") => "T".to_string(),
+                    _ => base.dotted()?,
+                };
                 s.push('.');
                 s.push_str(name.name);
                 Some(s)

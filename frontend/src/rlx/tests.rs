@@ -308,6 +308,70 @@ fn prim_func_takes_its_own_arguments() {
     module(&with(", check_well_formed=False, persistent=False"));
 }
 
+/// TVM's parser has its dialects under their names too (`tvm.script.parser.core.entry`).
+#[test]
+fn dialects_have_names_beside_their_letters() {
+    let letters = relax("z = R.nn.relu(x)");
+    let named = letters.replace("R.nn", "relax.nn").replace("I.ir_module", "ir.ir_module");
+    assert_ne!(letters, named);
+    let (a, b) = (module(&letters), module(&named));
+    assert_eq!(relax_ir::printer::print_module(&a), relax_ir::printer::print_module(&b));
+    let body = "for i in T.serial(n):\n    y[i, 0] = T.exp(x[i, 0])";
+    let (letters, named) = (tir(body), tir(&body.replace("T.", "tir.")));
+    assert_eq!(relax_ir::printer::print_module(&module(&letters)), relax_ir::printer::print_module(&module(&named)));
+}
+
+/// Source: TVM `ir.GlobalInfo`, `relax.distributed.DeviceMesh`.
+#[test]
+fn global_infos_are_lists_of_their_kinds() {
+    let with = |list: &str| {
+        relax("").replace("    @R.function", &format!("    I.module_global_infos({{\"a\": {list}}})\n    @R.function"))
+    };
+    let fine = [
+        "[I.dummy_global_info(), I.vdevice(\"llvm\")]",
+        "[R.device_mesh((2, 2), I.Range(0, 4)), R.device_mesh([3], [0, 1, 2]), R.device_mesh((4,), I.Range(4))]",
+    ];
+    for list in fine {
+        assert_eq!(module(&with(list)).global_infos[0].1.len(), if list.contains("mesh") { 3 } else { 2 }, "{list}");
+    }
+    let wrong = [
+        ("[R.device_mesh((2, 2), [0, 1, 2])]", "the mesh has 4 places for 3 devices"),
+        ("[R.device_mesh((2,), I.Range(1, 4))]", "the mesh has 2 places for 3 devices"),
+        ("I.dummy_global_info()", "a list of global infos is needed here"),
+        ("[3]", "a global info (I.vdevice(..), R.device_mesh(..), I.dummy_global_info()) is needed here"),
+    ];
+    for (list, message) in wrong {
+        assert!(messages(&with(list))[0].contains(message), "{list}: {:?}", messages(&with(list)));
+    }
+}
+
+/// TVM `I.lookup_vdevice`.
+#[test]
+fn a_device_has_one_name() {
+    let text = "@I.ir_module\nclass Module:\n    I.module_global_infos({\"vdevice\": [I.vdevice(\"llvm\"), I.vdevice(\"cuda\", \
+                0), I.vdevice({\"kind\": \"cuda\"}, 0)]})\n    @R.function\n    def main(x: R.Tensor((2,), \"float32\", \
+                \"NAME\")):\n        return x\n";
+    let rows = [("cuda:1", "cuda:1"), ("vdevice:2", "cuda:1"), ("vdevice:0", "llvm:0"), ("cuda", "cuda:0")];
+    for (written, name) in rows {
+        let m = module(&text.replace("NAME", written));
+        let f = m.relax("main").expect("a function");
+        let Some(relax_ir::relax::StructInfo::Tensor(t)) = &f.params[0].annotation else { panic!("{written}") };
+        assert_eq!(t.vdevice.as_deref(), Some(name), "{written}");
+    }
+}
+
+/// `x.ty` in Python is the type of the variable.
+#[test]
+fn types_are_those_of_variables() {
+    let m =
+        module(&relax("y = R.reshape(x, (4, n))\nz: y.ty = R.exp(y)\nw = R.call_pure_packed(\"f\", z, ty_args=x.ty)"));
+    let f = m.relax("main").expect("a function");
+    let shown: Vec<String> =
+        f.bindings().filter_map(|b| b.annotation.as_ref()).map(relax_ir::printer::print_struct_info).collect();
+    assert_eq!(shown, ["R.Tensor((4, n), dtype=\"float32\")"]);
+    assert!(messages(&relax("z: n.ty = R.exp(x)"))[0].contains("a variable whose type is known is needed here"));
+}
+
 /// What numpy makes of Python's numbers: TVM's `const` (python/tvm/relax/expr.py).
 #[test]
 fn constants_are_what_python_computes() {

@@ -271,6 +271,10 @@ impl<'a> Cx<'a> {
         };
         let shape = match shape.elements() {
             Some(_) => self.dims(shape),
+            // The shape of another buffer: `x.shape`.
+            None if matches!(&shape.kind, ExprKind::Attribute(_, field) if field.name == "shape") => {
+                self.spread(shape, shape.span)
+            }
             None => self.dim(shape).map(|d| vec![d]),
         };
         let dtype = match call.arg(first + 1, "dtype") {
@@ -320,5 +324,19 @@ pub fn scalar_type(e: &Expr) -> Option<DType> {
         Some(_) => return None,
         None => e.dotted()?,
     };
-    name.strip_prefix("T.")?.parse::<DType>().ok().filter(|d| !d.is_handle())
+    name.strip_prefix("T.").and_then(named_type).filter(|d| !d.is_handle())
+}
+
+/// The type that `T` has under this name: `float32`, `f32`. Source: TVM `tirx.script.builder`.
+pub fn named_type(name: &str) -> Option<DType> {
+    let short = |prefix: &str, long: &str| {
+        let bits = name.strip_prefix(prefix).filter(|bits| ["8", "16", "32", "64"].contains(bits))?;
+        format!("{long}{bits}").parse().ok()
+    };
+    let named = name.parse().ok();
+    named
+        .or_else(|| short("f", "float"))
+        .or_else(|| short("bf", "bfloat"))
+        .or_else(|| short("i", "int"))
+        .or_else(|| short("u", "uint"))
 }

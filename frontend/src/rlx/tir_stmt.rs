@@ -348,6 +348,7 @@ impl<'a> Cx<'a> {
                 _ => self.error("argument", span, "T.assume takes one condition"),
             },
             "T.evaluate" => match call.args.as_slice() {
+                [v] if v.called().as_deref() == Some("T.assume") => self.tir_bare(v, span, f, block, place),
                 [v] => {
                     let v = self.prim(v)?;
                     Some(vec![Item::Stmt(TStmt::at(TKind::Evaluate(v), span))])

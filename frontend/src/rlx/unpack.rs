@@ -107,6 +107,14 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// `x.ty` where a type stands: that of a variable, as far as the text before tells it.
+    pub fn type_of(&mut self, e: &Expr<'a>) -> Option<StructInfo> {
+        match self.part(e) {
+            Some(info) if info != StructInfo::Object => Some(info),
+            _ => self.expected(e, "a variable whose type is known"),
+        }
+    }
+
     fn part(&mut self, e: &Expr<'a>) -> Option<StructInfo> {
         match &e.kind {
             ExprKind::Name(n) => match self.names.get(n) {

@@ -135,7 +135,7 @@ impl Printer<'_> {
             }
             AttrValue::StructInfo(s) => self.info(s, Place::Body),
             AttrValue::Const(c) => self.constant(c),
-            AttrValue::VDevice(text) => text.clone(),
+            AttrValue::GlobalInfo(text) => text.clone(),
         }
     }
 

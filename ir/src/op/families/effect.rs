@@ -88,7 +88,7 @@ fn same(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 fn to_vdevice(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let mut t = cx.tensor(0)?.clone();
     t.vdevice = match cx.attrs.get("dst_vdevice") {
-        Some(crate::AttrValue::VDevice(d) | crate::AttrValue::Str(d)) => Some(d.clone()),
+        Some(crate::AttrValue::GlobalInfo(d) | crate::AttrValue::Str(d)) => Some(d.clone()),
         _ => None,
     };
     Ok(StructInfo::Tensor(t))

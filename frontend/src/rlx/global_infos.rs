@@ -1,0 +1,108 @@
+//! What a module says of the machine: `I.module_global_infos({"vdevice": [..], "mesh": [..]})`.
+//!
+//! Source: TVM `ir.GlobalInfo` and its kinds, `relax.distributed.DeviceMesh`. A compiled library runs on one device: they are
+//! checked and kept as text.
+
+use super::context::Cx;
+use super::syntax::*;
+use relax_ir::{AttrValue, Diagnostic};
+
+impl<'a> Cx<'a> {
+    /// The lists of global infos by name, in the order written.
+    pub fn global_infos(&mut self, call: &CallExpr<'a>) -> Option<Vec<(String, Vec<AttrValue>)>> {
+        let entries = match call.args.as_slice() {
+            [Expr { kind: ExprKind::Dict(entries), .. }] => entries,
+            _ => return self.error("argument", call.func.span, "a dictionary of lists is needed here"),
+        };
+        let mut all = vec![];
+        for (key, list) in entries {
+            let name = self.string(key)?;
+            let Some(infos) = list.elements() else { return self.expected(list, "a list of global infos") };
+            if name == "vdevice" {
+                self.devices = Some(infos.iter().map(kind).collect());
+            }
+            let infos = infos.iter().map(|e| self.global_info(e)).collect::<Option<Vec<_>>>()?;
+            all.push((name, infos));
+        }
+        Some(all)
+    }
+
+    /// A virtual device as text: `"cuda:0"`, or the call as written.
+    pub fn vdevice(&mut self, e: &Expr<'a>) -> Option<String> {
+        match &e.kind {
+            ExprKind::None => None,
+            ExprKind::Str(s) => Some(self.device_name(s)),
+            _ => self.text.get(e.span.lo as usize..e.span.hi as usize).map(str::to_string),
+        }
+    }
+
+    /// One name for a device: its kind, and its number among those of this kind. `vdevice:3` counts all of them, a name
+    /// without a number is the first. Source: TVM `I.lookup_vdevice`.
+    pub fn device_name(&self, written: &str) -> String {
+        let (kind, number) = written.split_once(':').unwrap_or((written, "0"));
+        let listed = self.devices.as_deref().unwrap_or(&[]);
+        match (kind, number.parse::<usize>().ok().and_then(|n| Some((n, listed.get(n)?)))) {
+            ("vdevice", Some((n, kind))) => {
+                let before = listed[..n].iter().filter(|k| *k == kind).count();
+                format!("{kind}:{before}")
+            }
+            _ => format!("{kind}:{number}"),
+        }
+    }
+
+    fn global_info(&mut self, e: &Expr<'a>) -> Option<AttrValue> {
+        let (name, call) = (e.called(), e.as_call());
+        match (name.as_deref(), call) {
+            (Some("I.vdevice" | "I.dummy_global_info"), _) => {}
+            (Some("R.device_mesh"), Some(call)) => self.device_mesh(call, e)?,
+            _ => return self.expected(e, "a global info (I.vdevice(..), R.device_mesh(..), I.dummy_global_info())"),
+        }
+        Some(AttrValue::GlobalInfo(self.vdevice(e)?))
+    }
+
+    /// `R.device_mesh((2, 2), I.Range(0, 4))`, `R.device_mesh((2,), [0, 1])`: as many devices as the shape has places.
+    fn device_mesh(&mut self, call: &CallExpr<'a>, e: &Expr<'a>) -> Option<()> {
+        let (Some(shape), Some(ids)) = (call.arg(0, "shape"), call.arg(1, "device_ids")) else {
+            return self.error("argument", e.span, "R.device_mesh takes a shape and devices");
+        };
+        let shape = match (shape.elements(), shape.as_call().filter(|_| shape.called().as_deref() == Some("R.shape"))) {
+            (Some(dims), _) => dims,
+            (None, Some(call)) => call.args.first().and_then(Expr::elements).unwrap_or(&[]),
+            (None, None) => return self.expected(shape, "a shape"),
+        };
+        let mut places = 1i64;
+        for d in shape {
+            places = places.saturating_mul(self.int(d)?);
+        }
+        let devices = match (ids.elements(), ids.called().as_deref(), ids.as_call()) {
+            (Some(list), ..) => list.len() as i64,
+            (None, Some("I.Range"), Some(range)) => match range.args.as_slice() {
+                [end] => self.int(end)?,
+                [begin, end] => {
+                    let (begin, end) = (self.int(begin)?, self.int(end)?);
+                    end.saturating_sub(begin)
+                }
+                _ => return self.error("argument", ids.span, "a range is I.Range(end) or I.Range(begin, end)"),
+            },
+            _ => return self.expected(ids, "a list of devices or I.Range(begin, end)"),
+        };
+        if devices != places {
+            let d =
+                Diagnostic::error("argument", e.span, format!("the mesh has {places} places for {devices} devices"));
+            return self.report(d.help("state as many devices as the shape has places"));
+        }
+        Some(())
+    }
+}
+
+/// The kind of target of `I.vdevice("llvm -mcpu=..", 0)` or `I.vdevice({"kind": "llvm", ..})`.
+fn kind(e: &Expr) -> String {
+    let Some(target) = e.as_call().and_then(|c| c.arg(0, "target")) else { return String::new() };
+    let text = match &target.kind {
+        ExprKind::Dict(entries) => {
+            entries.iter().find(|(k, _)| k.as_str() == Some("kind")).and_then(|(_, v)| v.as_str())
+        }
+        _ => target.as_str(),
+    };
+    text.and_then(|t| t.split_whitespace().next()).unwrap_or("").to_string()
+}
