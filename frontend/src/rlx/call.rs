@@ -129,6 +129,21 @@ impl<'a> Cx<'a> {
         Some(RExpr::new(RKind::Call(call), span))
     }
 
+    /// `R.emit_with_ty("relax.name", (x, y), ty_args)`: an operator without attributes by its name.
+    ///
+    /// Source: TVM `relax.script.builder.ir`, `emit_with_type`.
+    pub fn call_by_name(&mut self, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
+        let name = call.arg(0, "op").and_then(Expr::as_str).and_then(|n| n.strip_prefix("relax."));
+        let (Some(name), Some(args)) = (name, call.arg(1, "args").and_then(Expr::elements)) else {
+            return self.error("argument", span, "an operator's name and a tuple of arguments are needed here");
+        };
+        let takes_types = op::lookup(name)
+            .and_then(|decl| decl.params.iter().find(|p| matches!(p.kind, ParamKind::StructInfo)))
+            .map(|p| Ident { name: p.name, span });
+        let keywords = takes_types.zip(call.arg(2, "ty_args").cloned()).into_iter().collect();
+        self.op_call(name, &CallExpr { func: call.func.clone(), args: args.to_vec(), keywords }, span)
+    }
+
     /// The PrimFunc of the module that a packed function's name stands for (relax_spec.md, "Evaluating Expressions", 8).
     fn kernel(&self, f: &RExpr) -> Option<RExpr> {
         match f.kind() {

@@ -191,6 +191,7 @@ impl<'a> Cx<'a> {
         }
         let Some(name) = call.func.dotted() else { return self.value_call(call, span) };
         let kind = match name.as_str() {
+            "R.emit_with_type" | "R.emit_with_ty" => return self.call_by_name(call, span),
             "R.const" => RKind::Constant(self.constant(call, span)?),
             "R.str" => match call.arg(0, "value").and_then(Expr::as_str) {
                 Some(s) => RKind::Str(s.to_string()),

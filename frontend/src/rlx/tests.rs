@@ -372,6 +372,24 @@ fn types_are_those_of_variables() {
     assert!(messages(&relax("z: n.ty = R.exp(x)"))[0].contains("a variable whose type is known is needed here"));
 }
 
+/// TVM `relax.script.builder.ir`, `emit_with_type`.
+#[test]
+fn operators_are_called_by_their_names() {
+    let rows = [
+        ("R.emit_with_ty(\"relax.add\", (x, x))", "R.add(x, x)"),
+        ("R.emit_with_type(\"relax.call_tir\", (cls.f, (x,)), R.Tensor((n, 4), \"float32\"))", "R.call_tir(cls.f, (x,), R.Tensor((n, 4), \"float32\"))"),
+        ("R.emit_with_ty(\"relax.builtin.alloc_tensor\", (R.shape([4]), R.dtype(\"float32\"), R.prim_value(0), R.str(\"global\")), (R.Tensor((4,), \"float32\"),))", "R.builtin.alloc_tensor(R.shape([4]), R.dtype(\"float32\"), R.prim_value(0), R.str(\"global\"))"),
+    ];
+    let kernel = tir("y[0, 0] = x[0, 0]");
+    let kernel = kernel.split_once("class Module:\n").expect("a module").1;
+    for (by_name, written) in rows {
+        let print =
+            |e: &str| relax_ir::printer::print_module(&module(&(relax(&format!("cls = Module\nz = {e}")) + kernel)));
+        assert_eq!(print(by_name), print(written), "{by_name}");
+    }
+    assert!(messages(&relax("z = R.emit_with_ty(\"relax.ad\", (x, x))"))[0].contains("there is no operator"));
+}
+
 /// What numpy makes of Python's numbers: TVM's `const` (python/tvm/relax/expr.py).
 #[test]
 fn constants_are_what_python_computes() {

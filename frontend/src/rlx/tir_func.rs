@@ -228,7 +228,7 @@ impl<'a> Cx<'a> {
                 self.names.bind(name, Value::Handle(i, handle));
                 Some(None)
             }
-            Some("T.Buffer") => {
+            Some("T.Buffer" | "T.buffer") => {
                 let Some(call) = annotation.as_call() else {
                     return self.error("type", annotation.span, "T.Buffer needs a shape");
                 };
