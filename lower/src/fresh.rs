@@ -3,7 +3,7 @@
 //! "The node `Constant(value)` creates a new tensor whose contents are `value`", and packed functions "may mutate values
 //! that are passed to them" (relax_spec.md, "Evaluating Expressions", 1 and "Optimizations"). Constants lie in read-only
 //! data that all calls share, so those whose tensor may reach a packed function, or a kernel that is called as it is and
-//! writes there, are copied where they are evaluated. Which these are is a question of flow: through names, tuples,
+//! writes there or that `R.call_tir_inplace` names, are copied where they are evaluated. Which these are is a question of flow: through names, tuples,
 //! branches, views, calls and closures, from where a tensor is written back to where it is made. Pure functions write to
 //! nothing but what they make (so do kernels of `R.call_tir` and packed functions of `R.call_dps_packed`).
 
@@ -73,6 +73,8 @@ struct Flow {
     kernels: HashMap<String, Vec<bool>>,
     /// The variables that hold functions without effects.
     pure: HashSet<RVar>,
+    /// Does a kernel write to its arguments by `R.call_tir_inplace`? Functions are pure all the same.
+    in_place: bool,
     writes: bool,
 }
 
@@ -84,6 +86,7 @@ impl Flow {
             globals: HashMap::new(),
             kernels: HashMap::new(),
             pure: HashSet::new(),
+            in_place: false,
             writes: false,
         };
         for (v, info) in &typed.sinfo {
@@ -121,6 +124,7 @@ impl Flow {
                     self.declare(then);
                     self.declare(otherwise);
                 }
+                ExprKind::Call(c) if c.is_op("call_tir_inplace") => self.in_place = true,
                 _ => {}
             }
         }
@@ -179,6 +183,7 @@ impl Flow {
         let all = |args: &[Expr], to: &Place| args.iter().map(|a| (a.clone(), to.clone())).collect();
         // A function that is a value keeps what it is given, or returns it; an impure one may write to it.
         let unknown = |args: &[Expr], pure: bool| all(args, if pure { to } else { &Place::Written });
+        let pure = !self.in_place;
         let to_params = |args: &[Expr], params: &[RVar]| {
             args.iter().zip(params).map(|(a, p)| (a.clone(), Place::Var(p.clone()))).collect()
         };
@@ -186,7 +191,9 @@ impl Flow {
             Callee::Op(o) => match o.name {
                 name if VIEWS.contains(&name) || SAME.contains(&name) => all(&c.args[..1.min(c.args.len())], to),
                 "invoke_closure" => unknown(&c.args[1..], false),
-                "invoke_pure_closure" | "call_pure_packed" => unknown(&c.args[1..], true),
+                "invoke_pure_closure" => unknown(&c.args[1..], pure),
+                "call_pure_packed" => unknown(&c.args[1..], true),
+                "call_tir_inplace" => written_in_place(c).into_iter().map(|a| (a, Place::Written)).collect(),
                 // Captured values follow the arguments: which parameters they are, only the call tells.
                 "make_closure" => match c.args.first().map(Expr::kind) {
                     Some(ExprKind::GlobalVar(name)) => {
@@ -208,7 +215,7 @@ impl Flow {
                 },
                 ExprKind::Var(v) => match self.locals.get(v) {
                     Some(params) => to_params(&c.args, params),
-                    None => unknown(&c.args, self.pure.contains(v)),
+                    None => unknown(&c.args, pure && self.pure.contains(v)),
                 },
                 _ => unknown(&c.args, false),
             },
@@ -250,6 +257,16 @@ fn params(f: &Function) -> Vec<RVar> {
 
 fn to_param(args: &[Expr], param: &RVar) -> Vec<(Expr, Place)> {
     args.iter().map(|a| (a.clone(), Place::Var(param.clone()))).collect()
+}
+
+/// The arguments of `R.call_tir_inplace` that the kernel writes its outputs to.
+fn written_in_place(c: &Call) -> Vec<Expr> {
+    let named = c.attrs.ints("inplace_indices").unwrap_or_default().into_iter().filter_map(|i| usize::try_from(i).ok());
+    match c.args.get(1).map(|a| (a, a.kind())) {
+        Some((_, ExprKind::Tuple(fields))) => named.filter_map(|i| fields.get(i).cloned()).collect(),
+        Some((a, _)) => vec![a.clone()],
+        None => vec![],
+    }
 }
 
 /// Puts the copies in.
@@ -310,10 +327,20 @@ impl Rewrite<'_> {
             ExprKind::Call(c) => {
                 let places: Vec<(Expr, Place)> = self.flow.operands(c, to);
                 let mut c = c.clone();
+                let written = self.written;
+                let place = |a: &Expr| places.iter().find(|(e, p)| e.same(a) && written.contains(p)).map(|(_, p)| p);
                 for a in &mut c.args {
-                    let found = places.iter().find(|(e, p)| e.same(a) && self.written.contains(p));
-                    if let Some(place) = found.map(|(_, p)| p.clone()) {
-                        *a = self.value(a, &place);
+                    match (place(a), a.kind()) {
+                        (Some(place), _) => *a = self.value(a, place),
+                        (None, ExprKind::Tuple(fields)) if fields.iter().any(|f| place(f).is_some()) => {
+                            let one = |f: &Expr| match place(f) {
+                                Some(to) => self.value(f, to),
+                                None => f.clone(),
+                            };
+                            let fields: Vec<Expr> = fields.iter().map(one).collect();
+                            *a = Expr::new(ExprKind::Tuple(fields), a.span());
+                        }
+                        _ => {}
                     }
                 }
                 ExprKind::Call(c)

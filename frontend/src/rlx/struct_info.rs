@@ -150,9 +150,12 @@ impl<'a> Cx<'a> {
             match self.int(n)? {
                 -1 => {}
                 n @ 0..=64 => {
-                    if info.ndim.is_some_and(|have| have != n as usize) {
-                        let have = info.ndim.unwrap_or(0);
-                        return self.error("type", span, format!("the shape has {have} dims, ndim says {n}"));
+                    if let Some(have) = info.ndim {
+                        let message = match n == have as i64 {
+                            true => "a tensor states its shape or its rank, not both".to_string(),
+                            false => format!("the shape has {have} dims, ndim says {n}"),
+                        };
+                        return self.report(Diagnostic::error("type", span, message).help("leave ndim out"));
                     }
                     info.ndim = Some(n as usize);
                 }

@@ -274,6 +274,7 @@ fn kernels_are_refused_where_tvm_refuses_them() {
         ("if T.bool(4):\n    y[0, 0] = x[0, 0]", "4 is no value of bool"),
         ("y[0, 0] = T.Cast(T.float32, 1)", "a data type in quotes is needed here"),
         ("for i in range(4):\n    with T.sblock(\"b\"):\n        v = T.axis.remap(\"S\", [i + 1])\n        y[0, v] = x[0, v]", "T.axis.remap takes loop variables"),
+        ("for i in range(4):\n    with T.sblock(\"b\"):\n        v = T.axis.remap(\"S\", [T.Cast(\"int32\", i)])\n        y[0, v] = x[0, v]", "T.axis.remap takes loop variables"),
         ("print(unknown)", "`unknown` is not defined"),
         ("import numpy", "imports stand at the top of the file"),
         ("V = T.decl_buffer((4,), data=x)", "the memory of a buffer, `A.data`, is needed here, not a name"),

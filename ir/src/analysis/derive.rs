@@ -633,17 +633,22 @@ impl Deriver<'_> {
             self.check_scope(a, b.span, "an annotation", 13);
         }
         if let Ok(got) = got {
-            let r = relate::relate(&got, want, "the value", &mut self.facts);
+            let r = relate::relate_cast(&got, want, "the value", &mut self.facts);
+            let fails = r.refused.is_some();
             if let Some(why) = r.refused {
                 let f = self.module.relax(self.global);
                 let why = f.and_then(|f| solve::unsolvable(f, &got, want, &mut self.facts)).unwrap_or(why);
                 let known = vars::map_dims(&got, &mut |d| self.facts.simplify(d));
                 let casts = f.map(constraints::solved_casts).unwrap_or_default();
                 let cast = constraints::as_written(&casts, &show::info(want));
-                let d = Diagnostic::error("match-cast", b.span, format!("this cast always fails: {why}"))
-                    .here(format!("cast to {cast}"))
-                    .label(value.span(), format!("the value is {}", show::info(&known)));
-                self.report(d);
+                let message = format!("this cast always fails: {why}");
+                // What no call needs to reach is no error: it fails where it runs.
+                let d = match self.inside {
+                    0 => Diagnostic::error("match-cast", b.span, message),
+                    _ => Diagnostic::warning("match-cast", b.span, message),
+                };
+                let here = format!("cast to {cast}");
+                self.report(d.here(here).label(value.span(), format!("the value is {}", show::info(&known))));
             }
             for (condition, _) in r.conditions {
                 self.facts.assume(&condition);
@@ -653,7 +658,7 @@ impl Deriver<'_> {
                 }
             }
             self.vague.state(&b.var, Some(want), &got);
-            self.define(&b.var, relate::cast(&got, want));
+            self.define(&b.var, if fails { want.clone() } else { relate::cast(&got, want) });
         } else {
             self.sinfo.insert(b.var.clone(), want.clone());
         }

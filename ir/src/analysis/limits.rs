@@ -86,7 +86,7 @@ fn tensor(info: &StructInfo, name: &str, span: Span, diags: &mut Diagnostics) {
     }
 }
 
-/// Refuses tensors whose dims, as far as they are numbers, make more than [`MOST_BYTES`], and negative dims.
+/// Refuses tensors whose dims, as far as they are numbers, make more than [`MOST_BYTES`], and negative dims of what is made.
 pub(super) fn tensors(module: &IRModule, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
     for f in module.relax_funcs() {
         function(f, true, sinfo, diags);
@@ -96,8 +96,15 @@ pub(super) fn tensors(module: &IRModule, sinfo: &StructInfoMap, diags: &mut Diag
 fn function(f: &Function, top: bool, sinfo: &StructInfoMap, diags: &mut Diagnostics) {
     let before = diags.list.len();
     for p in &f.params {
-        if let Some(info) = sinfo.get(&p.var) {
-            always(info, &format!("`{}`", p.var.name()), p.var.span(), diags);
+        let Some(info) = sinfo.get(&p.var) else { continue };
+        let name = format!("`{}`", p.var.name());
+        match negative(info) {
+            // A type without values may be written; that of an argument is checked.
+            Some(tensor) => {
+                let message = format!("{name} has a negative dim: no tensor is {}", show::info(&tensor));
+                diags.push(Diagnostic::warning("tensor-size", p.var.span(), message).note("every call fails"));
+            }
+            None => tensor(info, &name, p.var.span(), diags),
         }
     }
     sequence(&f.body, top, sinfo, diags);

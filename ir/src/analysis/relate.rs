@@ -6,7 +6,7 @@
 
 use super::{show, vars};
 use crate::op::{Answer, ShapeFacts};
-use crate::prim::{BinOp, PrimExpr};
+use crate::prim::{BinOp, PrimExpr, Var};
 use crate::relax::{FuncInfo, StructInfo, TensorInfo, TensorShape};
 use crate::sym::Facts;
 use std::collections::{HashMap, HashSet};
@@ -44,6 +44,29 @@ pub fn relate(got: &StructInfo, want: &StructInfo, what: &str, facts: &mut Facts
     let mut r = Relation::default();
     visit(got, want, what, facts, &mut r);
     r
+}
+
+/// As [`relate`], of a value that is looked at: a function may take more than its type says and may be pure though its type
+/// does not promise it ("Rules for Subtyping", 6). Its closure knows.
+pub fn relate_cast(got: &StructInfo, want: &StructInfo, what: &str, facts: &mut Facts) -> Relation {
+    let r = relate(got, want, what, facts);
+    if r.refused.is_none() || relate(&widest(got), want, what, facts).refused.is_some() {
+        return r;
+    }
+    let structural = Some(format!("what {what} takes, and whether it is pure, is not known"));
+    Relation { structural, ..Relation::default() }
+}
+
+/// What the functions of a value take at most.
+fn widest(s: &StructInfo) -> StructInfo {
+    match s {
+        StructInfo::Tuple(fields) => StructInfo::Tuple(fields.iter().map(widest).collect()),
+        StructInfo::Func(f) => {
+            let params = f.params.as_ref().map(|p| vec![StructInfo::Object; p.len()]);
+            StructInfo::Func(Arc::new(FuncInfo { params, pure: true, ..(**f).clone() }))
+        }
+        _ => s.clone(),
+    }
 }
 
 fn kind(s: &StructInfo) -> &'static str {
@@ -164,16 +187,7 @@ fn functions(g: &FuncInfo, w: &FuncInfo, what: &str, facts: &mut Facts, r: &mut 
                 r.refuse(format!("{what} takes {} parameters, {} are wanted", gp.len(), wp.len()));
                 return;
             }
-            let bindable: HashSet<_> = vars::lone_vars(gp).into_iter().map(|(v, _)| v).collect();
-            let mut map = HashMap::new();
-            for (p, q) in gp.iter().zip(wp) {
-                vars::map_vars(p, q, &bindable, &mut map);
-            }
-            let mut inner = Relation::default();
-            for (i, (p, q)) in gp.iter().zip(wp).enumerate() {
-                visit(q, &vars::substitute(p, &map), &format!("parameter {} of {what}", i + 1), facts, &mut inner);
-            }
-            visit(&vars::substitute(&g.ret, &map), &w.ret, &format!("the result of {what}"), facts, &mut inner);
+            let inner = signatures((g, gp), (w, wp), what, facts, &|_| false);
             if let Some(why) = inner.refused {
                 r.refuse(why);
             } else if let Some(why) = inner.structural {
@@ -185,6 +199,60 @@ fn functions(g: &FuncInfo, w: &FuncInfo, what: &str, facts: &mut Facts, r: &mut 
         (None, Some(_)) => r.refuse(format!("{what} is a packed function, a closure is wanted")),
         (Some(_), None) => r.refuse(format!("{what} is a closure, a packed function is wanted")),
     }
+}
+
+/// The parameters, as many on both sides, and the results. Variables for which `fixed` holds have values, the other ones
+/// of `g` are bound by its parameters.
+fn signatures(
+    (g, gp): (&FuncInfo, &[StructInfo]),
+    (w, wp): (&FuncInfo, &[StructInfo]),
+    what: &str,
+    facts: &mut Facts,
+    fixed: &dyn Fn(&Var) -> bool,
+) -> Relation {
+    let lone = vars::lone_vars(gp).into_iter().map(|(v, _)| v);
+    let bindable: HashSet<_> = lone.filter(|v| !fixed(v)).collect();
+    let mut map = HashMap::new();
+    for (p, q) in gp.iter().zip(wp) {
+        vars::map_vars(p, q, &bindable, &mut map);
+    }
+    let mut inner = Relation::default();
+    for (i, (p, q)) in gp.iter().zip(wp).enumerate() {
+        visit(q, &vars::substitute(p, &map), &format!("parameter {} of {what}", i + 1), facts, &mut inner);
+    }
+    visit(&vars::substitute(&g.ret, &map), &w.ret, &format!("the result of {what}"), facts, &mut inner);
+    inner
+}
+
+/// A cast of a function: what its signature says of captured shape variables, those for which `fixed` holds, and the
+/// wanted one contradicts or leaves open. What each call of the function binds is checked when it is called.
+pub fn captured(
+    got: &StructInfo,
+    want: &StructInfo,
+    what: &str,
+    facts: &mut Facts,
+    fixed: &dyn Fn(&Var) -> bool,
+) -> Relation {
+    let mut r = Relation::default();
+    match (got, want) {
+        (StructInfo::Tuple(g), StructInfo::Tuple(w)) if g.len() == w.len() => {
+            for (i, (g, w)) in g.iter().zip(w).enumerate() {
+                let field = captured(g, w, &format!("{what}, field {i}"), facts, fixed);
+                r.refused = r.refused.or(field.refused);
+                r.conditions.extend(field.conditions);
+            }
+        }
+        (StructInfo::Func(g), StructInfo::Func(w)) => {
+            if let (Some(gp), Some(wp)) = (&g.params, &w.params) {
+                if gp.len() == wp.len() {
+                    r = signatures((g, gp), (w, wp), what, facts, fixed);
+                    r.conditions.retain(|(c, _)| c.vars().iter().all(fixed));
+                }
+            }
+        }
+        _ => {}
+    }
+    r
 }
 
 /// What is known when both hold: the wanted names where both know a dim, unless the value's is a literal.
@@ -225,6 +293,9 @@ fn both(got: &StructInfo, want: &StructInfo, literals: bool) -> StructInfo {
                 _ => a.clone(),
             };
             StructInfo::Shape { values: Some(values), ndim: *ndim }
+        }
+        (StructInfo::Shape { values: None, ndim }, StructInfo::Shape { values, ndim: wanted }) => {
+            StructInfo::Shape { values: values.clone(), ndim: wanted.or(*ndim) }
         }
         (StructInfo::Prim { dtype, value: Some(a) }, StructInfo::Prim { value, .. }) => {
             let value = value.clone().filter(|_| !literals || a.as_int().is_none()).unwrap_or_else(|| a.clone());
@@ -348,19 +419,20 @@ fn join_functions(f: &Arc<FuncInfo>, g: &Arc<FuncInfo>, facts: &mut Facts) -> St
             derive: if f.derive == g.derive { f.derive.clone() } else { Some("empty".to_string()) },
         })),
         (Some(p), Some(q)) if p.len() == q.len() => {
-            let bindable: HashSet<_> = vars::lone_vars(p).into_iter().map(|(v, _)| v).collect();
-            let mut map = HashMap::new();
-            for (x, y) in p.iter().zip(q) {
-                vars::map_vars(x, y, &bindable, &mut map);
-            }
-            for (x, y) in p.iter().zip(q) {
-                let x = vars::substitute(x, &map);
-                if !same_info(&x, y, facts) {
-                    return StructInfo::Object;
+            // The variables of the one may be dims of the other.
+            for ((f, p), (g, q)) in [((f, p), (g, q)), ((g, q), (f, p))] {
+                let bindable: HashSet<_> = vars::lone_vars(p).into_iter().map(|(v, _)| v).collect();
+                let mut map = HashMap::new();
+                for (x, y) in p.iter().zip(q) {
+                    vars::map_vars(x, y, &bindable, &mut map);
+                }
+                if p.iter().zip(q).all(|(x, y)| same_info(&vars::substitute(x, &map), y, facts)) {
+                    let ret = join(&vars::substitute(&f.ret, &map), &g.ret, facts);
+                    let params = Some(q.clone());
+                    return StructInfo::Func(Arc::new(FuncInfo { params, ret, pure: f.pure && g.pure, derive: None }));
                 }
             }
-            let ret = join(&vars::substitute(&f.ret, &map), &g.ret, facts);
-            StructInfo::Func(Arc::new(FuncInfo { params: Some(q.clone()), ret, pure: f.pure && g.pure, derive: None }))
+            StructInfo::Object
         }
         _ => StructInfo::Object,
     }

@@ -183,7 +183,7 @@ impl Signature {
         let refuse = |what: &str| {
             Err(Diagnostic::unsupported("parameter", span, format!("parameter {name}: {what} cannot be passed from C"))
                 .here("declared here")
-                .help("state dtype and rank in its annotation"))
+                .help("C passes tensors, shapes, scalars and tuples of these; what only other functions call is private=True"))
         };
         match info {
             StructInfo::Tuple(fields) => {

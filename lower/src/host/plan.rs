@@ -210,6 +210,7 @@ impl<'a> Planner<'a> {
                         let v = self.expr(value, None, scope)?;
                         let info = self.typed.sinfo.get(&b.var).unwrap_or(struct_info).clone();
                         let what = format!("match_cast of {}", b.var.name());
+                        self.cast_of_function(value, struct_info, scope, &what, b.span)?;
                         self.match_cast(v, &info, scope, &what, b.span)?
                     }
                 };
@@ -252,7 +253,8 @@ impl<'a> Planner<'a> {
                 HostValue::Tensor(TensorValue { buf: self.constant(c), dims, dtype: c.dtype })
             }
             ExprKind::GlobalVar(g) => HostValue::Global(g.clone()),
-            ExprKind::ExternFunc(g) => HostValue::Extern(g.clone()),
+            // It is looked up where it is evaluated, called or not.
+            ExprKind::ExternFunc(g) => return Err(unsupported_call(e.span(), &format!("the packed function {g}"))),
             ExprKind::Tuple(fields) => {
                 HostValue::Tuple(fields.iter().map(|f| self.expr(f, None, scope)).collect::<Res<_>>()?)
             }
@@ -332,7 +334,6 @@ impl<'a> Planner<'a> {
                         }
                         self.expand(&f, inner, args, span)
                     }
-                    HostValue::Extern(name) => Err(unsupported_call(span, &format!("the packed function {name}"))),
                     _ => Err(unsupported_call(span, "this value")),
                 }
             }

@@ -45,7 +45,6 @@ pub enum HostValue {
     /// A function with what it captured: calls are expanded in place.
     Func(Arc<Function>, Arc<Scope>),
     Global(String),
-    Extern(String),
     Absent,
 }
 

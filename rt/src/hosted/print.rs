@@ -12,8 +12,8 @@ const NAME: *const c_char = c"relax.run.print".as_ptr();
 const WHOLE: i64 = 1000;
 const EDGE: i64 = 3;
 
-/// Prints `args[1..n]` through the format `args[0]`, a string whose every `{}` stands for the next value; an empty one
-/// separates the values by blanks. A line end follows.
+/// Prints `args[1..n]` through the format `args[0]`, a string whose every `{}` stands for the next value and `{{`, `}}`
+/// for braces, as in Python; an empty one separates the values by blanks. A line end follows.
 ///
 /// # Safety
 /// `call` is null or valid, `args` points to `n` valid values, the first a string.
@@ -45,8 +45,9 @@ pub unsafe extern "C" fn relax_rt_print(call: *mut Call, args: *const Value, n: 
                     next += 1;
                     p = p.add(2);
                 } else {
+                    let brace = matches!(*p, b'{' | b'}') && *p.add(1) == *p;
                     byte(*p);
-                    p = p.add(1);
+                    p = p.add(if brace { 2 } else { 1 });
                 }
             }
         }

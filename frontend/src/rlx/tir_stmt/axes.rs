@@ -66,6 +66,11 @@ impl<'a> Cx<'a> {
         let [kinds, list] = call.args.as_slice() else { return self.error("argument", span, usage) };
         let values: Vec<(PrimExpr, Option<(PrimExpr, PrimExpr)>)> = match (list.elements(), self.variables(list)) {
             (Some(items), _) => {
+                // A conversion is no loop variable, one to the same type neither.
+                if let Some(cast) = items.iter().find(|v| v.called().as_deref() == Some("T.Cast")) {
+                    let d = Diagnostic::error("tir", cast.span, "T.axis.remap takes loop variables");
+                    return self.report(d.help("for anything else write T.axis.spatial(extent, value)"));
+                }
                 let values: Vec<Option<_>> =
                     items.iter().map(|v| Some((same(self.prim(v)?), self.counted(v)))).collect();
                 values.into_iter().collect::<Option<_>>()?

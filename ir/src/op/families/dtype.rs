@@ -26,6 +26,8 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     if dtype.is_some_and(|d| d.is_handle()) {
         return Err(cx.error("no tensor has elements of type handle"));
     }
-    let t = cx.tensor(0)?;
-    Ok(StructInfo::Tensor(t.with_dtype(dtype.or(t.dtype))))
+    if dtype.is_none() {
+        return Err(cx.error("a conversion names its dtype").help("one of float32, int64, bool, .."));
+    }
+    Ok(StructInfo::Tensor(cx.tensor(0)?.with_dtype(dtype)))
 }

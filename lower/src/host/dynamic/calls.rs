@@ -272,12 +272,11 @@ impl Gen<'_, '_> {
         for (i, (dims, dtype)) in outputs.into_iter().enumerate() {
             match inplace.get(i).and_then(|k| usize::try_from(*k).ok()) {
                 Some(k) => {
-                    let Some(Dyn::Tensor(old)) = inputs.get(k).cloned() else {
+                    // Constants that are written to are copies already (`fresh.rs`).
+                    let Some(old @ Dyn::Tensor(_)) = inputs.get(k) else {
                         return Err(Diagnostic::error("inplace", span, "inplace_indices names no tensor argument"));
                     };
-                    // It may be a constant, or somebody else's.
-                    inputs[k] = Dyn::Tensor(self.copied(&old));
-                    values.push(inputs[k].clone());
+                    values.push(old.clone());
                 }
                 None => {
                     let t = self.tensor(dims, dtype);

@@ -10,7 +10,7 @@ use crate::host::value::Shaped;
 use crate::host::Context;
 use crate::threads::Room;
 use fnv::FnvHashMap;
-use relax_ir::analysis::{constraints, vars, Check, Typed};
+use relax_ir::analysis::{constraints, relate, vars, Check, Typed};
 use relax_ir::flat::FlatStmt;
 use relax_ir::op::ShapeFacts;
 use relax_ir::program::code;
@@ -356,7 +356,17 @@ impl<'a, 'p> Gen<'a, 'p> {
                 BindingValue::MatchCast { value, struct_info } => {
                     let v = self.expr(value, None, scope)?;
                     let info = self.typed.sinfo.get(&b.var).unwrap_or(struct_info).clone();
-                    self.refine(v, &info, scope, &format!("match_cast of {}", b.var.name()), b.span)?
+                    let what = format!("match_cast of {}", b.var.name());
+                    let got = self.typed.info_of(value);
+                    let never =
+                        got.and_then(|g| relate::relate_cast(&g, struct_info, &what, &mut Facts::new()).refused);
+                    let v = self.refine(v, &info, scope, &what, b.span)?;
+                    // What the value itself does not show: int32 and int64 are scalars alike.
+                    if let Some(why) = never {
+                        let wanted = relax_ir::printer::print_struct_info(struct_info);
+                        self.require_named(PrimExpr::bool(false), wanted, code::CHECK, why, b.span);
+                    }
+                    v
                 }
             };
             self.births(&b.var, &value, scope);

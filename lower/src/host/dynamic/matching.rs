@@ -10,7 +10,7 @@ use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::program::code;
 use relax_ir::relax::{StructInfo, TensorInfo};
-use relax_ir::{DType, Diagnostic, PrimExpr, Span};
+use relax_ir::{DType, PrimExpr, Span};
 
 impl Gen<'_, '_> {
     /// Checks the value against `info`, binds the shape variables that are new, and returns it with what is known.
@@ -227,12 +227,11 @@ impl Gen<'_, '_> {
             }
             (StructInfo::Func(_), v @ (Dyn::Global(_) | Dyn::Extern(_) | Dyn::This(_))) => Ok(v),
             (StructInfo::Str, v @ Dyn::Str(_)) | (StructInfo::DType, v @ Dyn::DType(_)) => Ok(v),
-            (i, _) => Err(Diagnostic::error(
-                "match-cast",
-                span,
-                format!("{what}: the value is not {}", relax_ir::printer::print_struct_info(i)),
-            )
-            .help("this cast can never succeed")),
+            // A cast that can only fail: it does where it runs.
+            (_, v) => {
+                let at = self.pointer(&v, span)?;
+                self.refine_new(Dyn::Value(at), info, scope, what, span, later)
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! MatchCast over planned values: binds the shape variables that are new, checks the rest.
 
 use super::*;
+use relax_ir::analysis::relate;
 
 impl Planner<'_> {
     /// Checks the value against `info` and returns it with what is known then.
@@ -18,6 +19,32 @@ impl Planner<'_> {
         }
         self.match_info(&refined, info, scope, what, span)?;
         Ok(refined.settled(info))
+    }
+
+    /// Captured dims of functions against `want`; a cast in a branch that never holds is left to values of the runtime.
+    pub(super) fn cast_of_function(
+        &mut self,
+        value: &Expr,
+        want: &StructInfo,
+        scope: &Scope,
+        what: &str,
+        span: Span,
+    ) -> Res<()> {
+        let Some(got) = self.typed.info_of(value) else { return Ok(()) };
+        let fixed = |v: &Var| scope.dims.contains_key(v);
+        let r = relate::captured(&got, want, "the function", &mut Facts::new(), &fixed);
+        let never = r.refused.or_else(|| relate::relate(&got, want, "the value", &mut Facts::new()).refused);
+        if let Some(why) = never {
+            let why = format!("{what}: {why}");
+            return Err(match self.steps.len() {
+                1 => Diagnostic::error("match-cast", span, why).help("this cast can never succeed"),
+                _ => Diagnostic::unsupported("match-cast", span, why),
+            });
+        }
+        for (condition, why) in r.conditions {
+            self.require(condition.substitute(&scope.dims), code::CHECK, format!("{what}: {why}"), span)?;
+        }
+        Ok(())
     }
 
     /// MatchCast: binds the shape variables of `info` that are new, checks the rest.
@@ -74,9 +101,15 @@ impl Planner<'_> {
         span: Span,
         later: &mut Later,
     ) -> Res<()> {
+        // What no call needs to reach fails where it runs, among values of the runtime.
+        let branch = self.steps.len() > 1;
         let mismatch = |expected: &str| {
-            Err(Diagnostic::error("match-cast", span, format!("{what}: the value is not {expected}"))
-                .help("this cast can never succeed"))
+            let message = format!("{what}: the value is not {expected}");
+            Err(match branch {
+                true => Diagnostic::unsupported("match-cast", span, message),
+                false => Diagnostic::error("match-cast", span, message),
+            }
+            .help("this cast can never succeed"))
         };
         match (info, v) {
             (StructInfo::Object, _) => Ok(()),
@@ -118,7 +151,7 @@ impl Planner<'_> {
                 }
                 Ok(())
             }
-            (StructInfo::Func(_), HostValue::Func(..) | HostValue::Global(_) | HostValue::Extern(_)) => Ok(()),
+            (StructInfo::Func(_), HostValue::Func(..) | HostValue::Global(_)) => Ok(()),
             (StructInfo::Str, HostValue::Str(_)) | (StructInfo::DType, HostValue::DType) => Ok(()),
             (i, _) => mismatch(&relax_ir::printer::print_struct_info(i)),
         }
@@ -141,7 +174,11 @@ impl Planner<'_> {
                 self.require(condition, code::DTYPE, format!("{what}, dtype"), span)
             }
             (Some(d), Some(e)) if d != e => {
-                Err(Diagnostic::error("match-cast", span, format!("{what}: the value is of dtype {e}, never {d}")))
+                let message = format!("{what}: the value is of dtype {e}, never {d}");
+                Err(match self.steps.len() {
+                    1 => Diagnostic::error("match-cast", span, message),
+                    _ => Diagnostic::unsupported("match-cast", span, message),
+                })
             }
             _ => Ok(()),
         }
