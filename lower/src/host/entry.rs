@@ -111,6 +111,11 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         .here("its memory cannot be reserved before the call")
         .help("bind the dim by a MatchCast against dims of the parameters, so that its size is known"));
     }
+    // `P_f_workspace_size` takes dims, which are int64.
+    if let Some(v) = layout.total.vars().iter().find(|v| v.dtype() != DType::I64) {
+        let what = format!("the memory of {} depends on the {} scalar {}", f.name, v.dtype(), v.name());
+        return Err(Diagnostic::unsupported("object", f.span, what).help("make it a scalar of type int64"));
+    }
     let results = result_leaves(f, &plan, &mut facts);
     cx.memory.push(memory_use(&symbol, &sig, &plan, &layout));
     sig.first = first_checks(&sig, &plan, &results);

@@ -266,7 +266,10 @@ impl<'a> Planner<'a> {
             ExprKind::Function(f) => HostValue::Func(f.clone(), Arc::new(scope.clone())),
             ExprKind::If { cond, then, otherwise } => self.branch(e, cond, then, otherwise, info, scope)?,
             ExprKind::Call(c) => self.call(c, e.span(), info, scope)?,
-            ExprKind::Shape(v) => HostValue::Shape(self.dims(v, scope)),
+            // The values of a shape are int64, whatever scalars they come from.
+            ExprKind::Shape(v) => {
+                HostValue::Shape(self.dims(v, scope).into_iter().map(|d| d.cast(DType::I64)).collect())
+            }
             ExprKind::Prim(p) => HostValue::Prim(self.dim(p, scope)),
             ExprKind::Str(s) => HostValue::Str(s.clone()),
             ExprKind::DType(_) => HostValue::DType,

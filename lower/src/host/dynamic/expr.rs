@@ -525,7 +525,10 @@ impl<'a, 'p> Gen<'a, 'p> {
                 Dyn::Value(to)
             }
             ExprKind::Call(c) => self.call(c, e.span(), info, scope)?,
-            ExprKind::Shape(v) => Dyn::Shape(self.dims(v, scope, e.span())?),
+            ExprKind::Shape(v) => {
+                let values = self.dims(v, scope, e.span())?.into_iter();
+                Dyn::Shape(values.map(|d| d.cast(DType::I64)).collect())
+            }
             ExprKind::Prim(p) => Dyn::Prim(self.dim(p, scope, e.span())?),
             ExprKind::Str(s) => Dyn::Str(s.clone()),
             ExprKind::DType(d) => Dyn::DType(*d),
