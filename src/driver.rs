@@ -260,7 +260,7 @@ impl Session {
             wide_bytes: wide.map_or(0, |w| w.vector_bytes()),
             dot4: levels != Levels::One || wide.is_some_and(|w| w.dot4),
             tiles: wide.is_some_and(|w| w.tiles) || levels != Levels::One && wide.is_some(),
-            twice: levels == Levels::One && wide.is_some_and(|w| w.twice),
+            twice: wide.is_some_and(|w| w.twice),
             versions: levels != Levels::One,
             threads: o.threads as i64,
             unchecked: o.no_checks,
@@ -529,7 +529,7 @@ impl Session {
                     lanes: w.vector_bytes() as i64 / 4,
                     growth: o.size_budget,
                     strict: o.fp == Fp::Strict,
-                    twice: target.levels == Levels::One && w.twice,
+                    twice: w.twice,
                     tuned: None,
                 });
                 let r = relax_lower::passes(typed, o.opt_level, wide, stage);

@@ -58,7 +58,7 @@ pub fn writable(path: &Path) -> Result<(), Diagnostic> {
 /// Bytes that the system is given at once. A file that arrives in such blocks, each at a multiple of its size, is kept in
 /// large pages by file systems that have them: a library's weights are then mapped 2 MB at a time when they are first
 /// touched (70 MB in 0.1 ms, which take 1 to 2.5 ms otherwise).
-const BLOCK: usize = 2 << 20;
+const BLOCK: usize = relax_backend::elf::LARGE_PAGE as usize;
 
 /// Collects what is written piece by piece from the beginning of a file to blocks.
 struct Blocks<'f> {

@@ -1,7 +1,7 @@
 //! Libraries written by our linker load, run, and look sound to binutils; the system's linker agrees.
 
 use libloading::Library;
-use relax_backend::elf::{link_shared, link_system, runtime_object};
+use relax_backend::elf::{link_shared, link_system, runtime_object, LARGE_PAGE};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -109,6 +109,41 @@ fn plain_objects() {
             assert!(lib.get::<unsafe extern "C" fn()>(b"helper").is_err());
         }
     }
+}
+
+/// docs/decisions.md, "Large blocks begin at large pages": a library begins at one where it has weights of that size, and the
+/// loader puts it there; its file stays as long as it was.
+#[test]
+fn large_constants_begin_at_large_pages() {
+    let dir = tempfile::tempdir().expect("dir");
+    let of = |name: &str, count: usize| {
+        let source = format!(
+            "__attribute__((aligned(64))) static const float weights[{count}] = {{1, 2, [{}] = 9}};
+             float weight(int i) {{ return weights[i]; }}",
+            count - 1
+        );
+        let object = compile(dir.path(), name, &source, &["-fPIC"]);
+        let bytes = link_shared(&object, None, "libw.so", &["weight".to_string()]).expect("link");
+        assert!(bytes.len() < count * 4 + 4096, "{}", bytes.len());
+        let path = save(dir.path(), &format!("lib{name}.so"), &bytes);
+        let loads: Vec<String> =
+            readelf(&path).lines().filter(|l| l.trim_start().starts_with("LOAD")).map(str::to_owned).collect();
+        // SAFETY: the signature is that of the C source above.
+        let first = unsafe {
+            let lib = Library::new(&path).expect("load");
+            let weight = lib.get::<unsafe extern "C" fn(i32) -> f32>(b"weight").expect("weight");
+            assert_eq!((weight(1), weight(count as i32 - 1)), (2.0, 9.0));
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+            let line = maps.lines().find(|l| l.contains(&format!("lib{name}.so"))).expect("mapped").to_owned();
+            usize::from_str_radix(line.split('-').next().unwrap_or_default(), 16).expect("an address")
+        };
+        (loads, first)
+    };
+    let (small, _) = of("small", 1000);
+    assert!(small.iter().all(|l| l.ends_with("0x1000")), "{small:?}");
+    let (large, at) = of("large", 3 << 20);
+    assert!(large[0].ends_with("0x200000") && large[1..].iter().all(|l| l.ends_with("0x1000")), "{large:?}");
+    assert_eq!(at % LARGE_PAGE as usize, 0, "{at:#x}");
 }
 
 #[test]

@@ -55,6 +55,15 @@ pub struct Segment {
     pub memory_size: u64,
 }
 
+impl Segment {
+    /// Whether it asks the loader to begin at a large page, so that the system can map its weights by large pages of the
+    /// file, where it keeps some. File systems of containers (overlayfs) do not choose such a place themselves. Costs
+    /// nothing in the file: such a segment is at its beginning.
+    pub fn in_large_pages(&self) -> bool {
+        self.file_size >= LARGE_PAGE && self.offset == 0 && self.address == 0
+    }
+}
+
 pub struct Layout {
     pub outputs: Vec<Output>,
     pub segments: Vec<Segment>,
@@ -121,6 +130,8 @@ impl Layout {
     }
 }
 
+/// What x86-64, AArch64 and RISC-V map at once where memory lies together, in bytes.
+pub const LARGE_PAGE: u64 = 2 << 20;
 pub const EHDR: u64 = 64;
 pub const PHDR: u64 = 56;
 pub const SHDR: u64 = 64;

@@ -30,6 +30,7 @@ mod system;
 mod write;
 
 pub use image::{Image, Patch};
+pub use layout::LARGE_PAGE;
 pub use system::link_system;
 
 use crate::clif::Apart;

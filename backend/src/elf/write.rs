@@ -185,7 +185,8 @@ fn headers(input: &Input, layout: &Layout, out: &mut Out) {
         out.u64(align);
     };
     for s in &layout.segments {
-        header(PT_LOAD, s.flags, [s.offset, s.address, s.file_size, s.memory_size], input.arch.page());
+        let align = if s.in_large_pages() { LARGE_PAGE } else { input.arch.page() };
+        header(PT_LOAD, s.flags, [s.offset, s.address, s.file_size, s.memory_size], align);
     }
     if let Some((_, o)) = layout.output(Part::Dynamic) {
         header(PT_DYNAMIC, PF_R | PF_W, [o.offset, o.address, o.size, o.size], 8);

@@ -89,7 +89,7 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
     let late = sig.late.iter().map(|l| EntryDim { var: l.var.clone(), lower: None, upper: None, divisor: None });
     sig.dims.extend(late);
     let layout = if cx.regions.is_empty() {
-        memory::layout(&plan.bufs, &plan.steps, &mut facts)
+        memory::layout(&plan.bufs, &plan.steps, &sig.dims, &mut facts)
     } else {
         let kernel = |name: &str| match typed.module.get(name) {
             Some(relax_ir::Func::Prim(p)) => Some(p.clone()),
@@ -117,7 +117,7 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         return Err(Diagnostic::unsupported("object", f.span, what).help("make it a scalar of type int64"));
     }
     let results = result_leaves(f, &plan, &mut facts);
-    cx.memory.push(memory_use(&symbol, &sig, &plan, &layout));
+    cx.memory.push(memory_use(&symbol, &sig, &plan, &layout, &mut facts));
     sig.first = first_checks(&sig, &plan, &results);
 
     let base = format!("{}_{}", cx.prefix, symbol);
@@ -183,8 +183,9 @@ fn first_checks(sig: &Signature, plan: &Plan, results: &[ResultLeaf]) -> Vec<Ste
 }
 
 /// Who uses which piece of the workspace, and when.
-fn memory_use(entry: &str, sig: &Signature, plan: &Plan, layout: &Layout) -> MemoryUse {
+fn memory_use(entry: &str, sig: &Signature, plan: &Plan, layout: &Layout, facts: &mut Facts) -> MemoryUse {
     let (steps, ranges) = memory::timeline(&plan.bufs, &plan.steps);
+    let mut most = |size: &PrimExpr| upper_value(size, sig).or_else(|| upper_bound(size, sig, facts));
     let mut buffers = vec![];
     for (i, buf) in plan.bufs.iter().enumerate() {
         let (Some(offset), Some((first, last))) = (&layout.offsets[i], ranges[i]) else { continue };
@@ -192,8 +193,8 @@ fn memory_use(entry: &str, sig: &Signature, plan: &Plan, layout: &Layout) -> Mem
         buffers.push(BufferUse {
             first,
             last,
-            max_offset: upper_value(offset, sig),
-            max_bytes: upper_value(&bytes, sig),
+            max_offset: most(offset),
+            max_bytes: most(&bytes),
             offset: offset.clone(),
             bytes,
             region: layout.region_of.get(i).and_then(|&r| layout.regions.get(r)).map(|r| r.name.clone()),

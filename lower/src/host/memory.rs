@@ -1,12 +1,15 @@
 //! Placing buffers in the workspace by liveness.
 //!
 //! Sizes are closed forms in the entry's shape variables. When all are numbers, buffers are packed at the lowest offsets
-//! where they fit, in the best of several orders; else buffers of equal (or provably not larger) size share a slot and slots are laid end
-//! to end. Every offset is a multiple of [`ALIGN`].
+//! where they fit, in the best of several orders; else buffers of equal (or provably not larger) size share a slot and slots
+//! are laid end to end, or they lie as they do for sizes that dims may have ([`arrange`](super::arrange)), whichever takes
+//! less. Every offset is a multiple of [`ALIGN`].
 
+use super::arrange::{arrange, Open};
 use super::regions::Region;
 use super::value::*;
 use relax_ir::op::{Answer, ShapeFacts};
+use relax_ir::program::EntryDim;
 use relax_ir::PrimExpr;
 
 /// Alignment of every buffer in the workspace, in bytes.
@@ -27,8 +30,8 @@ pub struct Layout {
 /// First and last position at which a buffer is in use.
 pub type Range = (usize, usize);
 
-/// Lays out the workspace buffers of `steps`.
-pub fn layout(bufs: &[Buf], steps: &[Step], facts: &mut dyn ShapeFacts) -> Layout {
+/// Lays out the workspace buffers of `steps`, in an entry with these dims.
+pub fn layout(bufs: &[Buf], steps: &[Step], dims: &[EntryDim], facts: &mut dyn ShapeFacts) -> Layout {
     let mut ranges: Vec<Option<Range>> = vec![None; bufs.len()];
     let mut at = 0;
     mark(bufs, steps, &mut at, &mut ranges);
@@ -38,7 +41,9 @@ pub fn layout(bufs: &[Buf], steps: &[Step], facts: &mut dyn ShapeFacts) -> Layou
     if live.iter().all(|&i| sizes[i].as_int().is_some()) {
         pack(bufs.len(), &live, &sizes, &ranges)
     } else {
-        share(bufs.len(), &live, &sizes, &ranges, facts)
+        let shared = share(bufs.len(), &live, &sizes, &ranges, facts);
+        let open = |&buffer: &usize| Some(Open { buffer, bytes: &sizes[buffer], range: ranges[buffer]? });
+        arrange(&live.iter().filter_map(open).collect::<Vec<_>>(), dims, shared, facts)
     }
 }
 
@@ -46,10 +51,9 @@ pub fn layout(bufs: &[Buf], steps: &[Step], facts: &mut dyn ShapeFacts) -> Layou
 pub fn least(bufs: &[Buf], steps: &[Step], size: &dyn Fn(&PrimExpr) -> i64) -> i64 {
     let mut ranges: Vec<Option<Range>> = vec![None; bufs.len()];
     mark(bufs, steps, &mut 0, &mut ranges);
-    let own = bufs.iter().zip(ranges).enumerate().filter(|(_, (b, _))| matches!(b.place, Place::Workspace));
-    let item = |(buffer, (b, range)): (usize, (&Buf, Option<Range>))| {
-        Some(Item { buffer, bytes: size(&align_up(b.bytes.clone())), range: range? })
-    };
+    let own = bufs.iter().zip(ranges).filter(|(b, _)| matches!(b.place, Place::Workspace));
+    let item =
+        |(b, range): (&Buf, Option<Range>)| Some(Item { bytes: size(&align_up(b.bytes.clone())), range: range? });
     peak(&own.filter_map(item).collect::<Vec<_>>())
 }
 
@@ -113,59 +117,77 @@ pub fn overlap(a: Range, b: Range) -> bool {
     a.0 <= b.1 && b.0 <= a.1
 }
 
-/// Numbers only. Each buffer goes to the lowest offset where it fits, in several orders: largest first, those that are
-/// large for long first, by first use; then again and again with the buffer that reaches highest before all others.
-/// The search ends when no layout can be smaller (all is in use at one step), or after about [`EFFORT`] comparisons an
-/// order.
+/// Numbers only.
 pub fn pack(n: usize, live: &[usize], sizes: &[PrimExpr], ranges: &[Option<Range>]) -> Layout {
+    let mut buffers: Vec<usize> = vec![];
     let mut items: Vec<Item> = vec![];
     for &i in live {
         if let Some(range) = ranges[i] {
-            items.push(Item { buffer: i, bytes: sizes[i].as_int().unwrap_or(0), range });
+            buffers.push(i);
+            items.push(Item { bytes: sizes[i].as_int().unwrap_or(0), range });
         }
     }
-    let least = peak(&items);
-    let mut orders: [Vec<usize>; 3] = std::array::from_fn(|_| (0..items.len()).collect());
-    orders[0].sort_by_key(|&k| -items[k].bytes);
-    orders[1].sort_by_key(|&k| {
-        let long = (items[k].range.1 - items[k].range.0 + 1) as i64;
-        (-items[k].bytes.saturating_mul(long), -items[k].bytes)
-    });
-    orders[2].sort_by_key(|&k| (items[k].range.0, -items[k].bytes));
-    let mut best: Option<(i64, Vec<i64>)> = None;
-    let rounds = (EFFORT / (items.len() * items.len()).max(1)).min(200);
-    for mut order in orders.into_iter().take(if rounds == 0 { 1 } else { 3 }) {
-        for _ in 0..=rounds {
-            let (total, offsets) = place(&items, &order);
-            let top = order.iter().position(|&k| offsets[k] + items[k].bytes == total);
-            if best.as_ref().is_none_or(|(t, _)| total < *t) {
-                best = Some((total, offsets));
-            }
-            if best.as_ref().is_some_and(|(t, _)| *t <= least) {
-                break;
-            }
-            match top {
-                Some(at) if at > 0 => order[..=at].rotate_right(1),
-                _ => break,
-            }
-        }
-    }
-    let (total, placed) = best.unwrap_or_default();
+    let packed = Packed::new(&items);
     let mut offsets = vec![None; n];
-    for (item, offset) in items.iter().zip(placed) {
-        offsets[item.buffer] = Some(PrimExpr::i64(offset));
+    for (buffer, offset) in buffers.into_iter().zip(packed.offsets) {
+        offsets[buffer] = Some(PrimExpr::i64(offset));
     }
-    Layout { offsets, total: PrimExpr::i64(total), regions: vec![], region_of: vec![] }
+    Layout { offsets, total: PrimExpr::i64(packed.total), regions: vec![], region_of: vec![] }
 }
 
-/// Pairs of buffers that [`pack`] compares for each order, beyond the first attempt: a millisecond or two.
+/// Pairs of buffers that [`Packed::new`] compares for each order, beyond the first attempt: a millisecond or two.
 const EFFORT: usize = 500_000;
 
 /// A buffer to be placed.
-struct Item {
-    buffer: usize,
-    bytes: i64,
-    range: Range,
+pub struct Item {
+    pub bytes: i64,
+    pub range: Range,
+}
+
+/// Buffers of known sizes in little memory.
+pub struct Packed {
+    /// By item.
+    pub offsets: Vec<i64>,
+    pub total: i64,
+    /// Bytes in use at the step that uses most: no layout takes less.
+    pub least: i64,
+}
+
+impl Packed {
+    /// Each buffer goes to the lowest offset where it fits, in several orders: largest first, those that are
+    /// large for long first, by first use; then again and again with the buffer that reaches highest before all others.
+    /// The search ends when no layout can be smaller (all is in use at one step), or after about [`EFFORT`] comparisons an
+    /// order.
+    pub fn new(items: &[Item]) -> Packed {
+        let least = peak(items);
+        let mut orders: [Vec<usize>; 3] = std::array::from_fn(|_| (0..items.len()).collect());
+        orders[0].sort_by_key(|&k| -items[k].bytes);
+        orders[1].sort_by_key(|&k| {
+            let long = (items[k].range.1 - items[k].range.0 + 1) as i64;
+            (-items[k].bytes.saturating_mul(long), -items[k].bytes)
+        });
+        orders[2].sort_by_key(|&k| (items[k].range.0, -items[k].bytes));
+        let mut best: Option<(i64, Vec<i64>)> = None;
+        let rounds = (EFFORT / (items.len() * items.len()).max(1)).min(200);
+        for mut order in orders.into_iter().take(if rounds == 0 { 1 } else { 3 }) {
+            for _ in 0..=rounds {
+                let (total, offsets) = place(items, &order);
+                let top = order.iter().position(|&k| offsets[k] + items[k].bytes == total);
+                if best.as_ref().is_none_or(|(t, _)| total < *t) {
+                    best = Some((total, offsets));
+                }
+                if best.as_ref().is_some_and(|(t, _)| *t <= least) {
+                    break;
+                }
+                match top {
+                    Some(at) if at > 0 => order[..=at].rotate_right(1),
+                    _ => break,
+                }
+            }
+        }
+        let (total, offsets) = best.unwrap_or_default();
+        Packed { offsets, total, least }
+    }
 }
 
 /// Bytes in use at the step that uses most: no layout takes less.

@@ -3,6 +3,7 @@
 //! [`plan`] lays a function out as steps over buffers, [`memory`] places the buffers, [`body`] writes the steps as
 //! code, [`entry`] adds what C calls.
 
+mod arrange;
 mod body;
 mod build;
 mod check_tensor;

@@ -73,7 +73,7 @@ fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function) -> Resu
     sig.late = plan.late.clone();
     let map = alike(&sig, general.sig);
     let layout = if cx.regions.is_empty() {
-        memory::layout(&plan.bufs, &plan.steps, &mut facts)
+        memory::layout(&plan.bufs, &plan.steps, &sig.dims, &mut facts)
     } else {
         let kernel = |name: &str| match typed.module.get(name) {
             Some(relax_ir::Func::Prim(p)) => Some(p.clone()),
