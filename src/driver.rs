@@ -530,6 +530,7 @@ impl Session {
                     growth: o.size_budget,
                     strict: o.fp == Fp::Strict,
                     twice: w.twice,
+                    shared: target.levels != Levels::One,
                     tuned: None,
                 });
                 let r = relax_lower::passes(typed, o.opt_level, wide, stage);

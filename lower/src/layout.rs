@@ -65,6 +65,8 @@ pub struct Choice {
     pub strict: bool,
     /// Two vectors are multiplied in a cycle.
     pub twice: bool,
+    /// Kernels with narrower vectors read the same weights.
+    pub shared: bool,
     /// What was measured for vectors of these lanes.
     pub tuned: Option<Arc<Tuned>>,
 }
@@ -85,6 +87,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice) {
         lanes,
         strict: choice.strict,
         twice: choice.twice,
+        shared: choice.shared,
         tuned: choice.tuned.clone().filter(|t| t.vector_bytes as i64 == lanes * 4),
         epilogues: epilogues(typed),
     };
@@ -130,6 +133,7 @@ struct Pass {
     lanes: i64,
     strict: bool,
     twice: bool,
+    shared: bool,
     tuned: Option<Arc<Tuned>>,
     /// What follows convolutions and maxima, see [`epilogue_class`].
     epilogues: HashMap<RVar, i64>,
@@ -438,7 +442,7 @@ impl Pass {
         let best = self.tuned.as_ref().and_then(|t| t.best(&Site::Window(w.clone()).key(), Some(algorithm)));
         match best {
             Some(c) => w.configure(&c, self.lanes),
-            None if self.twice && algorithm == Algorithm::Direct => w.configure_twice(self.lanes),
+            None if self.twice && algorithm == Algorithm::Direct => w.configure_twice(self.lanes, self.shared),
             None => w.choose_panel(self.lanes),
         }
     }

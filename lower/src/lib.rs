@@ -154,6 +154,7 @@ impl Options {
             growth: self.size_budget,
             strict: self.strict,
             twice: self.twice,
+            shared: self.versions,
             tuned,
         })
     }

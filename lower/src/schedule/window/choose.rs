@@ -43,16 +43,20 @@ impl Window {
         (self.plan.rows, self.plan.lanes, self.plan.outer) = (c.rows, lanes, c.outer);
     }
 
-    /// As the model has it for processors that multiply two vectors a cycle.
-    pub fn configure_twice(&mut self, lanes: i64) {
+    /// As the model has it for processors that multiply two vectors a cycle. Panels of weights that narrower vectors read
+    /// too (`shared`) do not become wider: those walk over the data once for each few vectors of a panel.
+    pub fn configure_twice(&mut self, lanes: i64, shared: bool) {
         self.choose_panel(lanes);
+        let widest = if shared { self.panel } else { i64::MAX };
         let far = self.depth() * self.panel * 4 > NEAREST && self.plan.epilogue < 2;
         if self.kind != Kind::Conv || self.groups > 1 || !far {
             return;
         }
         let w = self.multiplied();
         let mut best = (0, 0, f64::MAX);
-        for columns in (2..=most_pieces(lanes) as i64).filter(|c| w.takes_panel(c * lanes) && c * lanes <= w.made) {
+        for columns in
+            (2..=most_pieces(lanes) as i64).filter(|c| w.takes_panel(c * lanes) && c * lanes <= w.made.min(widest))
+        {
             for rows in 1..=most_tile(&w, lanes, columns).min(w.out[1].max(1)) {
                 let cost = cost_twice(&w, lanes, columns, rows);
                 if cost < best.2 * 0.999 {

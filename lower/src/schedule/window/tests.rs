@@ -358,9 +358,12 @@ fn tiles_for_two_multiplications_a_cycle() {
         let w = conv(size, taken, made, [3, 3], [1, 1], [1, 1]);
         let (mut once, mut twice) = (w.clone(), w);
         once.choose_panel(16);
-        twice.configure_twice(16);
+        twice.configure_twice(16, false);
         assert!(twice.plan.rows > 0 && twice.plan.rows <= most_rows(16, twice.panel / 16), "{twice:?}");
         let (a, b) = (once.config(16), twice.config(16));
+        let mut shared = once.clone();
+        shared.configure_twice(16, true);
+        assert!(shared.panel <= once.panel, "{shared:?}");
         other += ((a.columns, a.rows) != (b.columns, b.rows)) as i32;
     }
     assert!(other > 0, "the model for two is the model for one");
@@ -368,10 +371,10 @@ fn tiles_for_two_multiplications_a_cycle() {
     let small = conv([8, 8], 8, 32, [3, 3], [1, 1], [1, 1]);
     let (mut once, mut twice) = (small.clone(), small);
     once.choose_panel(16);
-    twice.configure_twice(16);
+    twice.configure_twice(16, false);
     assert_eq!(once, twice);
     let mut sums = conv([9, 9], 64, 64, [3, 3], [1, 1], [1, 1]);
-    sums.configure_twice(16);
+    sums.configure_twice(16, false);
     assert!(sums.plan.rows > 0, "{sums:?}");
     same(&sums, 64);
 }
