@@ -75,6 +75,19 @@ fn rules(to: &Path) -> Vec<(String, PathBuf)> {
     out
 }
 
+/// shape_inference.md, "checks that always pass are removed": models as they are written leave nothing to check beyond their
+/// signatures. Transposed and dilated convolutions, pyramids, grouped queries, experts with capacities, chunks, frames,
+/// windows, masks, packed and ragged sequences, rotary halves, scans by chunks, paddings that are cut off again.
+#[test]
+fn models_leave_no_check_inside() {
+    let models = files("tests/residual", &[".rlx"]);
+    assert!(models.len() >= 20, "{}", models.len());
+    for m in models {
+        let name = m.display();
+        assert_eq!(checks(&m).as_deref(), Some(&[][..]), "{name}");
+    }
+}
+
 #[test]
 fn no_check_is_left_that_the_prover_should_remove() {
     let dir = tempfile::tempdir().expect("a temporary folder");

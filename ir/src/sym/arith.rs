@@ -95,6 +95,17 @@ impl Facts {
                 return self.floor_div_const(&x, m.checked_mul(k)?);
             }
         }
+        // max(x, y) // k is the larger quotient; worth it where that is known: max(1, n) // 2 = n // 2.
+        if let Some((max, Atom::Max(v) | Atom::Min(v))) =
+            inner.map(|id| (matches!(self.atom(id), Atom::Max(_)), self.atom(id).clone()))
+        {
+            let parts = v.iter().map(|x| self.floor_div_const(&x.offset(c)?, k)).collect::<Option<Vec<_>>>()?;
+            let one = self.extremum(max, parts)?;
+            let several = |id| matches!(self.atom(id), Atom::Max(_) | Atom::Min(_));
+            if !one.atoms().any(several) {
+                return Some(one);
+            }
+        }
         Some(self.poly_of(Atom::FloorDiv(a.clone(), Poly::constant(k))))
     }
 
@@ -124,16 +135,19 @@ impl Facts {
                     return Some(p.clone());
                 }
             }
-            // (x mod m) mod k = x mod k when k divides m
-            if let Some(Atom::FloorMod(x, m)) = rest.as_atom().map(|id| self.atom(id).clone()) {
-                if m.as_const().is_some_and(|m| m > 0 && m % k == 0) {
-                    return self.floor_mod(&x, b);
-                }
+            if let Some(p) = self.without_remainders(&rest, k) {
+                return self.floor_mod(&p, b);
             }
             // (g * p) mod (g * k) = g * (p mod k)
             let g = super::gcd(rest.content(), k);
             if g > 1 {
                 return self.floor_mod(&rest.divide_exact(g), &Poly::constant(k / g))?.scale(g);
+            }
+            // -p mod k = k - 1 - (p - 1) mod k: what is missing and what is left over meet in the smaller coefficient.
+            let lead = rest.terms().iter().find(|(m, _)| !m.is_empty()).map_or(0, |(_, c)| *c);
+            if lead > k / 2 {
+                let left = self.floor_mod(&rest.scale(-1)?.offset(-1)?, b)?;
+                return left.scale(-1)?.offset(k - 1);
             }
             return Some(self.poly_of(Atom::FloorMod(rest, Poly::constant(k))));
         }
@@ -154,6 +168,19 @@ impl Facts {
             }
         }
         Some(self.poly_of(Atom::FloorMod(rest, b.clone())))
+    }
+
+    /// `p` with `x` for a term `c * (x % m)` where `k` divides `c * m`, which leaves the same when divided by `k`.
+    fn without_remainders(&self, p: &Poly, k: i64) -> Option<Poly> {
+        p.terms().iter().find_map(|(mono, c)| {
+            let [id] = mono[..] else { return None };
+            let Atom::FloorMod(x, m) = self.atom(id) else { return None };
+            let m = m.as_const().filter(|m| *m > 0)?;
+            if m.checked_mul(*c)? % k != 0 {
+                return None;
+            }
+            p.sub(&Poly::atom(id).scale(*c)?)?.add(&x.scale(*c)?)
+        })
     }
 
     /// `k * (x // m)` where `m` divides `k` becomes `k / m * (x - x % m)`: sums of both forms meet in one.

@@ -228,9 +228,11 @@ impl Facts {
                     }
                     _ => continue,
                 },
-                // x % k is at most x.
-                Atom::FloorMod(x, d) if c < 0 && self.range(&x).lo >= 0 && self.range(&d).lo > 0 => {
-                    vec![replace(p, id, c, &x)]
+                // x % k is at most k - 1, and at most x.
+                Atom::FloorMod(x, d) if c < 0 && self.range(&d).lo > 0 => {
+                    let below = d.offset(-1).filter(|_| d.as_const().is_none());
+                    let itself = (self.range(&x).lo >= 0).then_some(x);
+                    [itself, below].iter().flatten().map(|q| replace(p, id, c, q)).collect()
                 }
                 Atom::Max(v) if c > 0 => v.iter().map(|x| replace(p, id, c, x)).collect(),
                 Atom::Min(v) if c < 0 => v.iter().map(|x| replace(p, id, c, x)).collect(),

@@ -128,9 +128,15 @@ impl Facts {
                 let (ra, rb) = (self.range(&a), self.range(&b));
                 match b.as_const() {
                     Some(k) if k > 0 => Range::new(div_end(ra.lo, k as i128), div_end(ra.hi, k as i128)),
-                    _ if ra.lo >= 0 && rb.lo >= 1 => {
-                        let hi = if bounded(ra.hi) { ra.hi.div_euclid(rb.lo) } else { HIGH };
-                        let lo = if bounded(rb.hi) { ra.lo.div_euclid(rb.hi) } else { 0 };
+                    // Large divisors bring quotients close to 0, or to -1 from below.
+                    _ if rb.lo >= 1 => {
+                        let far = |a: i128| if bounded(a) { a.div_euclid(rb.lo) } else { a };
+                        let near = |a: i128, limit: i128| match bounded(rb.hi) && bounded(a) {
+                            true => a.div_euclid(rb.hi),
+                            false => limit,
+                        };
+                        let lo = if ra.lo >= 0 { near(ra.lo, 0) } else { far(ra.lo) };
+                        let hi = if ra.hi >= 0 { far(ra.hi) } else { near(ra.hi, -1) };
                         Range::new(lo, hi)
                     }
                     _ => Range::ALL,

@@ -259,6 +259,33 @@ fn shares_of_a_dim_make_the_dim() {
     assert_eq!(check(&mut f, &(share(0, 2) * 2 + share(1, 2)), &n), Answer::Unknown);
 }
 
+/// What a tensor lacks to a multiple of a window, and what the window has left over, are one number.
+#[test]
+fn missing_and_left_over_meet() {
+    let n = Var::dim("n").expr();
+    let mut f = Facts::new();
+    let padded = n.clone() + (PrimExpr::i64(7) - n.clone().floor_mod(7)).floor_mod(7);
+    assert_eq!(check(&mut f, &padded, &((n.clone() + 6).floor_div(7) * 7)), Answer::Yes);
+    assert_eq!(check(&mut f, &padded, &n), Answer::Unknown);
+    assert_eq!(f.prove(&padded.ge(n.clone())), Answer::Yes);
+    // Elements at odd places of what may be empty.
+    assert_eq!(check(&mut f, &n.clone().max(1).floor_div(2), &n.clone().floor_div(2)), Answer::Yes);
+    assert_eq!(check(&mut f, &n.clone().max(2).floor_div(2), &n.floor_div(2)), Answer::Unknown);
+}
+
+/// Capacities and groups: a remainder is less than its divisor, and large divisors bring quotients close to 0.
+#[test]
+fn divisors_that_are_dims_bound_what_they_divide() {
+    let (n, e) = (Var::dim("n"), Var::dim("e"));
+    let mut f = Facts::new();
+    f.declare_bounds(&e, Some(1), None);
+    let (n, e) = (n.expr(), e.expr());
+    let capacity = (n.clone() * 2 + e.clone() - 1).floor_div(e.clone());
+    assert_eq!(f.prove(&capacity.clone().ge(0)), Answer::Yes);
+    assert_eq!(f.prove(&(capacity.clone() * e.clone()).ge(n.clone() * 2)), Answer::Yes);
+    assert_eq!(f.prove(&(capacity * e).ge(n * 2 + 1)), Answer::Unknown);
+}
+
 #[test]
 fn equalities_that_solve_nothing_have_consequences() {
     let n = Var::dim("n").expr();
