@@ -160,6 +160,7 @@ impl Session {
             let r = relax_lower::bounds::apply(&mut module, text);
             self.ok(r)?;
         }
+        o.likely.iter().for_each(|text| relax_lower::bounds::name_dims(&mut module, text));
         relax_lower::bounds::settle(&mut module);
         self.stage("analyse", |s| {
             let (typed, d) = if o.strict { analysis::analyze_strict(&module) } else { analysis::analyze(&module) };

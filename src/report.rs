@@ -2,8 +2,9 @@
 
 use crate::cli::Format;
 use crate::source::Sources;
+use relax_ir::analysis::{constraints, show};
 use relax_ir::printer::print_prim;
-use relax_ir::program::{EntryDim, EntryKind, FormInfo, Program};
+use relax_ir::program::{BornDim, DimStated, Entry, EntryDim, EntryKind, FormInfo, Program};
 use relax_ir::PrimExpr;
 use std::fmt::Write;
 
@@ -13,20 +14,21 @@ const LONG: usize = 400;
 /// Entries with their parameters, results, shape variables and memory.
 pub fn summary(p: &Program) -> String {
     let mut out = String::new();
+    let written = |text: &str| constraints::as_written(&p.written, text);
     for e in &p.entries {
         let _ = writeln!(out, "entry {}", e.name);
         for v in &e.params {
-            let _ = writeln!(out, "  in   {}: {}", v.name, v.text);
+            let _ = writeln!(out, "  in   {}: {}", v.name, written(&v.text));
         }
         for v in &e.results {
-            let _ = writeln!(out, "  out  {}: {}", v.name, v.text);
+            let _ = writeln!(out, "  out  {}: {}", v.name, written(&v.text));
         }
         for d in &e.dims {
-            let _ = writeln!(out, "  dim  {}: {}", d.var.name(), bounds(d));
+            let _ = writeln!(out, "  dim  {}: {}", named(d), bounds(d));
         }
         match &e.workspace {
             Some(w) => {
-                let formula = print_prim(w);
+                let formula = written(&print_prim(w));
                 let _ = match formula.len() {
                     0..=LONG => write!(out, "  workspace: {formula} bytes"),
                     _ => {
@@ -49,6 +51,14 @@ pub fn summary(p: &Program) -> String {
     let _ = writeln!(out, "weights: {} bytes", p.weight_bytes);
     let _ = writeln!(out, "checks at run time: {}", p.checks.len());
     out
+}
+
+/// A dim as the model wrote it, and the name that the header has for it.
+fn named(d: &EntryDim) -> String {
+    match &d.stated {
+        DimStated::Solved { text, .. } => format!("{text} ({} in C)", d.var.name()),
+        _ => d.var.name().to_string(),
+    }
 }
 
 fn bounds(d: &EntryDim) -> String {
@@ -76,6 +86,21 @@ fn checks(p: &Program, sources: &Sources, out: &mut String) {
     }
 }
 
+/// One line for each argument and output: the number of the check of what it is.
+fn arguments(p: &Program, sources: &Sources, out: &mut String) {
+    if p.unchecked || p.entries.iter().all(|e| e.values().next().is_none()) {
+        return;
+    }
+    let _ = writeln!(out, "checks of arguments and outputs (pointer, device, dtype, rank, strides, alignment, room):");
+    for e in &p.entries {
+        for (number, v) in e.values() {
+            let text = constraints::as_written(&p.written, &v.text);
+            let place = line(v.span, sources).map(|n| format!(" (line {n})")).unwrap_or_default();
+            let _ = writeln!(out, "  {number:>4}: {}: {}: {text}{place}", e.name, v.name);
+        }
+    }
+}
+
 /// The report in the format asked for.
 pub fn asked(format: Option<Format>, p: &Program, sources: &Sources) -> Option<String> {
     format.map(|f| match f {
@@ -96,7 +121,7 @@ fn assumed(p: &Program, sources: &Sources) -> Vec<Assumed> {
     let mut out = vec![];
     for e in &p.entries {
         for d in &e.dims {
-            let name = d.var.name();
+            let name = d.text();
             let from = e.params.iter().find_map(|v| {
                 let dims: Vec<Option<&PrimExpr>> = match &v.kind {
                     EntryKind::Tensor { dims: Some(dims), .. } => dims.iter().map(Option::as_ref).collect(),
@@ -107,7 +132,7 @@ fn assumed(p: &Program, sources: &Sources) -> Vec<Assumed> {
                 let what = if matches!(v.kind, EntryKind::Shape { .. }) { "value" } else { "dim" };
                 Some((format!("{what} {axis} of {}", v.name), v.span))
             });
-            let scalar = e.params.iter().find(|v| matches!(v.kind, EntryKind::Scalar { .. }) && v.name == name);
+            let scalar = e.params.iter().find(|v| matches!(v.kind, EntryKind::Scalar { .. }) && v.name == d.var.name());
             let at = from.as_ref().map(|f| f.1).or(scalar.map(|v| v.span));
             let fact = match from {
                 Some((from, _)) => format!("{name} is {from}: {}", bounds(d)),
@@ -122,7 +147,9 @@ fn assumed(p: &Program, sources: &Sources) -> Vec<Assumed> {
 /// What a dim that stays open costs.
 struct Cost {
     entry: String,
+    /// As the model wrote it, and its name in the header.
     dim: String,
+    name: String,
     /// Numbers of the checks that mention it.
     checks: Vec<u32>,
     /// Does it decide how much memory a call takes, without a bound?
@@ -134,39 +161,103 @@ struct Cost {
     born: Option<relax_ir::Span>,
 }
 
+/// The numbers of the checks that mention a dim.
+fn checks_of(p: &Program, name: &str) -> Vec<u32> {
+    p.checks.iter().filter(|c| c.names.iter().any(|n| n == name)).map(|c| c.number).collect()
+}
+
+/// How many kernels of an entry take what a dim decides. The calls of functions over values are not listed: there it is
+/// the kernels whose parameter has its name.
+fn kernels_for(p: &Program, entry: &str, name: &str) -> usize {
+    if let Some(m) = p.memory.iter().find(|m| m.entry == entry) {
+        let of_name = m.sized.iter().filter(|(_, vars)| vars.iter().any(|v| v.name() == name));
+        return of_name.map(|(kernel, _)| kernel).collect::<std::collections::BTreeSet<_>>().len();
+    }
+    let start = format!("{}_k_", p.prefix);
+    let kernels = p.module.funcs.iter().filter(|f| f.name.starts_with(&start));
+    kernels.filter(|f| f.params.iter().any(|v| v.name() == name)).count()
+}
+
+/// What divides a dim because of how it is written: 4 of `m * 4`.
+fn own_divisor(d: &EntryDim) -> Option<i64> {
+    let DimStated::Solved { text, var } = &d.stated else { return None };
+    let at = |value: i64| {
+        let lookup = |name: &str| (name == var).then(|| PrimExpr::i64(value));
+        relax_ir::prim::text::dim(text, &lookup).ok()?.as_int()
+    };
+    at(0).filter(|rest| *rest == 0).and(at(1)).filter(|k| *k > 1)
+}
+
+/// What a user can say of a dim of a signature, and what it changes.
+fn advice(e: &Entry, d: &EntryDim, bound: bool, kernels: usize) -> String {
+    let name = match &d.stated {
+        DimStated::Unranked(parameter) => {
+            return format!(
+                "a rank in the annotation of {parameter}, R.Tensor(ndim=RANK, dtype=DTYPE), makes it a dim that --dim {}=1..MAX \
+                 bounds and --dim {}=SIZE makes a number",
+                d.var.name(), d.var.name()
+            );
+        }
+        DimStated::Solved { var, .. } => var,
+        DimStated::Named | DimStated::Scalar => d.var.name(),
+    };
+    let mut words = vec![];
+    if bound {
+        words.push(format!("--dim {name}=1..MAX bounds the memory"));
+    }
+    if kernels > 0 && d.stated != DimStated::Scalar {
+        if d.divisor == own_divisor(d) {
+            words.push(format!("--dim {name}%K tells a divisor"));
+        }
+        if e.dynamic.is_none() {
+            words.push(format!("--likely {name}=SIZE makes code for a size beside that for all"));
+        }
+    }
+    words.push(format!("--dim {name}=SIZE makes it a number"));
+    words.join("; ")
+}
+
+/// What a user can say of a dim that a value brings: the cast that states it.
+fn cast(d: &BornDim) -> String {
+    let map = std::collections::HashMap::from([(d.var.clone(), relax_ir::Var::dim("SIZE").expr())]);
+    let info = show::info(&relax_ir::analysis::vars::substitute(&d.info, &map));
+    format!("R.match_cast({}, {info}) makes what follows for one size", d.binding)
+}
+
 fn costs(p: &Program) -> Vec<Cost> {
     let mut out = vec![];
-    let checks = |name: &str| -> Vec<u32> {
-        p.checks.iter().filter(|c| c.names.iter().any(|n| n == name)).map(|c| c.number).collect()
-    };
-    let start = format!("{}_k_", p.prefix);
-    let kernels = |name: &str| {
-        let kernels = p.module.funcs.iter().filter(|f| f.name.starts_with(&start));
-        kernels.filter(|f| f.params.iter().any(|v| v.name() == name)).count()
-    };
     for e in &p.entries {
         for d in &e.dims {
             let name = d.var.name();
-            let open_memory = d.upper.is_none() && e.workspace.as_ref().is_none_or(|w| w.vars().contains(&d.var));
-            let (checks, kernels) = (checks(name), kernels(name));
-            let number = format!("a number in place of {name} in the annotations of {} removes all of it", e.name);
-            let advice = if open_memory {
-                format!("--dim {name}=1..MAX bounds the memory; {number}")
-            } else if d.divisor.is_none() && kernels > 0 {
-                format!("--dim {name}%K tells a divisor, --likely {name}=SIZE makes code for a size; {number}")
-            } else {
-                number
-            };
-            let (entry, dim) = (e.name.clone(), name.to_string());
-            out.push(Cost { entry, dim, checks, open_memory, kernels, advice, born: None });
+            // Functions over values take memory as they run.
+            let open = d.upper.is_none() && e.workspace_max.is_none();
+            let bound = open && e.workspace.as_ref().is_none_or(|w| w.vars().contains(&d.var));
+            let kernels = kernels_for(p, &e.name, name);
+            out.push(Cost {
+                entry: e.name.clone(),
+                dim: d.text().to_string(),
+                name: name.to_string(),
+                checks: checks_of(p, name),
+                open_memory: bound || e.dynamic.is_some(),
+                kernels,
+                advice: advice(e, d, bound, kernels),
+                born: None,
+            });
         }
     }
     for d in &p.born {
-        let (entry, dim) = (d.function.clone(), d.var.name().to_string());
-        let (checks, kernels) = (checks(&dim), kernels(&dim));
-        // Its memory is that of the bound.
-        let advice = "R.match_cast to a size that is known removes all of it".to_string();
-        out.push(Cost { entry, dim, checks, open_memory: false, kernels, advice, born: Some(d.span) });
+        let name = d.var.name();
+        out.push(Cost {
+            entry: d.function.clone(),
+            dim: constraints::as_written(&p.written, name),
+            name: name.to_string(),
+            checks: checks_of(p, name),
+            // Its memory is that of the bound.
+            open_memory: false,
+            kernels: kernels_for(p, &d.function, name),
+            advice: cast(d),
+            born: Some(d.span),
+        });
     }
     out
 }
@@ -180,6 +271,8 @@ pub fn text(p: &Program, sources: &Sources) -> String {
     let mut out = summary(p);
     let place = |span| line(span, sources).map(|n| format!(" (line {n})")).unwrap_or_default();
     checks(p, sources, &mut out);
+    arguments(p, sources, &mut out);
+    let written = |text: &str| constraints::as_written(&p.written, text);
     let given = assumed(p, sources);
     let _ = writeln!(out, "assumed of the arguments: {}", given.len());
     for a in &given {
@@ -188,7 +281,7 @@ pub fn text(p: &Program, sources: &Sources) -> String {
     }
     let _ = writeln!(out, "proved, so not checked: {}", p.proved.len());
     for (condition, span) in &p.proved {
-        let _ = writeln!(out, "  {}{}", print_prim(condition), place(*span));
+        let _ = writeln!(out, "  {}{}", written(&show::dim(condition)), place(*span));
     }
     if !p.open_accesses.is_empty() {
         let n = p.open_accesses.len();
@@ -207,7 +300,7 @@ pub fn text(p: &Program, sources: &Sources) -> String {
     }
     for f in &p.forms {
         let code = f.code_bytes.map(|n| format!("{n} bytes of code, ")).unwrap_or_default();
-        let _ = writeln!(out, "  {}: {}: {code}{} bytes of weights", f.entry, f.when, f.data_bytes);
+        let _ = writeln!(out, "  {}: {}: {code}{} bytes of weights", f.entry, written(&f.when), f.data_bytes);
         for k in kernels_of(f, p) {
             let _ = writeln!(out, "    {k}");
         }
@@ -236,7 +329,7 @@ fn kernels_of<'a>(f: &'a FormInfo, p: &Program) -> impl Iterator<Item = &'a str>
     f.kernels.iter().map(move |k| &k[start.min(k.len())..])
 }
 
-/// The same as a value: `checked`, `assumed`, `proved`, `forms`, `open_accesses`,
+/// The same as a value: `checked`, `arguments`, `assumed`, `proved`, `forms`, `open_accesses`,
 /// `open_dims`.
 pub fn json(p: &Program, sources: &Sources) -> serde_json::Value {
     use serde_json::json;
@@ -244,14 +337,21 @@ pub fn json(p: &Program, sources: &Sources) -> serde_json::Value {
         json!({"number": c.number, "code": c.code, "condition": c.condition, "message": c.message, "line": line(c.span, sources)})
     });
     let costs = costs(p);
+    let arguments = p.entries.iter().filter(|_| !p.unchecked).flat_map(|e| {
+        e.values().map(|(number, v)| {
+            let text = constraints::as_written(&p.written, &v.text);
+            json!({"number": number, "entry": e.name, "name": v.name, "is": text, "line": line(v.span, sources)})
+        })
+    });
     json!({
         "checked": checked.collect::<Vec<_>>(),
+        "arguments": arguments.collect::<Vec<_>>(),
         "assumed": assumed(p, sources).iter().map(|a| json!({"entry": a.entry, "fact": a.fact, "line": a.line})).collect::<Vec<_>>(),
         "proved": p.proved.iter().map(|(c, span)| {
-            json!({"condition": print_prim(c), "line": line(*span, sources)})
+            json!({"condition": constraints::as_written(&p.written, &show::dim(c)), "line": line(*span, sources)})
         }).collect::<Vec<_>>(),
         "forms": p.forms.iter().map(|f| json!({
-            "entry": f.entry, "when": f.when, "kernels": kernels_of(f, p).collect::<Vec<_>>(),
+            "entry": f.entry, "when": constraints::as_written(&p.written, &f.when), "kernels": kernels_of(f, p).collect::<Vec<_>>(),
             "code_bytes": f.code_bytes, "weight_bytes": f.data_bytes,
         })).collect::<Vec<_>>(),
         "open_accesses": p.open_accesses.iter().map(|a| json!({
@@ -259,7 +359,7 @@ pub fn json(p: &Program, sources: &Sources) -> serde_json::Value {
             "line": line(a.span, sources),
         })).collect::<Vec<_>>(),
         "open_dims": costs.iter().map(|c| json!({
-            "entry": c.entry, "dim": c.dim, "checks": c.checks, "memory_without_bound": c.open_memory,
+            "entry": c.entry, "dim": c.dim, "name": c.name, "checks": c.checks, "memory_without_bound": c.open_memory,
             "kernels": c.kernels, "advice": c.advice, "from_data": c.born.is_some(),
             "line": c.born.and_then(|span| line(span, sources)),
         })).collect::<Vec<_>>(),

@@ -41,12 +41,14 @@ pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
         Ok(r) => r,
         Err(e) => {
             let check = program.checks.iter().find(|c| i64::from(c.number) == i64::from(e.constraint));
-            let at = check.map_or(Span::NONE, |c| c.span);
+            let argument = entry.values().find(|(n, _)| *n == e.constraint).map(|(_, v)| v.span);
+            let at = check.map(|c| c.span).or(argument).unwrap_or(Span::NONE);
             let mut d = Diagnostic::error("run", at, format!("{} failed with code {}: {}", a.entry, e.code, e.message));
             if let Some(c) = check {
                 let what = format!("check number {}, {}", c.number, c.condition);
                 d = d.here("checked here").note(format!("{what}: wanted {}, got {}", e.wanted, e.got));
             } else if e.constraint != 0 {
+                d = if argument.is_some_and(|s| !s.is_none()) { d.here("declared here") } else { d };
                 d = d.note(format!("check number {}: wanted {}, got {}", e.constraint, e.wanted, e.got));
             }
             s.diags.push(d);

@@ -33,11 +33,13 @@ pub fn metadata(program: &Program) -> Value {
         .entries
         .iter()
         .map(|e| {
+            let values: Vec<Value> =
+                e.values().map(|(check, v)| value(v, label(program, &e.name, &v.name), check)).collect();
             json!({
                 "name": e.name,
                 "symbol": format!("{}_{}", program.prefix, e.name),
-                "params": e.params.iter().map(|p| value(p, label(program, &e.name, &p.name))).collect::<Vec<_>>(),
-                "results": e.results.iter().map(|r| value(r, &r.name)).collect::<Vec<_>>(),
+                "params": values[..e.params.len()],
+                "results": values[e.params.len()..],
                 "dims": e.dims.iter().map(|d| json!({
                     "name": d.var.name(), "lower": d.lower, "upper": d.upper, "divisor": d.divisor,
                 })).collect::<Vec<_>>(),
@@ -72,7 +74,7 @@ fn label<'a>(program: &'a Program, entry: &str, name: &'a str) -> &'a str {
     program.labels.iter().find(|(e, id, _)| e == entry && id == name).map_or(name, |(_, _, label)| label)
 }
 
-fn value(v: &EntryValue, name: &str) -> Value {
+fn value(v: &EntryValue, name: &str, check: i32) -> Value {
     let sizes = |list: &[PrimExpr]| list.iter().map(size).collect::<Vec<_>>();
     let (kind, dtype, shape) = match &v.kind {
         EntryKind::Tensor { dtype, dims } => {
@@ -84,7 +86,7 @@ fn value(v: &EntryValue, name: &str) -> Value {
         EntryKind::Str => ("str", None, None),
         EntryKind::Boxed => ("value", None, None),
     };
-    json!({ "name": name, "kind": kind, "dtype": dtype, "shape": shape, "text": v.text })
+    json!({ "name": name, "kind": kind, "dtype": dtype, "shape": shape, "text": v.text, "check": check })
 }
 
 fn var(name: &str, dtype: DType) -> Var {

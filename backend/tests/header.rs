@@ -6,7 +6,7 @@ use relax_backend::elf::{link_shared, runtime_object};
 use relax_backend::{descriptor, header};
 use relax_ir::abi::AbiLayout;
 use relax_ir::flat::{DataBytes, FlatFunc, FlatStmt, Linkage};
-use relax_ir::program::{CheckInfo, Entry, EntryDim, EntryKind, EntryValue, Program};
+use relax_ir::program::{CheckInfo, DimStated, Entry, EntryDim, EntryKind, EntryValue, Program};
 use relax_ir::{DType, PrimExpr, Span, Var};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -27,7 +27,13 @@ fn program() -> Program {
             tensor("result", vec![Some(n.expr()), Some(PrimExpr::i64(3))]),
             value("class.1", EntryKind::Shape { values: Some(vec![n.expr()]), ndim: Some(1) }),
         ],
-        dims: vec![EntryDim { var: n.clone(), lower: Some(1), upper: Some(512), divisor: Some(8) }],
+        dims: vec![EntryDim {
+            var: n.clone(),
+            lower: Some(1),
+            upper: Some(512),
+            divisor: Some(8),
+            stated: DimStated::Named,
+        }],
         workspace: Some(n.expr() * 64),
         workspace_max: Some(32768),
         regions: vec![],
@@ -80,6 +86,15 @@ fn compiler(name: &str, dir: &Path, file: &str, source: &str, flags: &[&str]) {
         .output()
         .expect("compiler");
     assert!(out.status.success(), "{name}: {}\n{source}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// Each argument and output has a number for what it must be, whatever else is checked.
+#[test]
+fn headers_list_the_checks_of_arguments() {
+    let text = header::write(&program());
+    assert!(text.contains(" *   -1 x, -2 result, -3 class_1\n"), "{text}");
+    assert!(text.contains("-9 open\n"), "{text}");
+    assert!(text.contains("Below 0: what an argument or output is"), "{text}");
 }
 
 #[test]

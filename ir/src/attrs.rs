@@ -10,6 +10,9 @@ use crate::relax::StructInfo;
 /// Under [`SIGNATURE`] it holds the whole signature as it was.
 pub const SOLVED_DIMS: &str = "tir_var_solved";
 
+/// The function attribute that says for which variable each dim of a signature was solved (`{"m_times_4": "m"}`).
+pub const SOLVED_VARS: &str = "tir_var_solved_for";
+
 /// The function attribute that says what casts want of dims that were solved (`{"k_times_4 // 4 * 4": "k * 4"}`).
 pub const CAST_DIMS: &str = "tir_var_cast";
 

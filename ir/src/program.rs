@@ -5,6 +5,7 @@ use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::flat::FlatModule;
 use crate::prim::{PrimExpr, Var};
+use crate::relax::StructInfo;
 use crate::span::Span;
 use std::io;
 
@@ -28,12 +29,16 @@ pub struct Program {
     pub prefix: String,
     pub module: FlatModule,
     pub entries: Vec<Entry>,
-    /// Every check that may fail at run time, by number (index + 1).
+    /// Every check of shapes and of the model that may fail at run time, by number (index + 1); those of what arguments
+    /// are have numbers below 0 ([`Entry::values`]).
     pub checks: Vec<CheckInfo>,
     /// Requirements over shape variables that were proved, each with what requires it.
     pub proved: Vec<(PrimExpr, Span)>,
     /// Shape variables that get their values inside of functions.
     pub born: Vec<BornDim>,
+    /// Names of dims that were solved and of what stands for their variables, each with what the model wrote
+    /// (`m_times_4`: `m * 4`); the longest first.
+    pub written: Vec<(String, String)>,
     /// By entry.
     pub memory: Vec<MemoryUse>,
     /// Code of their own for likely sizes.
@@ -141,6 +146,8 @@ pub struct MemoryUse {
     pub entry: String,
     /// What is done, in order: the name of the kernel, or `copy`.
     pub steps: Vec<String>,
+    /// The kernels among them that take dims as arguments, each with the variables that decide these.
+    pub sized: Vec<(String, Vec<Var>)>,
     pub buffers: Vec<BufferUse>,
 }
 
@@ -189,6 +196,9 @@ pub struct BornDim {
     pub function: String,
     pub var: Var,
     pub span: Span,
+    /// The variable that is bound there, and what is known of it.
+    pub binding: String,
+    pub info: StructInfo,
 }
 
 #[derive(Clone, Debug)]
@@ -197,6 +207,44 @@ pub struct EntryDim {
     pub lower: Option<i64>,
     pub upper: Option<i64>,
     pub divisor: Option<i64>,
+    pub stated: DimStated,
+}
+
+/// How a signature says a dim: what its user calls it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DimStated {
+    /// By its name.
+    Named,
+    /// As the value of a scalar argument.
+    Scalar,
+    /// As an expression that was solved (`m * 4`) for a variable (`m`).
+    Solved { text: String, var: String },
+    /// Not at all: the rank of this parameter is found by a MatchCast.
+    Unranked(String),
+}
+
+impl EntryDim {
+    /// As the model wrote it.
+    pub fn text(&self) -> &str {
+        match &self.stated {
+            DimStated::Solved { text, .. } => text,
+            _ => self.var.name(),
+        }
+    }
+}
+
+impl Entry {
+    /// Its flattened parameters, then its results, each with the number of the check of what it is: a pointer to a dense
+    /// tensor of the CPU with that dtype and rank, and of a result that its dims or its room fit.
+    pub fn values(&self) -> impl Iterator<Item = (i32, &EntryValue)> {
+        self.params.iter().chain(&self.results).enumerate().map(|(i, v)| (value_check(i), v))
+    }
+}
+
+/// The number of the check of an entry's flattened value `i`, parameters first. Below 0, so that it depends on the
+/// signature alone: checks of shapes come and go with what can be proved.
+pub fn value_check(i: usize) -> i32 {
+    -1 - i as i32
 }
 
 /// A flattened parameter or result.

@@ -2,7 +2,7 @@
 //! conditions between several (`n % m == 0`, `n < m`).
 
 use crate::likely::with_values;
-use relax_ir::analysis::vars;
+use relax_ir::analysis::{self, vars};
 use relax_ir::attrs::{SHAPE_CONSTRAINTS, VAR_DIVISOR};
 use relax_ir::prim::text;
 use relax_ir::relax::{Function, StructInfo, TensorShape};
@@ -15,9 +15,37 @@ use std::collections::{HashMap, HashSet};
 /// # Errors
 /// Text that is no bound, and a name that no exported function has.
 pub fn apply(module: &mut IRModule, text: &str) -> Result<(), Diagnostic> {
+    name_dims(module, text);
     match bound(module, text) {
         Err(d) if d.code == "dim-bound" => constraint(module, text).unwrap_or(Err(d)),
         r => r,
+    }
+}
+
+/// Gives the dims without a name that `text` speaks of the names that analysis gives them, in exported functions.
+pub fn name_dims(module: &mut IRModule, text: &str) {
+    let words: Vec<&str> = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).collect();
+    for f in &mut module.funcs {
+        if let Func::Relax(f) = f {
+            if f.global_symbol().is_some() {
+                name_parameters(f, &words);
+            }
+        }
+    }
+}
+
+/// Writes into the annotations of `f` the names that dims without a name get ([`analysis::named_dims`]), where one of them
+/// is among `words`.
+fn name_parameters(f: &mut Function, words: &[&str]) {
+    for p in &mut f.params {
+        let Some(named) = p.annotation.as_ref().map(|a| analysis::named_dims(a, &p.var)) else { continue };
+        let mut asked = false;
+        vars::each_binding_dim(&named, &mut |d, is_dim| {
+            asked |= is_dim && d.as_var().is_some_and(|v| words.contains(&v.name()));
+        });
+        if asked {
+            p.annotation = Some(named);
+        }
     }
 }
 

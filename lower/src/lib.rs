@@ -194,7 +194,7 @@ pub fn passes(
         fold::transpose_constants(&mut typed);
     }
     legalize::legalize(&mut typed)?;
-    likely::with_numbers(&mut typed);
+    likely::with_numbers(&mut typed, opt_level >= 1);
     if opt_level >= 1 {
         dead::remove_dead(&mut typed);
         fold::fold_constants(&mut typed);

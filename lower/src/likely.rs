@@ -10,7 +10,7 @@ mod kernels;
 
 pub use kernels::{with_divisors, with_numbers};
 
-use relax_ir::analysis::{self, constraints::solved_text, vars, Typed};
+use relax_ir::analysis::{self, constraints, constraints::solved_text, vars, Typed};
 use relax_ir::attrs::{FORM_OF, FORM_WHEN, SHAPE_CONSTRAINTS, SOLVABLE, VAR_DIVISOR, VAR_LIKELY, VAR_LIKELY_DIVISOR};
 use relax_ir::relax::{instance, Function};
 use relax_ir::{AttrValue, Diagnostic, Diagnostics, Func, IRModule, PrimExpr, Span, Var};
@@ -69,27 +69,35 @@ pub fn apply(module: &mut IRModule, text: &str) -> Result<(), Diagnostic> {
         }
         _ => return Err(bad()),
     };
-    let mut known: Vec<String> = vec![];
+    let (mut known, mut found): (Vec<String>, bool) = (vec![], false);
     for f in &mut module.funcs {
         let Func::Relax(f) = f else { continue };
         if f.global_symbol().is_none() {
             continue;
         }
         let dims = dims(f);
-        if dims.iter().any(|v| v.name() == name) {
+        known.extend(dims.iter().map(|v| constraints::solved_var(f, v.name()).unwrap_or(v.name()).to_string()));
+        let (name, values) = match dims.iter().any(|v| v.name() == name) {
+            true => (name.to_string(), values.clone()),
+            false => match solved(f, name, key, &values)? {
+                Some(own) => own,
+                None => continue,
+            },
+        };
+        found = true;
+        {
             let mut dict = match f.attrs.get(key) {
                 Some(AttrValue::Dict(d)) => d.clone(),
                 _ => vec![],
             };
-            let mut all = dict.iter().find(|(n, _)| n == name).and_then(|(_, v)| v.as_ints()).unwrap_or_default();
+            let mut all = dict.iter().find(|(n, _)| *n == name).and_then(|(_, v)| v.as_ints()).unwrap_or_default();
             all.extend(values.iter().filter(|v| !all.contains(v)).copied().collect::<Vec<_>>());
-            dict.retain(|(n, _)| n != name);
-            dict.push((name.to_string(), AttrValue::List(all.into_iter().map(AttrValue::Int).collect())));
+            dict.retain(|(n, _)| *n != name);
+            dict.push((name, AttrValue::List(all.into_iter().map(AttrValue::Int).collect())));
             f.attrs.set(key, AttrValue::Dict(dict));
         }
-        known.extend(dims.iter().map(|v| v.name().to_string()));
     }
-    if known.iter().any(|n| n == name) {
+    if found {
         return Ok(());
     }
     known.sort();
@@ -98,6 +106,25 @@ pub fn apply(module: &mut IRModule, text: &str) -> Result<(), Diagnostic> {
     Err(match known.is_empty() {
         true => d.help("the model has no shape variables"),
         false => d.help(format!("the shape variables are {}", known.join(", "))),
+    })
+}
+
+/// What is likely of a variable for which a dim was solved (`m` of `m * 4`), said of the dim.
+///
+/// # Errors
+/// A dim whose sizes take other variables too.
+fn solved(f: &Function, name: &str, key: &str, values: &[i64]) -> Result<Option<(String, Vec<i64>)>, Diagnostic> {
+    let Some((own, none)) = constraints::solved_for(f, name, 0) else { return Ok(None) };
+    let sizes: Option<Vec<i64>> = match key {
+        // Multiples of the variable are multiples where nothing is added.
+        VAR_LIKELY_DIVISOR if none != Some(0) => None,
+        _ => values.iter().map(|v| constraints::solved_for(f, name, *v).and_then(|s| s.1).map(i64::abs)).collect(),
+    };
+    let text = solved_text(f, &own);
+    sizes.map(|s| Some((own.clone(), s))).ok_or_else(|| {
+        let what = format!("`{}`: what is likely of {name} does not tell a size of the dim {text}", f.name);
+        Diagnostic::error("likely", f.signature_span, what)
+            .help(format!("name likely sizes of the dim: --likely {own}=SIZE"))
     })
 }
 

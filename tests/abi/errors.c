@@ -48,7 +48,8 @@ static void forget(void *allocator, void *pointer, size_t bytes) { (void)allocat
 static int failures;
 
 static void report(const char *name, Set *s, int32_t code, int32_t wanted) {
-    printf("%s: %d %s\n", name, code, code ? s->call.message : "ok");
+    if (code) printf("%s: %d, check %d, %s\n", name, code, s->call.constraint, s->call.message);
+    else printf("%s: 0 ok\n", name);
     if (code != wanted || (code && s->call.code != code)) failures++, printf("  expected %d\n", wanted);
     for (int i = 0; code && i < N * M; i++)
         if (s->e[i] != 0) failures++, i = N * M, printf("  the result was touched\n");

@@ -88,7 +88,7 @@ fn constraints(program: &Program, s: &mut String) {
         return;
     }
     let m = macro_name(&program.prefix);
-    *s += "\n/* Checks at run time, by the number in `constraint` of the call record. */\n";
+    *s += "\n/* Checks at run time, by the number in `constraint` of the call record. Below 0: what an argument or output is, see\n * the function; 0: the call itself (workspace, memory, packed functions). */\n";
     let last = program.checks.iter().map(|c| c.number).max().unwrap_or(0);
     let _ = writeln!(s, "#define {m}_CONSTRAINTS {last}");
     for c in &program.checks {
@@ -160,6 +160,13 @@ fn entry(prefix: &str, e: &Entry, s: &mut String) {
     }
     *s += " * @param call workspace, callbacks and error record; may be null when no workspace is needed\n";
     *s += " * @return RELAX_OK or an error code, with the details in *call\n";
+    let numbers: Vec<String> = e.values().zip(&doc).map(|((n, _), (name, _))| format!("{n} {name}")).collect();
+    if !numbers.is_empty() {
+        *s += " * Checks of pointers, device, dtype, rank, strides, alignment and outputs' dims, by `constraint`:\n";
+        for line in numbers.chunks(6) {
+            let _ = writeln!(s, " *   {}", comment(&line.join(", ")));
+        }
+    }
     for d in &e.dims {
         let mut facts = vec![];
         match (d.lower, d.upper) {
@@ -170,7 +177,8 @@ fn entry(prefix: &str, e: &Entry, s: &mut String) {
         }
         facts.extend(d.divisor.filter(|k| *k > 1).map(|k| format!("a multiple of {k}")));
         if !facts.is_empty() {
-            let _ = writeln!(s, " * Dim {}: {}.", comment(d.var.name()), facts.join(", "));
+            let own = if d.text() == d.var.name() { String::new() } else { format!(" ({})", d.text()) };
+            let _ = writeln!(s, " * Dim {}: {}.", comment(&format!("{}{own}", d.var.name())), facts.join(", "));
         }
     }
     let _ = writeln!(s, " */\nint32_t {base}({});", args.join(", "));

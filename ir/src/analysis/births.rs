@@ -42,6 +42,12 @@ pub(super) fn dim_at(s: &StructInfo, path: &[usize], axis: usize) -> Option<Prim
     }
 }
 
+/// The annotation of a parameter with names for the unknown dims of tensors and shapes of known rank, the names that
+/// [`super::materialise`] gives them.
+pub fn named_dims(s: &StructInfo, var: &RVar) -> StructInfo {
+    name_dims(s, var, &mut vec![], &mut vec![])
+}
+
 /// Fresh shape variables for the unknown dims of known rank and for unknown scalars.
 pub(super) fn name_dims(s: &StructInfo, var: &RVar, path: &mut Vec<usize>, births: &mut Vec<Birth>) -> StructInfo {
     let mut fresh = |n: usize, path: &Vec<usize>| -> Vec<PrimExpr> {

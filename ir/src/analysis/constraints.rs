@@ -3,10 +3,12 @@
 //! or check them, as the entry does for calls from outside.
 
 use super::vars;
-use crate::attrs::{AttrValue, CAST_DIMS, SHAPE_CONSTRAINTS, SOLVABLE, SOLVED_DIMS};
+use crate::attrs::{AttrValue, CAST_DIMS, SHAPE_CONSTRAINTS, SOLVABLE, SOLVED_DIMS, SOLVED_VARS};
 use crate::diag::Diagnostic;
+use crate::op::{Answer, ShapeFacts};
 use crate::prim::{text, BinOp, PrimExpr, PrimKind, Var};
 use crate::relax::{Function, StructInfo};
+use crate::sym::Facts;
 
 /// A condition of a signature.
 #[derive(Clone, Debug)]
@@ -19,13 +21,25 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// The condition for a run: a divisor that is 0 makes it false.
+    /// See [`guarded`].
     pub fn guarded(&self) -> PrimExpr {
-        divisors(&self.condition).into_iter().rev().fold(self.condition.clone(), |c, d| {
-            let zero = PrimExpr::raw_binary(BinOp::Ne, d.clone(), PrimExpr::int(d.dtype(), 0));
-            zero.if_then_else(c, PrimExpr::bool(false))
-        })
+        guarded(&self.condition, divisors(&self.condition))
     }
+}
+
+/// The condition for a run: one of these divisors that is 0 makes it false.
+pub fn guarded(condition: &PrimExpr, divisors: Vec<PrimExpr>) -> PrimExpr {
+    divisors.into_iter().rev().fold(condition.clone(), |c, d| {
+        let zero = PrimExpr::raw_binary(BinOp::Ne, d.clone(), PrimExpr::int(d.dtype(), 0));
+        zero.if_then_else(c, PrimExpr::bool(false))
+    })
+}
+
+/// The divisors in a condition that may be 0 as far as `facts` knows.
+pub fn open_divisors(condition: &PrimExpr, facts: &mut Facts) -> Vec<PrimExpr> {
+    let mut list = divisors(condition);
+    list.retain(|d| facts.prove(&d.clone().ne(PrimExpr::int(d.dtype(), 0))) != Answer::Yes);
+    list
 }
 
 /// What divides in `e` and is no number.
@@ -91,6 +105,25 @@ pub fn written<'a>(f: &'a Function, name: &str) -> Option<&'a str> {
     }
 }
 
+/// The variable for which the dim of this name was solved.
+pub fn solved_var<'a>(f: &'a Function, name: &str) -> Option<&'a str> {
+    match f.attrs.get(SOLVED_VARS) {
+        Some(AttrValue::Dict(d)) => d.iter().find(|(k, _)| k == name).and_then(|(_, v)| v.as_str()),
+        _ => None,
+    }
+}
+
+/// The dim that was solved for the variable `name`, and its size where the variable is `value`; `None` for the size where
+/// that takes other variables.
+pub fn solved_for(f: &Function, name: &str, value: i64) -> Option<(String, Option<i64>)> {
+    let Some(AttrValue::Dict(d)) = f.attrs.get(SOLVED_VARS) else { return None };
+    let own = d.iter().find(|(_, v)| v.as_str() == Some(name)).map(|(own, _)| own.clone())?;
+    let text = written(f, &own)?;
+    let lookup = |n: &str| (n == name).then(|| PrimExpr::i64(value));
+    let size = text::dim(text, &lookup).ok().and_then(|e| e.as_int());
+    Some((own, size))
+}
+
 /// What casts want of dims that were solved (`k_times_4 // 4 * 4`), and these dims as they were written (`k * 4`).
 pub fn solved_casts(f: &Function) -> Vec<(String, String)> {
     let Some(AttrValue::Dict(d)) = f.attrs.get(CAST_DIMS) else { return vec![] };
@@ -126,6 +159,14 @@ pub fn as_written(texts: &[(String, String)], text: &str) -> String {
             // In parentheses where it is an operand.
             let operand = joins(before.trim_end().chars().next_back()) || joins(after.trim_start().chars().next());
             let new = if operand && written.contains(' ') { format!("({written})") } else { written.clone() };
+            // What was an expression in parentheses is a name without.
+            let name_alone = !written.contains(' ') && before.ends_with('(') && after.starts_with(')');
+            let called = before.strip_suffix('(').is_some_and(|b| b.ends_with(word));
+            if name_alone && !called {
+                out.replace_range(at - 1..at + name.len() + 1, &new);
+                from = at - 1 + new.len();
+                continue;
+            }
             from = at + new.len();
             out.replace_range(at..at + name.len(), &new);
         }

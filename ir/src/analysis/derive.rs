@@ -163,6 +163,10 @@ impl Deriver<'_> {
     /// A condition that is checked at run time: what follows may rely on it.
     fn checked(&mut self, condition: &PrimExpr) {
         self.facts.assume(condition);
+        // A divisor that is 0 makes it false, see [`constraints::guarded`].
+        for d in constraints::divisors(condition) {
+            self.facts.assume(&d.clone().ne(PrimExpr::int(d.dtype(), 0)));
+        }
         self.established(condition);
     }
 

@@ -148,6 +148,8 @@ pub fn analyze_strict(module: &IRModule) -> (Option<Typed>, Diagnostics) {
     }
 }
 
+pub use births::named_dims;
+
 /// Gives every dim a name: tensors and shapes of known rank and unknown dims get fresh shape variables, born at their
 /// binding ([`Typed::births`]) or at the parameter, whose annotation then shows them. Everything is derived again.
 pub fn materialise(typed: &mut Typed) -> Result<(), Diagnostics> {

@@ -9,7 +9,9 @@
 //! new; criterion 5 of the specification alone would refuse such dims.
 
 use super::{constraints, show, signature, vars, Env};
-use crate::attrs::{AttrValue, Attrs, CAST_DIMS, SHAPE_CONSTRAINTS, SIGNATURE, SOLVABLE, SOLVED_DIMS, VAR_DIVISOR};
+use crate::attrs::{
+    AttrValue, Attrs, CAST_DIMS, SHAPE_CONSTRAINTS, SIGNATURE, SOLVABLE, SOLVED_DIMS, SOLVED_VARS, VAR_DIVISOR,
+};
 use crate::module::{Func, IRModule};
 use crate::op::{Answer, ShapeFacts};
 use crate::prim::{BinOp, PrimExpr, PrimKind, Var};
@@ -38,8 +40,10 @@ struct Solved {
     own: Var,
     dim: PrimExpr,
     factor: i64,
-    /// Of variables that are bound elsewhere; at least 1 where there is a solution.
+    /// Of variables that are bound elsewhere; at least 1 where a signature has a solution.
     by: Option<PrimExpr>,
+    /// Of a cast or a local function: no condition goes before it, so `by` may be 0 where it divides.
+    cast: bool,
     rest: PrimExpr,
 }
 
@@ -63,6 +67,7 @@ impl Solved {
     fn divisor(&self, map: &HashMap<Var, PrimExpr>) -> PrimExpr {
         let k = PrimExpr::int(self.var.dtype(), self.factor.abs());
         match &self.by {
+            Some(by) if self.cast => by.substitute(map).max(1) * k,
             Some(by) => by.substitute(map) * k,
             None => k,
         }
@@ -72,6 +77,7 @@ impl Solved {
     fn wanted(&self, map: &HashMap<Var, PrimExpr>) -> PrimExpr {
         let value = self.value(map);
         let value = if self.factor > 0 && self.rest.as_int() == Some(0) { value } else { value.max(0) };
+        let value = self.by.as_ref().map_or(value.clone(), |by| value * by.substitute(map));
         value * PrimExpr::int(self.var.dtype(), self.factor) + self.rest.substitute(map)
     }
 }
@@ -123,9 +129,9 @@ fn name(d: &PrimExpr, taken: &dyn Fn(&str) -> bool) -> String {
     name
 }
 
-/// Dims that can be solved, each for a variable that is not `known` and that nothing else in `infos` binds. `products`: of
-/// several variables too (`m * n` where `n` is known), which needs a condition.
-fn find(infos: &[&StructInfo], mut known: HashSet<Var>, products: bool, taken: &dyn Fn(&str) -> bool) -> Vec<Solved> {
+/// Dims that can be solved, each for a variable that is not `known` and that nothing else in `infos` binds. `cast`: what
+/// says that there is a solution comes with the dim, see [`Solved::wanted`].
+fn find(infos: &[&StructInfo], mut known: HashSet<Var>, cast: bool, taken: &dyn Fn(&str) -> bool) -> Vec<Solved> {
     known.extend(vars::lone_vars(infos.iter().copied()).into_iter().map(|(v, _)| v));
     let mut solved: Vec<Solved> = vec![];
     loop {
@@ -138,15 +144,12 @@ fn find(infos: &[&StructInfo], mut known: HashSet<Var>, products: bool, taken: &
                 let open: Vec<Var> = d.vars().into_iter().filter(|v| !known.contains(v)).collect();
                 let [v] = &open[..] else { return };
                 let Some((factor, by, rest)) = linear(d, v).filter(|(a, ..)| *a != 0 && *a != i64::MIN) else { return };
-                if by.is_some() && !products {
-                    return;
-                }
                 let taken = |n: &str| {
                     known.iter().any(|v| v.name() == n) || solved.iter().any(|s| s.own.name() == n) || taken(n)
                 };
                 let own = Var::with_span(name(d, &taken), v.dtype(), d.span());
                 known.insert(v.clone());
-                solved.push(Solved { var: v.clone(), own, dim: d.clone(), factor, by, rest });
+                solved.push(Solved { var: v.clone(), own, dim: d.clone(), factor, by, cast, rest });
             });
         }
         if solved.len() == before {
@@ -237,7 +240,7 @@ fn states_parts(s: &StructInfo) -> bool {
 }
 
 fn function(f: &Function) -> Option<Function> {
-    let signature = find(&annotations(f), HashSet::new(), true, &|_| false);
+    let signature = find(&annotations(f), HashSet::new(), false, &|_| false);
     if signature.is_empty() && !any_part(&f.body) {
         return None;
     }
@@ -258,6 +261,7 @@ fn function(f: &Function) -> Option<Function> {
         attrs.signature(f);
     }
     for one in &signature {
+        attrs.add(SOLVED_VARS, one.own.name(), AttrValue::Str(one.var.name().to_string()));
         attrs.solvable(one, &map);
         attrs.bounds(one, &map);
     }
@@ -361,18 +365,40 @@ impl Stated {
         }
     }
 
+    /// What the user states of a variable.
+    fn stated(&self, key: &str, name: &str) -> Option<i64> {
+        match self.attrs.get(key) {
+            Some(AttrValue::Dict(d)) => d.iter().find(|(n, _)| n == name).and_then(|(_, x)| x.as_int()),
+            _ => None,
+        }
+    }
+
     /// Bounds and divisors of the variable.
     fn bounds(&mut self, s: &Solved, map: &HashMap<Var, PrimExpr>) {
         let value = s.value(map);
+        let number = s.rest.as_int().filter(|_| s.by.is_none());
+        if number.is_none() && self.stated("tir_var_upper_bound", s.own.name()).is_none() {
+            let mut facts = Facts::new();
+            for v in s.dim.vars() {
+                let [lower, upper] = ["tir_var_lower_bound", "tir_var_upper_bound"].map(|k| self.stated(k, v.name()));
+                facts.declare_bounds(&v, lower, upper);
+            }
+            if let Some(most) = facts.interval(&s.dim).1 {
+                self.add("tir_var_upper_bound", s.own.name(), AttrValue::Int(most));
+            }
+        }
         for key in ["tir_var_lower_bound", "tir_var_upper_bound", VAR_DIVISOR] {
-            let stated = match self.attrs.get(key) {
-                Some(AttrValue::Dict(d)) => d.iter().find(|(n, _)| n == s.var.name()).and_then(|(_, x)| x.as_int()),
-                _ => None,
-            };
-            let Some(x) = stated else { continue };
-            let number = s.rest.as_int().filter(|_| s.by.is_none());
+            let Some(x) = self.stated(key, s.var.name()) else { continue };
             let dim = number.and_then(|b| s.factor.checked_mul(x)?.checked_add(b));
             match (key, dim) {
+                // One divisor says both: that there is a solution, and what the solution is a multiple of.
+                (VAR_DIVISOR, Some(k)) if number == Some(0) && k != 0 => {
+                    if let Some(AttrValue::Dict(d)) = self.attrs.get(key) {
+                        let others = d.iter().filter(|(n, _)| n != s.own.name()).cloned().collect();
+                        self.attrs.set(key, AttrValue::Dict(others));
+                    }
+                    self.add(key, s.own.name(), AttrValue::Int(k.abs()));
+                }
                 (VAR_DIVISOR, _) => self.constrain(&value.clone().floor_mod(x).eq(0)),
                 (key, Some(d)) if s.factor > 0 => self.add(key, s.own.name(), AttrValue::Int(d)),
                 ("tir_var_lower_bound", _) => self.constrain(&value.clone().ge(x)),
@@ -457,7 +483,7 @@ impl Solve {
         let taken = |n: &str| all.clone().any(|s| s.own.name() == n);
         let known = || self.scope.iter().chain(self.map.keys()).cloned().collect();
         let parts = infos.iter().any(|s| states_parts(s));
-        let new = if parts { find(infos, known(), false, &taken) } else { vec![] };
+        let new = if parts { find(infos, known(), true, &taken) } else { vec![] };
         let before = self.casts.len();
         for s in new {
             let v = s.value(&self.map);

@@ -21,6 +21,20 @@ pub fn condition(text: &str, lookup: &dyn Fn(&str) -> Option<PrimExpr>) -> Resul
     }
 }
 
+/// Reads a dim, such as `m * 4`.
+///
+/// # Errors
+/// What is wrong with the text, in words.
+pub fn dim(text: &str, lookup: &dyn Fn(&str) -> Option<PrimExpr>) -> Result<PrimExpr, String> {
+    let mut p = Parser { tokens: tokens(text)?, at: 0, depth: 0, lookup };
+    let e = p.or()?;
+    match p.peek() {
+        None if e.dtype().is_int() => Ok(e),
+        None => Err("it is a condition, not a number".to_string()),
+        Some(t) => Err(format!("`{t}` is not expected here")),
+    }
+}
+
 fn tokens(text: &str) -> Result<Vec<String>, String> {
     const TWO: [&str; 6] = ["//", "==", "!=", "<=", ">=", "&&"];
     let mut out = vec![];

@@ -80,10 +80,10 @@ pub struct Builder<'p> {
     pub failed: Option<PrimExpr>,
 }
 
-/// A failing check: return code, constraint number (0: none), the values compared and what they are.
+/// A failing check: return code, constraint number (0: none, below 0: of an argument), the values compared and what they are.
 pub struct Failure<'a> {
     pub code: i64,
-    pub constraint: u32,
+    pub constraint: i32,
     pub wanted: PrimExpr,
     pub got: PrimExpr,
     pub what: &'a str,
@@ -229,14 +229,8 @@ impl<'p> Builder<'p> {
     /// Reports the failure and returns its code, unconditionally.
     pub fn fail(&mut self, f: Failure) {
         let what = self.text(f.what);
-        let args = vec![
-            self.call.clone(),
-            PrimExpr::i32(f.code as i32),
-            PrimExpr::i32(f.constraint as i32),
-            f.wanted,
-            f.got,
-            what,
-        ];
+        let args =
+            vec![self.call.clone(), PrimExpr::i32(f.code as i32), PrimExpr::i32(f.constraint), f.wanted, f.got, what];
         let code = self.call(fail_callee(), args);
         self.ret_failed(code);
     }

@@ -10,11 +10,11 @@ use relax_ir::{DType, PrimExpr, Var};
 /// DLPack's type of the CPU's memory.
 const DEVICE_CPU: i32 = 1;
 
-/// `int32_t P__check_tensor(const DLTensor *t, P_call *call, const char *what, int32_t dtype, int32_t ndim)`:
+/// `int32_t P__check_tensor(const DLTensor *t, P_call *call, const char *what, int32_t dtype, int32_t ndim, int32_t number)`:
 /// null pointers, device, dtype (-1: any), rank (-1: any), negative dims, density (strides), alignment of the data to the
 /// element.
 pub fn callee(prefix: &str) -> Callee {
-    let p = vec![DType::HANDLE, DType::HANDLE, DType::HANDLE, DType::I32, DType::I32];
+    let p = vec![DType::HANDLE, DType::HANDLE, DType::HANDLE, DType::I32, DType::I32, DType::I32];
     local_callee(&format!("{prefix}__check_tensor"), p, Some(DType::I32))
 }
 
@@ -30,14 +30,15 @@ pub fn function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
     let what = Var::new("what", DType::HANDLE);
     let dtype = Var::new("dtype", DType::I32);
     let ndim = Var::new("ndim", DType::I32);
+    let number = Var::new("number", DType::I32);
     let mut b = Builder::new(pool, abi, call.expr());
     let what_expr = what.expr();
     let zero = PrimExpr::i64(0);
     let fail = |b: &mut Builder, cond: PrimExpr, code: i64, wanted: PrimExpr, got: PrimExpr| {
         let what = what_expr.clone();
         b.if_then(cond, |b| {
-            let args =
-                vec![b.call.clone(), PrimExpr::i32(code as i32), PrimExpr::i32(0), wanted.clone(), got.clone(), what];
+            let (code, number) = (PrimExpr::i32(code as i32), number.expr());
+            let args = vec![b.call.clone(), code, number, wanted.clone(), got.clone(), what];
             let rc = b.call(super::build::fail_callee(), args);
             b.ret(rc);
         });
@@ -107,7 +108,20 @@ pub fn function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
     let wrong = count.expr().ne(PrimExpr::i64(0)).and(off.clone().ne(PrimExpr::i64(0)));
     fail(&mut b, wrong, code::ALIGN, bytes, off);
     b.ret(PrimExpr::i32(0));
-    b.finish(format!("{prefix}__check_tensor"), vec![t, call, what, dtype, ndim], Some(DType::I32), Linkage::Local)
+    b.finish(
+        format!("{prefix}__check_tensor"),
+        vec![t, call, what, dtype, ndim, number.clone()],
+        Some(DType::I32),
+        Linkage::Local,
+    )
+}
+
+/// A value of the entry as its check knows it: what it is called, and the number
+/// ([`relax_ir::program::value_check`]).
+#[derive(Clone, Copy)]
+pub struct Checked<'a> {
+    pub what: &'a str,
+    pub number: i32,
 }
 
 /// Checks `tensor`; returns from the function under construction when it is not as wanted. `None`: any.
@@ -115,20 +129,21 @@ pub fn check(
     b: &mut Builder,
     prefix: &str,
     tensor: &PrimExpr,
-    what: &str,
+    of: Checked,
     dtype: impl Into<Option<DType>>,
     ndim: impl Into<Option<usize>>,
 ) {
     if b.pool.leaves_out(code::NULL) {
         return;
     }
-    let what = b.text(what);
+    let what = b.text(of.what);
     let args = vec![
         tensor.clone(),
         b.call.clone(),
         what,
         PrimExpr::i32(dtype.into().map_or(-1, dtype_word)),
         PrimExpr::i32(ndim.into().map_or(-1, |n| n as i32)),
+        PrimExpr::i32(of.number),
     ];
     let rc = b.call(callee(prefix), args);
     b.return_if_failed(rc);

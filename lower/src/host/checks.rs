@@ -1,8 +1,8 @@
 //! The numbered checks of a program.
 
 use relax_ir::analysis::{constraints, show};
-use relax_ir::program::CheckInfo;
-use relax_ir::{IRModule, Lines, PrimExpr, Span};
+use relax_ir::program::{code, CheckInfo};
+use relax_ir::{IRModule, Lines, PrimExpr, Span, Var};
 use std::sync::Arc;
 
 /// The checks found so far, numbered from 1.
@@ -37,6 +37,20 @@ impl Checks {
         let text = info.text();
         self.list.push(info);
         (number, text)
+    }
+
+    /// As [`Checks::add`], of a condition that says where the dim comes from and not its name.
+    pub fn add_of(&mut self, v: &Var, condition: String, message: String, span: Span) -> (u32, String) {
+        let added = self.add(code::DIM, condition, message, span);
+        if let Some(info) = self.list.last_mut().filter(|info| !info.names.iter().any(|n| n == v.name())) {
+            info.names.push(v.name().to_string());
+        }
+        added
+    }
+
+    /// What a call record says of the argument declared at `span`.
+    pub fn place(&self, span: Span, what: String) -> String {
+        self.lines.line(span).map(|n| format!("line {n}, ")).unwrap_or_default() + &what
     }
 
     /// The dim of a cast that has no solution where it is not `wanted`, as it was written.

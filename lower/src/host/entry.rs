@@ -7,7 +7,7 @@ mod workspace;
 
 use super::body::Body;
 use super::build::{address_of, local_callee, null, Builder, Failure, Pool};
-use super::check_tensor::{self, dtype_word};
+use super::check_tensor::{self, dtype_word, Checked};
 use super::memory::{self, Layout};
 use super::params::{LeafKind, Signature};
 use super::plan::{Plan, Planner};
@@ -19,11 +19,11 @@ use relax_ir::analysis::Typed;
 use relax_ir::flat::{Callee, FlatFunc, FlatStmt, Linkage};
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::{BinOp, PrimKind};
-use relax_ir::program::{code, BufferUse, Entry, EntryDim, EntryKind, EntryValue, MemoryUse};
+use relax_ir::program::{code, value_check, BufferUse, DimStated, Entry, EntryDim, EntryKind, EntryValue, MemoryUse};
 use relax_ir::relax::{Function, StructInfo};
 use relax_ir::sym::Facts;
 use relax_ir::{DType, Diagnostic, Fault, PrimExpr, Span, Var};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use workspace::with_workspace;
 
 /// A flattened result.
@@ -86,8 +86,10 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         super::parts::parts(&mut plan, &typed.module, &mut cx.kernels, cx.room);
     }
     sig.late = plan.late.clone();
-    let late = sig.late.iter().map(|l| EntryDim { var: l.var.clone(), lower: None, upper: None, divisor: None });
-    sig.dims.extend(late);
+    for l in &plan.late {
+        let stated = DimStated::Unranked(sig.leaves.get(l.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default());
+        sig.dims.push(EntryDim { var: l.var.clone(), lower: None, upper: None, divisor: None, stated });
+    }
     let layout = if cx.regions.is_empty() {
         memory::layout(&plan.bufs, &plan.steps, &sig.dims, &mut facts)
     } else {
@@ -182,6 +184,25 @@ fn first_checks(sig: &Signature, plan: &Plan, results: &[ResultLeaf]) -> Vec<Ste
     plan.steps.iter().take_while(decided).cloned().collect()
 }
 
+/// The kernels that take dims as arguments, with the variables that decide these.
+fn sized_kernels(steps: &[Step], out: &mut Vec<(String, Vec<Var>)>) {
+    for s in steps {
+        match s {
+            Step::Kernel { kernel, dims, .. } => {
+                let vars: Vec<Var> = dims.iter().flat_map(PrimExpr::vars).collect();
+                if !vars.is_empty() {
+                    out.push((kernel.clone(), vars));
+                }
+            }
+            Step::If { then, otherwise, .. } => {
+                sized_kernels(then, out);
+                sized_kernels(otherwise, out);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Who uses which piece of the workspace, and when.
 fn memory_use(entry: &str, sig: &Signature, plan: &Plan, layout: &Layout, facts: &mut Facts) -> MemoryUse {
     let (steps, ranges) = memory::timeline(&plan.bufs, &plan.steps);
@@ -200,7 +221,9 @@ fn memory_use(entry: &str, sig: &Signature, plan: &Plan, layout: &Layout, facts:
             region: layout.region_of.get(i).and_then(|&r| layout.regions.get(r)).map(|r| r.name.clone()),
         });
     }
-    MemoryUse { entry: entry.to_string(), steps, buffers }
+    let mut sized = vec![];
+    sized_kernels(&plan.steps, &mut sized);
+    MemoryUse { entry: entry.to_string(), steps, sized, buffers }
 }
 
 /// The value of a size at the dims' upper bounds, when each has one and the size only grows with them.
@@ -226,8 +249,9 @@ fn upper_value(size: &PrimExpr, sig: &Signature) -> Option<u64> {
 
 /// The interval's end, when each dim has a bound: may lie a little above the largest value.
 fn upper_bound(size: &PrimExpr, sig: &Signature, facts: &mut Facts) -> Option<u64> {
-    let bounded = |v: &Var| sig.dims.iter().any(|d| d.var == *v && d.upper.is_some());
-    if !size.vars().iter().all(bounded) {
+    // By its own bound, or by a condition between dims.
+    let vars: HashSet<Var> = size.vars().into_iter().collect();
+    if !vars.iter().all(|v| sig.dims.iter().any(|d| d.var == *v) && facts.interval(&v.expr()).1.is_some()) {
         return None;
     }
     facts.interval(size).1.and_then(|n| u64::try_from(n).ok())
@@ -384,7 +408,8 @@ fn body_function(
                 let wanted = b.bind("wanted", PrimExpr::product(&r.dims));
                 let what = format!("output {}, room in elements", r.name);
                 let small = room.clone().lt(wanted.clone());
-                b.fail_if(small, Failure { code: code::DIM, constraint: 0, wanted, got: room, what: &what });
+                let constraint = value_check(sig.leaves.len() + leaf);
+                b.fail_if(small, Failure { code: code::DIM, constraint, wanted, got: room, what: &what });
             }
             body.steps(&mut b, &plan.steps[done..]);
             "body"
@@ -465,12 +490,14 @@ fn call_function(
         at += r.dims.len() as i64;
         let tensor = b.load("out", &p.outs.expr(), i as i64 * abi.pointer as i64, DType::HANDLE);
         let what = format!("output {}", r.name);
+        let constraint = value_check(sig.leaves.len() + i);
+        let of = Checked { what: &what, number: constraint };
         if let Some(leaf) = r.passed {
-            outs.push(pass_on(&mut b, prefix, &p.args.expr(), leaf, &tensor, &what));
+            outs.push(pass_on(&mut b, prefix, &p.args.expr(), leaf, &tensor, of));
             shapes.push(null());
             continue;
         }
-        check_tensor::check(&mut b, prefix, &tensor, &what, r.dtype, r.dims.len());
+        check_tensor::check(&mut b, prefix, &tensor, of, r.dtype, r.dims.len());
         let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
         let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
         let data = b.bind("data", data.ptr_add(offset));
@@ -487,7 +514,7 @@ fn call_function(
             let what = format!("output {}, dimension {axis} ({text})", r.name);
             b.fail_if(
                 got.clone().ne(d.clone()),
-                Failure { code: code::DIM, constraint: 0, wanted: d.clone(), got, what: &what },
+                Failure { code: code::DIM, constraint, wanted: d.clone(), got, what: &what },
             );
         }
         if r.open {
@@ -496,7 +523,7 @@ fn call_function(
             let wanted = PrimExpr::product(&r.bounds);
             let what = format!("output {}, room for its largest size in elements", r.name);
             let small = room.clone().lt(wanted.clone());
-            b.fail_if(small, Failure { code: code::DIM, constraint: 0, wanted, got: room, what: &what });
+            b.fail_if(small, Failure { code: code::DIM, constraint, wanted, got: room, what: &what });
         }
         shapes.push(shape);
     }
@@ -523,10 +550,11 @@ fn call_function(
 
 /// An unranked argument that is a result too: the output must have its dtype, rank and dims; the data is copied here.
 /// Returns the output's data pointer.
-fn pass_on(b: &mut Builder, prefix: &str, args: &PrimExpr, leaf: usize, out: &PrimExpr, what: &str) -> PrimExpr {
+fn pass_on(b: &mut Builder, prefix: &str, args: &PrimExpr, leaf: usize, out: &PrimExpr, of: Checked) -> PrimExpr {
     let abi = b.abi;
     let arg = b.load("arg", args, leaf as i64 * abi.pointer as i64, DType::HANDLE);
-    check_tensor::check(b, prefix, out, what, None, None);
+    check_tensor::check(b, prefix, out, of, None, None);
+    let (what, constraint) = (of.what, of.number);
     for (at, code, what) in [
         (abi.tensor_dtype, code::DTYPE, format!("{what}, dtype")),
         (abi.tensor_ndim, code::RANK, format!("{what}, number of dims")),
@@ -538,7 +566,7 @@ fn pass_on(b: &mut Builder, prefix: &str, args: &PrimExpr, leaf: usize, out: &Pr
         let [wanted, got] = both;
         let differ = wanted.clone().ne(got.clone());
         let (wanted, got) = (wanted.cast(DType::I64), got.cast(DType::I64));
-        b.fail_if(differ, Failure { code, constraint: 0, wanted, got, what: &what });
+        b.fail_if(differ, Failure { code, constraint, wanted, got, what: &what });
     }
     let rank = b.load("rank", &arg, abi.tensor_ndim, DType::I32).cast(DType::I64);
     let have = b.load("have", &arg, abi.tensor_shape, DType::HANDLE);
@@ -552,7 +580,7 @@ fn pass_on(b: &mut Builder, prefix: &str, args: &PrimExpr, leaf: usize, out: &Pr
         let wanted = b.bind("wanted", PrimExpr::load_ptr(have.clone(), i.clone(), DType::I64));
         let got = b.bind("got", PrimExpr::load_ptr(room.clone(), i, DType::I64));
         let differ = wanted.clone().ne(got.clone());
-        b.fail_if(differ, Failure { code: code::DIM, constraint: 0, wanted: wanted.clone(), got, what: &what });
+        b.fail_if(differ, Failure { code: code::DIM, constraint, wanted: wanted.clone(), got, what: &what });
         let next = bytes.expr() * wanted;
         b.assign(&bytes, next);
     });
@@ -613,7 +641,7 @@ fn infer_function(
         let zero = PrimExpr::i64(0);
         let failure = || Failure {
             code: code::NULL,
-            constraint: 0,
+            constraint: value_check(sig.leaves.len() + i),
             wanted: PrimExpr::i64(0),
             got: PrimExpr::i64(0),
             what: &what,

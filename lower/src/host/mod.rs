@@ -34,10 +34,10 @@ use build::Pool;
 use checks::Checks;
 use constants::Constants;
 use relax_ir::abi::AbiLayout;
-use relax_ir::analysis::Typed;
+use relax_ir::analysis::{constraints, vars, Typed};
 use relax_ir::flat::{DataBytes, FlatData, FlatFunc, Linkage};
 use relax_ir::program::{BornDim, FormInfo, MemoryUse, Program, LABELS};
-use relax_ir::relax::{BindingValue, ExprKind, SeqExpr, StructInfo};
+use relax_ir::relax::{BindingValue, ExprKind, Function, SeqExpr, StructInfo};
 use relax_ir::tir::PrimFunc;
 use relax_ir::{AttrValue, DType, Diagnostic, Diagnostics, Span};
 use std::collections::HashSet;
@@ -72,18 +72,34 @@ pub struct Context {
 
 /// Dims that get their values inside of functions and that no expression over other dims is known for.
 fn born(typed: &Typed) -> Vec<BornDim> {
-    fn visit(function: &str, seq: &SeqExpr, typed: &Typed, out: &mut Vec<BornDim>) {
+    fn visit(function: &Function, seq: &SeqExpr, typed: &Typed, out: &mut Vec<BornDim>) {
         for b in seq.blocks.iter().flat_map(|b| &b.bindings) {
+            // An argument of unknown rank tells its dims.
+            if let BindingValue::MatchCast { value, .. } = &b.value {
+                let param = function.params.iter().any(|p| value.as_var() == Some(&p.var));
+                if param && function.global_symbol().is_some() {
+                    continue;
+                }
+            }
             let open = typed.births.get(&b.var).into_iter().flatten().filter(|d| d.known.is_none());
             let dims = open.filter(|d| d.var.dtype() == DType::I64);
-            out.extend(dims.map(|d| BornDim { function: function.into(), var: d.var.clone(), span: b.span }));
+            let known = typed.births.get(&b.var).into_iter().flatten();
+            let known = known.filter_map(|d| Some((d.var.clone(), d.known.clone()?))).collect();
+            let info = typed.sinfo.get(&b.var).map(|s| vars::substitute(s, &known)).unwrap_or(StructInfo::Object);
+            out.extend(dims.map(|d| BornDim {
+                function: function.name.clone(),
+                var: d.var.clone(),
+                span: b.span,
+                binding: b.var.name().to_string(),
+                info: info.clone(),
+            }));
             match &b.value {
                 BindingValue::Expr(e) => match e.kind() {
                     ExprKind::If { then, otherwise, .. } => {
                         visit(function, then, typed, out);
                         visit(function, otherwise, typed, out);
                     }
-                    ExprKind::Function(f) => visit(&f.name, &f.body, typed, out),
+                    ExprKind::Function(f) => visit(f, &f.body, typed, out),
                     _ => {}
                 },
                 BindingValue::MatchCast { .. } => {}
@@ -91,7 +107,7 @@ fn born(typed: &Typed) -> Vec<BornDim> {
         }
     }
     let mut out = vec![];
-    typed.module.relax_funcs().for_each(|f| visit(&f.name, &f.body, typed, &mut out));
+    typed.module.relax_funcs().for_each(|f| visit(f, &f.body, typed, &mut out));
     out
 }
 
@@ -129,6 +145,8 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     }
     let mut program = Program { prefix: prefix.to_string(), unchecked, ..Default::default() };
     program.born = born(typed);
+    program.written = typed.module.relax_funcs().flat_map(constraints::solved_texts).collect();
+    program.written.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     program.proved = typed.proved.iter().map(|p| (p.condition.clone(), p.span)).collect();
     let mut errors = Diagnostics::default();
     for f in typed.module.relax_funcs() {

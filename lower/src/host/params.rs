@@ -1,14 +1,14 @@
 //! Reading the arguments of an entry: flattened parameters, their checks, and the shape variables they bind.
 
 use super::build::{Builder, Failure};
-use super::check_tensor;
+use super::check_tensor::{self, Checked};
 use super::checks::Checks;
 use super::plan::Scope;
 use super::value::*;
 use relax_ir::analysis::constraints::{self, Stated};
 use relax_ir::analysis::show;
 use relax_ir::prim::PrimKind;
-use relax_ir::program::{code, EntryDim, EntryKind, EntryValue};
+use relax_ir::program::{code, value_check, DimStated, EntryDim, EntryKind, EntryValue};
 use relax_ir::relax::{Function, StructInfo, StructInfoMap, TensorInfo};
 use relax_ir::sym::Facts;
 use relax_ir::{AttrValue, DType, Diagnostic, PrimExpr, Span, Var};
@@ -22,6 +22,20 @@ pub struct Leaf {
     pub info: StructInfo,
     /// Where the parameter stands.
     pub span: Span,
+}
+
+/// The scalars among them are arguments of their own, whatever else has their name.
+fn stated(f: &Function, v: &Var, leaves: &[Leaf]) -> DimStated {
+    let dim = |l: &Leaf| match &l.kind {
+        LeafKind::Tensor { dims, .. } | LeafKind::Unranked { dims: Some(dims), .. } => dims.contains(&v.expr()),
+        LeafKind::Shape { values } => values.contains(&v.expr()),
+        _ => false,
+    };
+    match (constraints::written(f, v.name()), constraints::solved_var(f, v.name())) {
+        (Some(text), Some(var)) => DimStated::Solved { text: text.to_string(), var: var.to_string() },
+        _ if leaves.iter().any(dim) => DimStated::Named,
+        _ => DimStated::Scalar,
+    }
 }
 
 #[derive(Clone)]
@@ -72,6 +86,8 @@ pub struct Signature {
     negative: Vec<DimCheck>,
     /// Checks of the body that come before the results are looked at: without them a dim of a result may be negative.
     pub first: Vec<Step>,
+    /// By leaf: what the call record says when the argument is none.
+    whats: Vec<String>,
 }
 
 /// The number of a check, and what the call record says when it fails.
@@ -113,6 +129,7 @@ impl Signature {
             limits: vec![],
             negative: vec![],
             first: vec![],
+            whats: vec![],
         };
         for p in &f.params {
             let info = sinfo.get(&p.var).or(p.annotation.as_ref()).cloned().unwrap_or(StructInfo::Object);
@@ -132,8 +149,10 @@ impl Signature {
                 lower: bound("tir_var_lower_bound", v),
                 upper: bound("tir_var_upper_bound", v),
                 divisor: bound(relax_ir::attrs::VAR_DIVISOR, v).filter(|k| *k > 1),
+                stated: stated(f, v, &s.leaves),
             });
         }
+        s.whats = s.leaves.iter().map(|l| infos.place(l.span, format!("parameter {}", l.name))).collect();
         s.number_checks(infos);
         for c in constraints::of(f, f.params.iter().filter_map(|p| p.annotation.as_ref()))? {
             let message = match &c.solves {
@@ -344,15 +363,23 @@ impl Signature {
 
     /// Numbers the bounds and divisors of shape variables. Dims that were solved are called what was written.
     fn number_limits(&mut self, f: &Function, infos: &mut Checks) {
+        let divisor = |name: &str| match f.attrs.get(relax_ir::attrs::VAR_DIVISOR) {
+            Some(AttrValue::Dict(d)) => d.iter().find(|(n, _)| n == name).and_then(|(_, k)| k.as_int()),
+            _ => None,
+        };
         for d in &self.dims {
             let name = constraints::solved_text(f, d.var.name());
             let got = d.var.expr();
             if let Some(k) = d.divisor {
+                let also = constraints::solved_var(f, d.var.name()).and_then(|v| Some((v, divisor(v)?)));
+                let also = also.map(|(v, k)| format!(" with {v} % {k} == 0")).unwrap_or_default();
                 let (condition, message) = match self.place(&d.var).filter(|_| name != d.var.name()) {
-                    Some((dim, place)) => (format!("{dim} % {k} == 0"), format!("{place}: {name} has no solution")),
+                    Some((dim, place)) => {
+                        (format!("{dim} % {k} == 0"), format!("{place}: {name} has no solution{also}"))
+                    }
                     None => (format!("{name} % {k} == 0"), format!("divisor of {name}")),
                 };
-                let check = infos.add(code::DIM, condition, message, f.signature_span);
+                let check = infos.add_of(&d.var, condition, message, f.signature_span);
                 let wanted = PrimExpr::i64(k);
                 let broken = got.clone().floor_mod(wanted.clone()).ne(PrimExpr::i64(0));
                 self.limits.push(Limit { broken, got: got.clone(), wanted, check });
@@ -366,7 +393,7 @@ impl Signature {
                     }
                     None => (format!("{name} {sign} {limit}"), format!("{which} bound of {name}")),
                 };
-                let check = infos.add(code::DIM, condition, message, f.signature_span);
+                let check = infos.add_of(&d.var, condition, message, f.signature_span);
                 let wanted = PrimExpr::i64(limit);
                 let broken = if upper { got.clone().gt(wanted.clone()) } else { got.clone().lt(wanted.clone()) };
                 self.limits.push(Limit { broken, got: got.clone(), wanted, check });
@@ -391,10 +418,11 @@ impl Signature {
         let mut actual: HashMap<(usize, usize), PrimExpr> = HashMap::new();
         for (i, leaf) in self.leaves.iter().enumerate() {
             let tensor = b.load("arg", args, i as i64 * abi.pointer as i64, DType::HANDLE);
-            let what = format!("parameter {}", leaf.name);
+            let what = self.whats.get(i).map_or("", String::as_str);
+            let of = Checked { what, number: value_check(i) };
             match &leaf.kind {
                 LeafKind::Tensor { dtype, dims, ptr } => {
-                    check_tensor::check(b, prefix, &tensor, &what, *dtype, dims.len());
+                    check_tensor::check(b, prefix, &tensor, of, *dtype, dims.len());
                     let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
                     let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
                     b.let_var(ptr, data.ptr_add(offset));
@@ -404,7 +432,7 @@ impl Signature {
                     }
                 }
                 LeafKind::Unranked { dtype, dims, ptr, ndim, dtype_word } => {
-                    check_tensor::check(b, prefix, &tensor, &what, *dtype, dims.as_ref().map(Vec::len));
+                    check_tensor::check(b, prefix, &tensor, of, *dtype, dims.as_ref().map(Vec::len));
                     let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
                     let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
                     b.let_var(ptr, data.ptr_add(offset));
@@ -421,14 +449,14 @@ impl Signature {
                     }
                 }
                 LeafKind::Shape { values } => {
-                    check_tensor::check(b, prefix, &tensor, &what, DType::I64, 1);
+                    check_tensor::check(b, prefix, &tensor, of, DType::I64, 1);
                     let shape = b.load("shape", &tensor, abi.tensor_shape, DType::HANDLE);
                     let len = b.load("len", &shape, 0, DType::I64);
                     let wanted = PrimExpr::i64(values.len() as i64);
                     let what = format!("{what}, number of values");
                     b.fail_if(
                         len.clone().ne(wanted.clone()),
-                        Failure { code: code::RANK, constraint: 0, wanted, got: len, what: &what },
+                        Failure { code: code::RANK, constraint: of.number, wanted, got: len, what: &what },
                     );
                     let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
                     let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
@@ -437,12 +465,12 @@ impl Signature {
                         let got = b.load("value", &data, c.axis as i64 * 8, DType::I64);
                         let (wanted, (number, what)) = (PrimExpr::i64(0), &c.check);
                         let broken = got.clone().lt(wanted.clone());
-                        b.fail_if(broken, Failure { code: code::DIM, constraint: *number, wanted, got, what });
+                        b.fail_if(broken, Failure { code: code::DIM, constraint: *number as i32, wanted, got, what });
                     }
                     bind_values(b, i, values, &data, &mut bound, &mut actual);
                 }
                 LeafKind::Scalar { var, value } => {
-                    check_tensor::check(b, prefix, &tensor, &what, var.dtype(), 0);
+                    check_tensor::check(b, prefix, &tensor, of, var.dtype(), 0);
                     let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
                     let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);
                     let data = b.bind("values", data.ptr_add(offset));
@@ -462,13 +490,13 @@ impl Signature {
         // A dim without a solution would make nonsense of others: limits go first.
         for l in &self.limits {
             let (wanted, got, (number, what)) = (l.wanted.clone(), l.got.clone(), &l.check);
-            b.fail_if(l.broken.clone(), Failure { code: code::DIM, constraint: *number, wanted, got, what });
+            b.fail_if(l.broken.clone(), Failure { code: code::DIM, constraint: *number as i32, wanted, got, what });
         }
         for c in &self.checks {
             let Some(got) = actual.get(&(c.leaf, c.axis)).cloned() else { continue };
             let (wanted, (number, what)) = (c.dim.clone().cast(DType::I64), &c.check);
             let failure =
-                Failure { code: code::DIM, constraint: *number, wanted: wanted.clone(), got: got.clone(), what };
+                Failure { code: code::DIM, constraint: *number as i32, wanted: wanted.clone(), got: got.clone(), what };
             b.fail_if(got.ne(wanted), failure);
         }
         for (c, (number, what)) in &self.constraints {
@@ -481,7 +509,7 @@ impl Signature {
                 }
                 _ => (PrimExpr::i64(1), PrimExpr::i64(0)),
             };
-            b.fail_if(c.guarded().not(), Failure { code: code::DIM, constraint: *number, wanted, got, what });
+            b.fail_if(c.guarded().not(), Failure { code: code::DIM, constraint: *number as i32, wanted, got, what });
         }
     }
 

@@ -10,7 +10,7 @@ use super::value::*;
 use crate::accesses::TESTED;
 use crate::threads::Room;
 use fnv::FnvHashMap;
-use relax_ir::analysis::{vars, Check, Typed};
+use relax_ir::analysis::{constraints, vars, Check, Typed};
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::BinOp;
 use relax_ir::program::code;
@@ -401,7 +401,13 @@ impl<'a> Planner<'a> {
             _ => (PrimExpr::i64(1), PrimExpr::i64(0)),
         };
         let (number, what) = self.infos.add(code, relax_ir::printer::print_prim(&condition), message, span);
+        // Of n % m == 0 the prover concludes what no m = 0 holds.
+        let divisors = constraints::open_divisors(&condition, &mut self.facts);
         self.assume(&condition);
+        for d in &divisors {
+            self.assume(&d.clone().ne(PrimExpr::int(d.dtype(), 0)));
+        }
+        let condition = constraints::guarded(&condition, divisors);
         self.step(Step::Check { condition, code, constraint: number, wanted, got, what });
         Ok(())
     }
@@ -515,12 +521,16 @@ impl<'a> Planner<'a> {
         if let Some(known) = condition.as_int() {
             return self.seq(if known != 0 { then } else { otherwise }, &mut scope.clone());
         }
+        let divisors = constraints::open_divisors(&condition, &mut self.facts);
         let (a, mut then_steps) = self.nested(|p| {
+            divisors.iter().for_each(|d| p.assume(&d.clone().ne(PrimExpr::int(d.dtype(), 0))));
             p.assume(&condition);
             p.seq(then, &mut scope.clone())
         })?;
         let (b, mut else_steps) = self.nested(|p| {
-            p.assume(&condition.clone().not());
+            if divisors.is_empty() {
+                p.assume(&condition.clone().not());
+            }
             p.seq(otherwise, &mut scope.clone())
         })?;
         // What analysis knows of the result's dims holds whichever branch was taken.
@@ -531,6 +541,7 @@ impl<'a> Planner<'a> {
         });
         let info = info.map(|i| vars::map_dims(i, &mut |d| self.dim(d, scope)));
         let joined = self.join(&a, &b, info.as_ref(), &mut then_steps, &mut else_steps, e.span())?;
+        let condition = constraints::guarded(&condition, divisors);
         self.step(Step::If { condition, then: then_steps, otherwise: else_steps });
         Ok(joined)
     }

@@ -4,7 +4,7 @@ use crate::fuse::rebuild;
 use crate::kernel::kernel_dims;
 use crate::legalize::Names;
 use crate::schedule::DIVISORS;
-use relax_ir::analysis::{vars, Typed};
+use relax_ir::analysis::{refine, vars, Typed};
 use relax_ir::attrs::{FORM_OF, VAR_DIVISOR};
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Expr, ExprKind, Function, StructInfo};
 use relax_ir::sym::Facts;
@@ -15,10 +15,26 @@ use std::collections::HashMap;
 /// Divisors beyond this say no more to a kernel.
 const MOST: i64 = 1 << 12;
 
-/// In forms for likely sizes, kernels over shape variables become kernels over the numbers that the calls have.
-pub fn with_numbers(typed: &mut Typed) {
-    let wanted = |f: &Function| f.attrs.str(FORM_OF).is_some();
-    rewrite(typed, &wanted, &mut |_, prim, dims| {
+/// A kernel of the model that is called with more sizes than these stays for any size.
+const MOST_SIZES: usize = 4;
+
+/// Kernels over shape variables become kernels over the numbers that the calls have, those too that a check behind which
+/// they stand has found (shape_constraint_ir.md, "Refine types with partial known information globally"). `all`: not in
+/// forms for likely sizes alone.
+pub fn with_numbers(typed: &mut Typed, all: bool) {
+    let open = typed.module.funcs.iter().any(|f| matches!(f, Func::Prim(p) if !kernel_dims(p).is_empty()));
+    let wanted = |f: &Function| open && (all || f.attrs.str(FORM_OF).is_some());
+    let mut sizes: HashMap<String, Vec<Vec<PrimExpr>>> = HashMap::new();
+    rewrite(typed, &wanted, &mut |f, prim, dims| {
+        if f.attrs.str(FORM_OF).is_none() {
+            let size: Vec<PrimExpr> = kernel_dims(prim).iter().filter_map(|v| dims.get(v).cloned()).collect();
+            let seen = sizes.entry(prim.name.clone()).or_default();
+            match (seen.contains(&size), seen.len() < MOST_SIZES) {
+                (true, _) => {}
+                (false, true) => seen.push(size),
+                (false, false) => return None,
+            }
+        }
         let known: HashMap<Var, PrimExpr> = kernel_dims(prim)
             .into_iter()
             .filter_map(|v| {
@@ -77,6 +93,7 @@ fn rewrite(typed: &mut Typed, wanted: &dyn Fn(&Function) -> bool, change: Change
     let mut names = Names::new(&typed.module);
     let mut new: Vec<PrimFunc> = vec![];
     let mut funcs = std::mem::take(&mut typed.module.funcs);
+    let numbers = std::mem::take(&mut typed.numbers);
     let prims: HashMap<String, PrimFunc> = funcs
         .iter()
         .filter_map(|f| match f {
@@ -96,6 +113,7 @@ fn rewrite(typed: &mut Typed, wanted: &dyn Fn(&Function) -> bool, change: Change
             let ExprKind::GlobalVar(name) = call.args.first()?.kind() else { return None };
             let prim = prims.get(name).filter(|p| !crate::integer::in_library(p))?;
             let ExprKind::Tuple(args) = call.args.get(1)?.kind() else { return None };
+            let known = numbers.get(&b.var).map(Vec::as_slice).unwrap_or_default();
             let mut inputs = vec![];
             for a in args.iter().chain(&call.args[2..]) {
                 match typed.info_of(a)? {
@@ -105,7 +123,9 @@ fn rewrite(typed: &mut Typed, wanted: &dyn Fn(&Function) -> bool, change: Change
                     other => inputs.push(other),
                 }
             }
-            let outputs: Vec<&StructInfo> = match &call.sinfo_args[..] {
+            inputs.iter_mut().for_each(|s| *s = refine::with_numbers(s, known));
+            let sinfo_args: Vec<StructInfo> = call.sinfo_args.iter().map(|s| refine::with_numbers(s, known)).collect();
+            let outputs: Vec<&StructInfo> = match &sinfo_args[..] {
                 [StructInfo::Tuple(f)] => f.iter().collect(),
                 other => other.iter().collect(),
             };
@@ -130,6 +150,7 @@ fn rewrite(typed: &mut Typed, wanted: &dyn Fn(&Function) -> bool, change: Change
     }
     funcs.extend(new.into_iter().map(Func::Prim));
     typed.module.funcs = funcs;
+    typed.numbers = numbers;
     crate::dead::remove_dead(typed);
 }
 

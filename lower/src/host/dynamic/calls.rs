@@ -310,7 +310,7 @@ impl Gen<'_, '_> {
             let (number, what) = f.check(&prim.name, self.infos, span);
             let failure = Failure {
                 code: code::CHECK,
-                constraint: number,
+                constraint: number as i32,
                 wanted: told[2].clone(),
                 got: told[1].clone(),
                 what: &what,

@@ -4,7 +4,7 @@ use super::expr::{Dyn, Gen, Res};
 use super::{clear, drop_all, stack_base, tag, VALUE};
 use crate::host::body::copy_callee;
 use crate::host::build::{address_of, local_callee, Builder, Failure};
-use crate::host::check_tensor::{self, dtype_word};
+use crate::host::check_tensor::{self, dtype_word, Checked};
 use crate::host::entry::{pointer_int, typed_function};
 use crate::host::params::{LeafKind, Signature};
 use crate::host::value::{HostValue, Place};
@@ -12,7 +12,7 @@ use crate::host::Context;
 use relax_ir::analysis::Typed;
 use relax_ir::flat::{FlatStmt, Linkage};
 use relax_ir::prim::BinOp;
-use relax_ir::program::{code, Entry, EntryKind, EntryValue};
+use relax_ir::program::{code, value_check, Entry, EntryKind, EntryValue};
 use relax_ir::relax::{Function, StructInfo};
 use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
 
@@ -189,7 +189,9 @@ fn inner_function(
         let out = g.b.load("out", &outs.expr(), i as i64 * abi.pointer as i64, DType::HANDLE);
         let flag = mine.expr().ptr_add(PrimExpr::i64(i as i64 * 8));
         let v = if leaf.boxed() { g.as_tensor(&v, &format!("output {}", leaf.name), f.span)? } else { v };
-        copy_out(&mut g, &prefix, leaf, v, &out, &flag);
+        let what = format!("output {}", leaf.name);
+        let of = Checked { what: &what, number: value_check(sig.leaves.len() + i) };
+        copy_out(&mut g, &prefix, leaf, v, &out, &flag, of);
     }
     g.b.ret(PrimExpr::i32(0));
     let (slots, b) = g.finish();
@@ -241,7 +243,8 @@ fn argument(g: &mut Gen, v: &HostValue, sig: &Signature, args: &PrimExpr, f: &Fu
                 StructInfo::Func(_) => {
                     let (wanted, got) = (PrimExpr::i64(tag::CLOSURE.into()), PrimExpr::i64(tag::TENSOR.into()));
                     let what = format!("{what}: a function cannot be passed from C");
-                    let failure = Failure { code: code::TYPE, constraint: 0, wanted, got, what: &what };
+                    let constraint = value_check(t.leaf);
+                    let failure = Failure { code: code::TYPE, constraint, wanted, got, what: &what };
                     // Always true, yet not for the eyes of whoever drops what follows.
                     g.b.if_then(address_of(args.clone()).ne(PrimExpr::i64(0)), |b| b.fail(failure));
                     tensor(g, t.buf.0)
@@ -267,15 +270,14 @@ fn collect(v: Dyn, out: &mut Vec<Dyn>) {
 
 /// Copies a result into the caller's tensor `out`; where its size is open and its data null, memory comes from the
 /// call's allocator.
-fn copy_out(g: &mut Gen, prefix: &str, leaf: &Leaf, v: Dyn, out: &PrimExpr, mine: &PrimExpr) {
+fn copy_out(g: &mut Gen, prefix: &str, leaf: &Leaf, v: Dyn, out: &PrimExpr, mine: &PrimExpr, of: Checked) {
     let abi = g.b.abi;
-    let what = format!("output {}", leaf.name);
-    let null_failure = |what: &str| (PrimExpr::i64(0), PrimExpr::i64(0), what.to_string());
-    let (wanted, got, name) = null_failure(&what);
+    let (what, constraint) = (of.what, of.number);
+    let (wanted, got) = (PrimExpr::i64(0), PrimExpr::i64(0));
     let is_null = address_of(out.clone()).eq(PrimExpr::i64(0));
-    g.b.fail_if(is_null, Failure { code: code::NULL, constraint: 0, wanted, got, what: &name });
+    g.b.fail_if(is_null, Failure { code: code::NULL, constraint, wanted, got, what });
     let store_scalars = |g: &mut Gen, dims: usize, dtype: DType, values: &[PrimExpr]| {
-        check_tensor::check(&mut g.b, prefix, out, &what, dtype, dims);
+        check_tensor::check(&mut g.b, prefix, out, of, dtype, dims);
         if dims == 1 {
             let shape = g.b.load("shape", out, abi.tensor_shape, DType::HANDLE);
             let got = g.b.load("dim", &shape, 0, DType::I64);
@@ -283,7 +285,7 @@ fn copy_out(g: &mut Gen, prefix: &str, leaf: &Leaf, v: Dyn, out: &PrimExpr, mine
             let what = format!("{what}, dimension 0");
             g.b.fail_if(
                 got.clone().ne(wanted.clone()),
-                Failure { code: code::DIM, constraint: 0, wanted, got, what: &what },
+                Failure { code: code::DIM, constraint, wanted, got, what: &what },
             );
         }
         let to = pointer(&mut g.b, out);
@@ -297,11 +299,11 @@ fn copy_out(g: &mut Gen, prefix: &str, leaf: &Leaf, v: Dyn, out: &PrimExpr, mine
         Dyn::Prim(e) => store_scalars(g, 0, leaf.dtype.unwrap_or(e.dtype()), &[e]),
         Dyn::Tensor(t) => {
             let source = g.dltensor(&t.at);
-            tensor_out(&mut g.b, prefix, leaf, &source, Some((&t.dims, t.dtype)), out, mine, &what);
+            tensor_out(&mut g.b, prefix, leaf, &source, Some((&t.dims, t.dtype)), out, mine, of);
         }
         Dyn::Value(at) => {
             let source = g.dltensor(&at);
-            tensor_out(&mut g.b, prefix, leaf, &source, None, out, mine, &what);
+            tensor_out(&mut g.b, prefix, leaf, &source, None, out, mine, of);
         }
         _ => {}
     }
@@ -324,9 +326,10 @@ fn tensor_out(
     known: Option<(&[PrimExpr], DType)>,
     out: &PrimExpr,
     mine: &PrimExpr,
-    what: &str,
+    of: Checked,
 ) {
     let abi = b.abi;
+    let (what, constraint) = (of.what, of.number);
     let zero = || PrimExpr::i64(0);
     let have = b.load("have", source, abi.tensor_shape, DType::HANDLE);
     let word = b.load("word", source, abi.tensor_dtype, DType::I32);
@@ -364,7 +367,7 @@ fn tensor_out(
     b.open();
     match known {
         Some((dims, dtype)) => {
-            check_tensor::check(b, prefix, out, what, dtype, dims.len());
+            check_tensor::check(b, prefix, out, of, dtype, dims.len());
             let shape = b.load("shape", out, abi.tensor_shape, DType::HANDLE);
             let mut room = PrimExpr::i64(1);
             for (axis, d) in dims.iter().enumerate() {
@@ -375,21 +378,18 @@ fn tensor_out(
                 }
                 let what = format!("{what}, dimension {axis}");
                 let differ = got.clone().ne(d.clone());
-                b.fail_if(differ, Failure { code: code::DIM, constraint: 0, wanted: d.clone(), got, what: &what });
+                b.fail_if(differ, Failure { code: code::DIM, constraint, wanted: d.clone(), got, what: &what });
             }
             if leaf.open() {
                 let room = b.bind("room", room);
                 let what = format!("{what}, room in elements");
                 let small = room.clone().lt(count.expr());
-                b.fail_if(
-                    small,
-                    Failure { code: code::DIM, constraint: 0, wanted: count.expr(), got: room, what: &what },
-                );
+                b.fail_if(small, Failure { code: code::DIM, constraint, wanted: count.expr(), got: room, what: &what });
                 write_dims(b);
             }
         }
         None => {
-            check_tensor::check(b, prefix, out, what, None, None);
+            check_tensor::check(b, prefix, out, of, None, None);
             for (wanted, at, code, what) in [
                 (word.clone().cast(DType::I64), abi.tensor_dtype, code::DTYPE, format!("{what}, dtype")),
                 (rank.clone(), abi.tensor_ndim, code::RANK, format!("{what}, number of dims")),
@@ -397,7 +397,7 @@ fn tensor_out(
                 let got = b.load("got", out, at, DType::I32).cast(DType::I64);
                 let got = b.bind("got", got);
                 let differ = got.clone().ne(wanted.clone());
-                b.fail_if(differ, Failure { code, constraint: 0, wanted, got, what: &what });
+                b.fail_if(differ, Failure { code, constraint, wanted, got, what: &what });
             }
             let shape = b.load("shape", out, abi.tensor_shape, DType::HANDLE);
             let have = have.clone();
@@ -406,7 +406,7 @@ fn tensor_out(
                 let wanted = b.bind("wanted", PrimExpr::load_ptr(have, i.clone(), DType::I64));
                 let got = b.bind("got", PrimExpr::load_ptr(shape, i, DType::I64));
                 let differ = wanted.clone().ne(got.clone());
-                b.fail_if(differ, Failure { code: code::DIM, constraint: 0, wanted, got, what: &what });
+                b.fail_if(differ, Failure { code: code::DIM, constraint, wanted, got, what: &what });
             });
         }
     }
@@ -420,10 +420,7 @@ fn tensor_out(
         let room = b.bind("room", room);
         let what_rank = format!("{what}, room for dims");
         let small = room.clone().lt(rank.clone());
-        b.fail_if(
-            small,
-            Failure { code: code::RANK, constraint: 0, wanted: rank.clone(), got: room, what: &what_rank },
-        );
+        b.fail_if(small, Failure { code: code::RANK, constraint, wanted: rank.clone(), got: room, what: &what_rank });
         let allocate = b.load("allocate", &b.call.clone(), abi.call_allocate, DType::HANDLE);
         let this = b.load("allocator", &b.call.clone(), abi.call_allocator, DType::HANDLE);
         let int = pointer_int(abi);
@@ -531,7 +528,7 @@ fn infer_function(cx: &mut Context, base: &str, sig: &Signature, leaves: &[Leaf]
         let what = format!("output {}", leaf.name);
         let failure = || Failure {
             code: code::NULL,
-            constraint: 0,
+            constraint: value_check(sig.leaves.len() + i),
             wanted: PrimExpr::i64(0),
             got: PrimExpr::i64(0),
             what: &what,

@@ -165,6 +165,16 @@ impl<'a, 'p> Gen<'a, 'p> {
         self.outside.push(self.facts.clone());
     }
 
+    /// What a branch knows of its condition; these of its divisors may be 0, and then it does not hold.
+    fn in_branch(&mut self, condition: &PrimExpr, divisors: &[PrimExpr], holds: bool) {
+        if holds {
+            divisors.iter().for_each(|d| self.facts.assume(&d.clone().ne(PrimExpr::int(d.dtype(), 0))));
+            self.facts.assume(condition);
+        } else if divisors.is_empty() {
+            self.facts.assume(&condition.clone().not());
+        }
+    }
+
     pub fn end_branch(&mut self) -> Vec<FlatStmt> {
         if let Some(facts) = self.outside.pop() {
             self.facts = facts;
@@ -261,8 +271,9 @@ impl<'a, 'p> Gen<'a, 'p> {
         let values = self.refine_all(list, &mut scope, f.span)?;
         for s in constraints::of(f, f.params.iter().filter_map(|p| p.annotation.as_ref()))? {
             if s.condition.vars().iter().all(|v| scope.dims.contains_key(v)) {
-                let condition = s.guarded().substitute(&scope.dims);
-                self.require(condition, code::CHECK, format!("shape constraint {}", s.text), f.signature_span);
+                let condition = s.condition.substitute(&scope.dims);
+                let message = format!("shape constraint {}", s.text);
+                self.require_named(condition, s.text.clone(), code::CHECK, message, f.signature_span);
             }
         }
         self.trusted = false;
@@ -380,10 +391,11 @@ impl<'a, 'p> Gen<'a, 'p> {
         match e.kind() {
             ExprKind::If { cond, then, otherwise } => {
                 let condition = self.condition(cond, scope)?;
+                let divisors = constraints::open_divisors(&condition, &mut self.facts);
                 let mut lists = vec![];
                 for (branch, holds) in [(then, true), (otherwise, false)] {
                     self.begin_branch();
-                    self.facts.assume(&if holds { condition.clone() } else { condition.clone().not() });
+                    self.in_branch(&condition, &divisors, holds);
                     let mut inner = scope.clone();
                     if let Flow::Value(v) = self.seq(branch, &mut inner, true)? {
                         self.give(v, &mut inner, branch.body.span())?;
@@ -392,7 +404,7 @@ impl<'a, 'p> Gen<'a, 'p> {
                 }
                 let otherwise = lists.pop().unwrap_or_default();
                 let then = lists.pop().unwrap_or_default();
-                self.b.push(FlatStmt::If { cond: condition, then, otherwise });
+                self.b.push(FlatStmt::If { cond: constraints::guarded(&condition, divisors), then, otherwise });
                 Ok(true)
             }
             ExprKind::Call(c) => {
@@ -509,11 +521,12 @@ impl<'a, 'p> Gen<'a, 'p> {
             ExprKind::Function(f) => self.local_function(f, None, scope, e.span())?,
             ExprKind::If { cond, then, otherwise } => {
                 let condition = self.condition(cond, scope)?;
+                let divisors = constraints::open_divisors(&condition, &mut self.facts);
                 let to = self.slot();
                 let mut lists = vec![];
                 for (branch, holds) in [(then, true), (otherwise, false)] {
                     self.begin_branch();
-                    self.facts.assume(&if holds { condition.clone() } else { condition.clone().not() });
+                    self.in_branch(&condition, &divisors, holds);
                     if let Flow::Value(v) = self.seq(branch, &mut scope.clone(), false)? {
                         self.own(&v, &to, branch.body.span())?;
                     }
@@ -521,7 +534,7 @@ impl<'a, 'p> Gen<'a, 'p> {
                 }
                 let otherwise = lists.pop().unwrap_or_default();
                 let then = lists.pop().unwrap_or_default();
-                self.b.push(FlatStmt::If { cond: condition, then, otherwise });
+                self.b.push(FlatStmt::If { cond: constraints::guarded(&condition, divisors), then, otherwise });
                 Dyn::Value(to)
             }
             ExprKind::Call(c) => self.call(c, e.span(), info, scope)?,

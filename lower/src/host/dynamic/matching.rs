@@ -5,6 +5,7 @@ use super::{tag, VALUE};
 use crate::host::build::Failure;
 use crate::host::check_tensor::dtype_word;
 use crate::host::value::{match_dims, Later, Shaped};
+use relax_ir::analysis::constraints;
 use relax_ir::flat::FlatStmt;
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::{BinOp, PrimKind};
@@ -72,7 +73,11 @@ impl Gen<'_, '_> {
         if self.facts.prove(&condition) == Answer::Yes {
             return;
         }
+        let divisors = constraints::open_divisors(&condition, &mut self.facts);
         self.facts.assume(&condition);
+        for d in &divisors {
+            self.facts.assume(&d.clone().ne(PrimExpr::int(d.dtype(), 0)));
+        }
         if self.trusted {
             return;
         }
@@ -81,8 +86,8 @@ impl Gen<'_, '_> {
             _ => (PrimExpr::i64(1), PrimExpr::i64(0)),
         };
         let (number, what) = self.infos.add(code, text, message, span);
-        let failure = Failure { code, constraint: number, wanted, got, what: &what };
-        self.b.fail_if(condition.not(), failure);
+        let failure = Failure { code, constraint: number as i32, wanted, got, what: &what };
+        self.b.fail_if(constraints::guarded(&condition, divisors).not(), failure);
     }
 
     /// A check of the value's structure: `got` must be `wanted`.
@@ -94,7 +99,7 @@ impl Gen<'_, '_> {
         let wanted = PrimExpr::i64(wanted);
         let got = self.b.bind("got", got.cast(DType::I64));
         let differ = got.clone().ne(wanted.clone());
-        self.b.fail_if(differ, Failure { code, constraint: number, wanted, got, what: &what });
+        self.b.fail_if(differ, Failure { code, constraint: number as i32, wanted, got, what: &what });
     }
 
     fn tag(&mut self, at: &PrimExpr, wanted: i32, what: &str, span: Span) {

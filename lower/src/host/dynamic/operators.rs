@@ -33,10 +33,18 @@ impl Gen<'_, '_> {
                 (Dyn::Tensor(_), None) => return wrong("a tensor whose new dims are known"),
                 _ => return wrong("a tensor of known rank and dtype"),
             };
+            let operand = c.args.first().and_then(|a| self.typed.info_of(a));
+            let operand = operand.as_ref().and_then(StructInfo::as_tensor).and_then(|t| t.known_dims());
+            let equal = |a: &[PrimExpr], b: &[PrimExpr]| {
+                PrimExpr::raw_binary(BinOp::Eq, PrimExpr::product(a), PrimExpr::product(b))
+            };
+            let text = operand.map(|of| relax_ir::printer::print_prim(&equal(dims, of)));
             let dims = self.dims(dims, scope, span)?;
             // Never more elements than there are.
-            let condition = PrimExpr::raw_binary(BinOp::Eq, PrimExpr::product(&dims), PrimExpr::product(&t.dims));
-            self.require(condition, code::CHECK, format!("number of elements of R.{}", op.name), span);
+            let condition = equal(&dims, &t.dims);
+            let text = text.unwrap_or_else(|| relax_ir::printer::print_prim(&condition));
+            let message = format!("number of elements of R.{}", op.name);
+            self.require_named(condition, text, code::CHECK, message, span);
             return Ok(Dyn::Tensor(self.view(&t, dims)));
         }
         match op.name {
@@ -129,7 +137,12 @@ impl Gen<'_, '_> {
                     Some(Ok(Dyn::Str(s))) if !s.is_empty() => format!("assertion failed: {s}"),
                     _ => "assertion failed".to_string(),
                 };
-                self.require(condition, code::ASSERT, text, span);
+                let stated = match self.typed.info_of(first) {
+                    Some(StructInfo::Prim { value: Some(v), .. }) if v.as_var().is_none() => v,
+                    _ => condition.clone(),
+                };
+                let stated = relax_ir::printer::print_prim(&stated);
+                self.require_named(condition, stated, code::ASSERT, text, span);
                 Ok(Dyn::Tuple(vec![]))
             }
             _ => match op.compute {

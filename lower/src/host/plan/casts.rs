@@ -197,7 +197,9 @@ impl Planner<'_> {
                     let var = match known {
                         Some(l) => l.var.clone(),
                         None => {
-                            let var = Var::dim(format!("d{}_{axis}", x.leaf));
+                            let rank_of = x.ndim.as_var().map(|v| v.name().to_string()).unwrap_or_default();
+                            let name = rank_of.strip_suffix("_ndim").unwrap_or("d").replace('.', "_");
+                            let var = Var::dim(format!("{name}_d{axis}"));
                             self.late.push(LateDim { leaf: x.leaf, rank, axis, var: var.clone() });
                             var
                         }
