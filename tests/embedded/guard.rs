@@ -127,17 +127,17 @@ fn call(library: &Library, e: &Entry, seed: u64, count: &mut Count) -> Result<Dr
     }
     let value = |d: &PrimExpr| d.substitute(&dims).as_int();
     // A tensor of unknown rank has the dims that the entry names after it; any others.
-    let named = |param: usize| -> Vec<i64> {
-        let axis = |k: usize| e.dims.iter().position(|d| d.var.name() == format!("d{param}_{k}"));
+    let named = |param: &str| -> Vec<i64> {
+        let axis = |k: usize| e.dims.iter().position(|d| d.var.name() == format!("{param}_d{k}"));
         (0..).map_while(|k| Some(values[axis(k)?])).collect()
     };
     let mut args = vec![];
-    for (index, p) in e.params.iter().enumerate() {
+    for p in &e.params {
         args.push(match &p.kind {
             EntryKind::Tensor { dtype: Some(t), dims: list } => {
                 let shape: Option<Vec<i64>> = match list {
                     Some(list) => list.iter().map(|d| value(d.as_ref()?)).collect(),
-                    None => Some(named(index)),
+                    None => Some(named(&p.name.replace('.', "_"))),
                 };
                 match shape {
                     Some(s) if s.iter().all(|d| *d >= 0) => {

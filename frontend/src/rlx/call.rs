@@ -1,12 +1,13 @@
 //! Calls of operators: `R.name(..)` against the operator's declared parameters.
 
 use super::context::Cx;
+use super::scalar::{fits, int_literal, Num};
 use super::suggest::nearest;
 use super::syntax::*;
 use relax_ir::op::{self, Default, OpDecl, ParamDecl, ParamKind};
 use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind, StructInfo};
-use relax_ir::{AttrValue, Attrs, Diagnostic, Span};
+use relax_ir::{AttrValue, Attrs, DType, Diagnostic, Span};
 
 /// The name that a parameter has in older dialects.
 fn today(keyword: &str) -> &str {
@@ -282,6 +283,13 @@ impl<'a> Cx<'a> {
                 let inner = self.relax(e)?;
                 Some(if tuple { inner } else { RExpr::new(RKind::Tuple(vec![inner]), e.span) })
             }
+            (_, "x1" | "x2") if whole(e) => {
+                let value = match self.num(e)? {
+                    Num::Int(v) if fits(DType::I32, v) => int_literal(DType::I32, v),
+                    n => self.settle(n),
+                };
+                Some(RExpr::new(RKind::Prim(value.with_span(e.span)), e.span))
+            }
             _ => self.relax(e),
         }
     }
@@ -306,6 +314,17 @@ pub(super) fn operator(name: &str, args: Vec<RExpr>, attrs: Vec<(&str, AttrValue
 }
 
 /// `out_ty=R.Tuple(a, b)` states two outputs, as `[a, b]` does.
+/// A whole number of Python: as an operand of arithmetic it is int32 where that holds it, as in TVM (`R.prim_value(1)` and
+/// dims are int64).
+fn whole(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_) => true,
+        ExprKind::Unary(_, a) => whole(a),
+        ExprKind::Binary(_, a, b) => whole(a) && whole(b),
+        _ => false,
+    }
+}
+
 fn outputs(param: &ParamDecl, infos: Vec<StructInfo>) -> Vec<StructInfo> {
     if param.name == "out_ty" {
         if let [StructInfo::Tuple(fields)] = infos.as_slice() {

@@ -31,10 +31,7 @@ impl<'a> Cx<'a> {
         };
         let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
         let (min, extent) = self.range(dom)?;
-        let t = extent.dtype();
-        if !t.is_signed() || t.bits < 32 {
-            return self.error("type", dom.span, format!("the extent of an axis is an int32 or int64, not {t}"));
-        }
+        self.counts(&extent, dom.span)?;
         // At least 32 bits, the widest of range and value: TVM 0.25 prints `(1, T.int64(0))` for an int64 axis.
         let value = self.num(binding)?;
         let width = |p: &PrimExpr| if p.dtype().is_int() { p.dtype().bits } else { 0 };
@@ -95,11 +92,21 @@ impl<'a> Cx<'a> {
                 let d = Diagnostic::error("tir", binding.span(), "T.axis.remap takes loop variables");
                 return self.report(d.help("for anything else write T.axis.spatial(extent, value)"));
             };
+            self.counts(&extent, binding.span())?;
             let var = Var::with_span(var_name, binding.dtype(), name.span);
             self.names.bind(var_name, Value::Prim(var.clone()));
             axes.push(BlockAxis { var, kind, min, extent, binding });
         }
         Some(axes)
+    }
+
+    /// Whether an axis may have that extent.
+    fn counts(&mut self, extent: &PrimExpr, span: Span) -> Option<()> {
+        let t = extent.dtype();
+        if t.is_signed() && t.bits >= 32 {
+            return Some(());
+        }
+        self.error("type", span, format!("the extent of an axis is an int32 or int64, not {t}"))
     }
 
     /// What a block states to read or write: dims that are left out are whole.

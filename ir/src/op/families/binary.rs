@@ -13,11 +13,14 @@ const XY: &[ParamDecl] = &[operand("x1"), operand("x2")];
 
 macro_rules! binary {
     ($name:literal, $doc:literal, $f:expr) => {
+        binary!($name, $doc, arith, $f)
+    };
+    ($name:literal, $doc:literal, $infer:expr, $f:expr) => {
         OpDecl::pure(
             $name,
             $doc,
             XY,
-            arith,
+            $infer,
             Compute::Kernel(|cx| {
                 cx.elementwise(|x| {
                     let (a, b) = alike(&x[0], &x[1]);
@@ -103,19 +106,29 @@ pub static OPS: &[OpDecl] = &[
         Compute::Kernel(|cx| cx.elementwise(|x| log_add_exp(&x[0], &x[1]))),
     )
     .ulp(8),
-    binary!("bitwise_and", "Bitwise and of integers or bools, with broadcasting.", |a, b| bits(BinOp::BitAnd, a, b)),
-    binary!("bitwise_or", "Bitwise or of integers or bools, with broadcasting.", |a, b| bits(BinOp::BitOr, a, b)),
-    binary!("bitwise_xor", "Bitwise exclusive or of integers or bools, with broadcasting.", |a, b| bits(
+    binary!("bitwise_and", "Bitwise and of integers or bools, with broadcasting.", bitwise, |a, b| bits(
+        BinOp::BitAnd,
+        a,
+        b
+    )),
+    binary!("bitwise_or", "Bitwise or of integers or bools, with broadcasting.", bitwise, |a, b| bits(
+        BinOp::BitOr,
+        a,
+        b
+    )),
+    binary!("bitwise_xor", "Bitwise exclusive or of integers or bools, with broadcasting.", bitwise, |a, b| bits(
         BinOp::BitXor,
         a,
         b
     )),
-    binary!("left_shift", "`x1 << x2` of integers, with broadcasting.", |a, b| PrimExpr::binary(BinOp::Shl, a, b)),
-    binary!("right_shift", "`x1 >> x2` of integers, with broadcasting; keeps the sign.", |a, b| PrimExpr::binary(
-        BinOp::Shr,
+    binary!("left_shift", "`x1 << x2` of integers, with broadcasting.", shift, |a, b| PrimExpr::binary(
+        BinOp::Shl,
         a,
         b
     )),
+    binary!("right_shift", "`x1 >> x2` of integers, with broadcasting; keeps the sign.", shift, |a, b| {
+        PrimExpr::binary(BinOp::Shr, a, b)
+    }),
     binary!("logical_and", "Logical and of bools, with broadcasting.", |a, b| truth(a).and(truth(b))),
     binary!("logical_or", "Logical or of bools, with broadcasting.", |a, b| truth(a).or(truth(b))),
     binary!("logical_xor", "Logical exclusive or of bools, with broadcasting.", |a, b| truth(a).ne(truth(b))),
@@ -143,6 +156,26 @@ fn float_arith(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let d = cx.elements(0)?.dtype;
     cx.require_float(0, d)?;
     arith(cx)
+}
+
+fn bitwise(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    of_bits(cx, 2, "integers or bools", DType::is_float)?;
+    arith(cx)
+}
+
+fn shift(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    of_bits(cx, 2, "integers", |d| d.is_float() || d.is_bool())?;
+    arith(cx)
+}
+
+/// Refuses dtypes of operands whose bits mean nothing to an operator on bits.
+pub fn of_bits(cx: &InferCx, operands: usize, of: &str, bad: fn(DType) -> bool) -> Result<(), Diagnostic> {
+    for at in 0..operands {
+        if let Some(d) = cx.elements(at)?.dtype.filter(|d| bad(*d)) {
+            return Err(cx.error(format!("operand {} must be of {of}, it is {d}", cx.op.params[at].name)));
+        }
+    }
+    Ok(())
 }
 
 fn arith3(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {

@@ -76,7 +76,7 @@ fn arg(cx: &ComputeCx, how: Fold) -> Result<PrimFunc, Diagnostic> {
 }
 
 fn infer_where(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    let (c, a, b) = (cx.elements(0)?, cx.elements(1)?, cx.elements(2)?);
+    let (c, a, b) = (cx.elements(0)?, cx.tensor(1)?.clone(), cx.tensor(2)?.clone());
     if let Some(d) = c.dtype.filter(|d| !d.is_bool()) {
         return Err(cx.error(format!("condition must be bool, it is {d}")));
     }

@@ -59,7 +59,7 @@ pub static OPS: &[OpDecl] =
             "bitwise_not",
             "Bitwise complement of integers, logical not of bools, elementwise.",
             X,
-            any,
+            complement,
             Compute::Kernel(|cx| {
                 cx.elementwise(|x| {
                     if x[0].dtype().is_bool() {
@@ -141,7 +141,7 @@ pub static OPS: &[OpDecl] =
             "clip",
             "`max(min(x, max), min)`, elementwise; the bounds are scalars and are converted to the dtype of `x`.",
             &[operand("x"), operand("min"), operand("max")],
-            any,
+            clipped,
             Compute::Kernel(|cx| cx.elementwise(|x| clip(&x[0], &x[1], &x[2]))),
         ),
     ];
@@ -149,6 +149,23 @@ pub static OPS: &[OpDecl] =
 /// The result has the shape and dtype of the first operand.
 pub fn any(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     Ok(StructInfo::Tensor(cx.tensor(0)?.clone()))
+}
+
+fn complement(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    super::binary::of_bits(cx, 1, "integers or bools", DType::is_float)?;
+    any(cx)
+}
+
+fn clipped(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    for (at, name) in [(1, "min"), (2, "max")] {
+        if let Some(StructInfo::Tensor(_)) = cx.infos.get(at) {
+            let d = cx.error(format!("{name} must be a scalar, not a tensor"));
+            return Err(
+                d.help("write a number or R.prim_value(..); bounds that are tensors are R.maximum and R.minimum")
+            );
+        }
+    }
+    any(cx)
 }
 
 /// As [`any`], float dtypes only.
