@@ -48,6 +48,7 @@ fn tensor(text: &str) -> Constant {
     for x in elements.split_whitespace() {
         match dtype {
             DType::F32 => bytes.extend(x.parse::<f32>().expect("a number").to_le_bytes()),
+            DType::I32 => bytes.extend(x.parse::<i32>().expect("a number").to_le_bytes()),
             DType::I8 => bytes.push(x.parse::<i8>().expect("a number") as u8),
             DType::I64 => bytes.extend(x.parse::<i64>().expect("a number").to_le_bytes()),
             _ => bytes.push(x.parse::<u8>().expect("a number")),
