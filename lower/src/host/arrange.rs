@@ -18,6 +18,8 @@ const MOST_ENDS: usize = 8;
 const GAPS: [i64; 4] = [256, 2 << 10, 16 << 10, 64 << 10];
 /// Times what is in use at once with the dims at their bounds: arrangements below are as good as another there.
 const NEAR: f64 = 1.05;
+/// Bytes of all buffers beyond which values of dims are no example.
+const MOST_BYTES: i64 = 1 << 48;
 /// Buffers beyond which packing for several values would take too long.
 const MOST_BUFFERS: usize = 2000;
 
@@ -34,11 +36,14 @@ pub fn arrange(items: &[Open], dims: &[EntryDim], other: Layout, facts: &mut dyn
     if items.len() > MOST_BUFFERS {
         return other;
     }
-    let samples = samples(items, dims);
+    let bounded = dims.iter().all(|d| d.upper.is_some());
+    let mut samples = samples(items, dims);
+    let at_bounds = bounded && items_at(items, &samples[0]).is_some();
+    samples.retain(|s| items_at(items, s).is_some());
     let sizes: Vec<Vec<Item>> = samples.iter().filter_map(|s| items_at(items, s)).collect();
     let mut proofs = Proofs { facts, known: HashMap::new() };
     // A size below 0 would lower what lies on it.
-    if sizes.len() < samples.len() || items.iter().any(|i| !proofs.at_most(&PrimExpr::i64(0), i.bytes)) {
+    if items.iter().any(|i| !proofs.at_most(&PrimExpr::i64(0), i.bytes)) {
         return other;
     }
     let packed: Vec<Packed> = sizes.iter().map(|items| Packed::new(items)).collect();
@@ -48,7 +53,7 @@ pub fn arrange(items: &[Open], dims: &[EntryDim], other: Layout, facts: &mut dyn
             let total = total.evaluate(values).unwrap_or(i64::MAX);
             total as f64 / p.least.max(1) as f64
         });
-        let bounds = times.next().filter(|_| dims.iter().all(|d| d.upper.is_some()));
+        let bounds = if at_bounds { times.next() } else { None };
         let rest = times.fold((0.0, 0.0), |(worst, sum): (f64, f64), t| (worst.max(t), sum + t));
         (bounds.unwrap_or_default().max(NEAR), rest.0, rest.1)
     };
@@ -95,8 +100,15 @@ fn samples(items: &[Open], dims: &[EntryDim]) -> Vec<HashMap<Var, i64>> {
     out
 }
 
+/// The buffers for these values; `None` where a size is no number, or all of them together are more than memory has.
 fn items_at(items: &[Open], values: &HashMap<Var, i64>) -> Option<Vec<Item>> {
-    items.iter().map(|i| Some(Item { bytes: i.bytes.evaluate(values)?, range: i.range })).collect()
+    let mut room = MOST_BYTES;
+    let item = |i: &Open| {
+        let bytes = i.bytes.evaluate(values).filter(|b| (0..=room).contains(b))?;
+        room -= bytes;
+        Some(Item { bytes, range: i.range })
+    };
+    items.iter().map(item).collect()
 }
 
 /// Answers to what is asked again and again: layers of a model are alike.
@@ -245,6 +257,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// ONNX case nllloss_NCd1d2d3d4d5: of seven dims of 1024 a size is no int64.
+    #[test]
+    fn values_that_no_memory_holds_are_no_example() {
+        let dims: Vec<Var> = (0..7).map(|i| Var::new(format!("d{i}"), DType::I64)).collect();
+        let mut facts = Facts::default();
+        dims.iter().for_each(|d| facts.assume(&d.expr().ge(1)));
+        let size = dims.iter().fold(PrimExpr::i64(64), |e, d| e * d.expr());
+        let items: Vec<Open> =
+            (0..3).map(|buffer| Open { buffer, bytes: &size, range: (buffer, buffer + 1) }).collect();
+        let total = size.clone() * PrimExpr::i64(3);
+        let other = Layout { offsets: vec![None; 3], total, regions: vec![], region_of: vec![] };
+        assert_eq!(arrange(&items, &[], other, &mut facts).total, facts.simplify(&(size * PrimExpr::i64(2))));
     }
 
     /// As in a transformer: three buffers of the size of its rows lie where one of four times that size was.
