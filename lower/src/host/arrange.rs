@@ -20,6 +20,8 @@ const GAPS: [i64; 4] = [256, 2 << 10, 16 << 10, 64 << 10];
 const NEAR: f64 = 1.05;
 /// Bytes of all buffers beyond which values of dims are no example.
 const MOST_BYTES: i64 = 1 << 48;
+/// Questions to the prover: beyond these, arrangements of large models would take longer than their kernels.
+const MOST_PROOFS: usize = 1000;
 /// Buffers beyond which packing for several values would take too long.
 const MOST_BUFFERS: usize = 2000;
 
@@ -41,7 +43,7 @@ pub fn arrange(items: &[Open], dims: &[EntryDim], other: Layout, facts: &mut dyn
     let at_bounds = bounded && items_at(items, &samples[0]).is_some();
     samples.retain(|s| items_at(items, s).is_some());
     let sizes: Vec<Vec<Item>> = samples.iter().filter_map(|s| items_at(items, s)).collect();
-    let mut proofs = Proofs { facts, known: HashMap::new() };
+    let mut proofs = Proofs { facts, known: HashMap::new(), left: MOST_PROOFS };
     // A size below 0 would lower what lies on it.
     if items.iter().any(|i| !proofs.at_most(&PrimExpr::i64(0), i.bytes)) {
         return other;
@@ -115,6 +117,8 @@ fn items_at(items: &[Open], values: &HashMap<Var, i64>) -> Option<Vec<Item>> {
 struct Proofs<'a> {
     facts: &'a mut dyn ShapeFacts,
     known: HashMap<(PrimExpr, PrimExpr), bool>,
+    /// Questions that may still be asked; what is asked beyond them is not known.
+    left: usize,
 }
 
 impl Proofs<'_> {
@@ -126,6 +130,10 @@ impl Proofs<'_> {
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
         let answer = self.facts.prove(&a.clone().le(b.clone())) == Answer::Yes;
         self.known.insert(key, answer);
         answer
@@ -149,6 +157,9 @@ impl Proofs<'_> {
 
     /// Raises one of `ends` by `gap` so that it is above another, which is left out then. Whether there is such a one.
     fn join(&mut self, ends: &mut Vec<PrimExpr>, gap: i64) -> bool {
+        if self.left == 0 {
+            return false;
+        }
         for high in 0..ends.len() {
             let raised = self.facts.simplify(&(ends[high].clone() + PrimExpr::i64(gap)));
             for low in (0..ends.len()).filter(|&low| low != high) {
