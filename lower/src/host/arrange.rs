@@ -21,7 +21,7 @@ const NEAR: f64 = 1.05;
 /// Bytes of all buffers beyond which values of dims are no example.
 const MOST_BYTES: i64 = 1 << 48;
 /// Questions to the prover: beyond these, arrangements of large models would take longer than their kernels.
-const MOST_PROOFS: usize = 1000;
+const MOST_PROOFS: usize = 200;
 /// Buffers beyond which packing for several values would take too long.
 const MOST_BUFFERS: usize = 2000;
 
