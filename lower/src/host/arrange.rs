@@ -21,7 +21,11 @@ const NEAR: f64 = 1.05;
 /// Bytes of all buffers beyond which values of dims are no example.
 const MOST_BYTES: i64 = 1 << 48;
 /// Questions to the prover: beyond these, arrangements of large models would take longer than their kernels.
-const MOST_PROOFS: usize = 200;
+const MOST_PROOFS: usize = 1000;
+/// Parts of an end: with more the arrangement is given up, because comparing them takes long, and so does every call.
+const MOST_PARTS: usize = 300;
+/// Values of the dims for which a question is looked at before the prover is asked.
+const PROBES: usize = 24;
 /// Buffers beyond which packing for several values would take too long.
 const MOST_BUFFERS: usize = 2000;
 
@@ -43,7 +47,7 @@ pub fn arrange(items: &[Open], dims: &[EntryDim], other: Layout, facts: &mut dyn
     let at_bounds = bounded && items_at(items, &samples[0]).is_some();
     samples.retain(|s| items_at(items, s).is_some());
     let sizes: Vec<Vec<Item>> = samples.iter().filter_map(|s| items_at(items, s)).collect();
-    let mut proofs = Proofs { facts, known: HashMap::new(), left: MOST_PROOFS };
+    let mut proofs = Proofs { facts, probes: probes(items, dims), known: HashMap::new(), left: MOST_PROOFS };
     // A size below 0 would lower what lies on it.
     if items.iter().any(|i| !proofs.at_most(&PrimExpr::i64(0), i.bytes)) {
         return other;
@@ -71,35 +75,52 @@ pub fn arrange(items: &[Open], dims: &[EntryDim], other: Layout, facts: &mut dyn
     best.1
 }
 
+/// Values of the dims of all sizes, which differ.
+fn probes(items: &[Open], dims: &[EntryDim]) -> Vec<HashMap<Var, i64>> {
+    const SIZES: [i64; 11] = [1, 2, 3, 5, 8, 17, 31, 64, 200, 511, 1000];
+    let free = free(items);
+    let at = |round: usize, v: usize| SIZES[(round * (v + 1) + round / SIZES.len() + 3 * v) % SIZES.len()];
+    let one = |round: usize| free.iter().enumerate().map(|(i, v)| (v.clone(), near(dims, v, at(round, i)))).collect();
+    (0..PROBES).map(one).collect()
+}
+
 /// Values of the dims: the upper bounds first, then some around which sizes of models lie, and each dim alone at its least.
 fn samples(items: &[Open], dims: &[EntryDim]) -> Vec<HashMap<Var, i64>> {
+    let free = free(items);
+    let all = |value: i64| free.iter().map(|v| (v.clone(), near(dims, v, value))).collect::<HashMap<_, _>>();
+    let bounds = free.iter().map(|v| {
+        let upper = dims.iter().find(|d| d.var == *v).and_then(|d| d.upper);
+        (v.clone(), near(dims, v, upper.unwrap_or(128)))
+    });
+    let mut out = vec![bounds.collect(), all(128), all(16), all(1024)];
+    if free.len() > 1 {
+        out.extend(free.iter().take(4).map(|v| {
+            let mut values = all(128);
+            values.insert(v.clone(), near(dims, v, 1));
+            values
+        }));
+    }
+    out
+}
+
+/// The dims of the sizes.
+fn free(items: &[Open]) -> Vec<Var> {
     let mut free: Vec<Var> = vec![];
     for item in items {
         free.extend(item.bytes.vars());
         free.sort();
         free.dedup();
     }
-    let near = |v: &Var, value: i64| {
-        let d = dims.iter().find(|d| d.var == *v);
-        let step = d.and_then(|d| d.divisor).unwrap_or(1).max(1);
-        let value = value.max(d.and_then(|d| d.lower).unwrap_or(1)).max(1);
-        let value = value.min(d.and_then(|d| d.upper).unwrap_or(i64::MAX));
-        (value - value % step).max(step)
-    };
-    let all = |value: i64| free.iter().map(|v| (v.clone(), near(v, value))).collect::<HashMap<_, _>>();
-    let bounds = free.iter().map(|v| {
-        let upper = dims.iter().find(|d| d.var == *v).and_then(|d| d.upper);
-        (v.clone(), near(v, upper.unwrap_or(128)))
-    });
-    let mut out = vec![bounds.collect(), all(128), all(16), all(1024)];
-    if free.len() > 1 {
-        out.extend(free.iter().take(4).map(|v| {
-            let mut values = all(128);
-            values.insert(v.clone(), near(v, 1));
-            values
-        }));
-    }
-    out
+    free
+}
+
+/// What `v` may be next to `value`.
+fn near(dims: &[EntryDim], v: &Var, value: i64) -> i64 {
+    let d = dims.iter().find(|d| d.var == *v);
+    let step = d.and_then(|d| d.divisor).unwrap_or(1).max(1);
+    let value = value.max(d.and_then(|d| d.lower).unwrap_or(1)).max(1);
+    let value = value.min(d.and_then(|d| d.upper).unwrap_or(i64::MAX));
+    (value - value % step).max(step)
 }
 
 /// The buffers for these values; `None` where a size is no number, or all of them together are more than memory has.
@@ -116,6 +137,8 @@ fn items_at(items: &[Open], values: &HashMap<Var, i64>) -> Option<Vec<Item>> {
 /// Answers to what is asked again and again: layers of a model are alike.
 struct Proofs<'a> {
     facts: &'a mut dyn ShapeFacts,
+    /// What fails for one of these need not be asked.
+    probes: Vec<HashMap<Var, i64>>,
     known: HashMap<(PrimExpr, PrimExpr), bool>,
     /// Questions that may still be asked; what is asked beyond them is not known.
     left: usize,
@@ -129,6 +152,10 @@ impl Proofs<'_> {
         let key = (a.clone(), b.clone());
         if let Some(known) = self.known.get(&key) {
             return *known;
+        }
+        if self.probes.iter().any(|s| a.evaluate(s).zip(b.evaluate(s)).is_some_and(|(a, b)| a > b)) {
+            self.known.insert(key, false);
+            return false;
         }
         if self.left == 0 {
             return false;
@@ -196,7 +223,11 @@ fn stack(items: &[Open], packed: &Packed, buffers: usize, proofs: &mut Proofs) -
         if own.is_empty() {
             own.push(PrimExpr::i64(0));
         }
-        let past = own.iter().map(|o| proofs.facts.simplify(&(o.clone() + items[k].bytes.clone()))).collect();
+        let past: Vec<PrimExpr> =
+            own.iter().map(|o| proofs.facts.simplify(&(o.clone() + items[k].bytes.clone()))).collect();
+        if past.iter().any(|e| e.exceeds(MOST_PARTS)) {
+            return None;
+        }
         ends[k] = proofs.largest(past)?;
         offsets[items[k].buffer] = Some(greatest(own));
     }
