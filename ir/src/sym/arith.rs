@@ -21,6 +21,15 @@ impl Facts {
         if let Some(q) = a.divide_poly(b) {
             return Some(q);
         }
+        // A divisor is never 0: what both sides have in common is of no account.
+        if let [(lead, _)] = b.terms() {
+            let mut left = a.common_mono();
+            left.retain(|x| lead.contains(x));
+            if let Some(x) = left.first() {
+                let common = Poly::atom(*x);
+                return self.floor_div(&a.divide_poly(&common)?, &b.divide_poly(&common)?);
+            }
+        }
         // What the divisor divides comes out, whatever the signs are.
         if let [(lead, k)] = b.terms() {
             let (mut whole, mut rest) = (vec![], vec![]);
@@ -52,6 +61,9 @@ impl Facts {
         if k == 1 {
             return Some(a.clone());
         }
+        if let Some(q) = self.exact_quotient(a, k) {
+            return Some(self.meet_div_mod(q));
+        }
         let (mut whole, mut rest) = (vec![], vec![]);
         for (m, c) in a.terms() {
             // Constants leave their residue behind; other coefficients keep their sign.
@@ -75,6 +87,25 @@ impl Facts {
         }
         let inner = self.floor_div_rest(&rest, k)?;
         whole.add(&inner)
+    }
+
+    /// `a // k` where nothing but a constant is left over once each remainder `x % m` in `a` is written as
+    /// `x - m * (x // m)`: `h * q - h % 8 * q` is `8 * (h // 8) * q`. `None` where there is no remainder.
+    fn exact_quotient(&mut self, a: &Poly, k: i64) -> Option<Poly> {
+        let mut p = a.clone();
+        let mut seen: Vec<AtomId> = vec![];
+        for id in a.atoms() {
+            let Atom::FloorMod(x, m) = self.atom(id).clone() else { continue };
+            let Some(m) = m.as_const().filter(|m| *m > 1 && !seen.contains(&id)) else { continue };
+            seen.push(id);
+            let whole = self.floor_div_const(&x, m)?;
+            p = p.with_atom(id, &x.sub(&whole.scale(m)?)?)?;
+        }
+        if seen.is_empty() || p.content_of_atoms() % k != 0 {
+            return None;
+        }
+        let c = p.constant_term();
+        p.offset(c.checked_neg()?)?.divide_exact(k).offset(c.div_euclid(k))
     }
 
     /// No coefficient of an atom is a multiple of `k`, the constant is in `[0, k)`.
@@ -220,6 +251,12 @@ impl Facts {
                 Some(Atom::Min(v)) if !max => flat.extend(v),
                 _ => flat.push(p),
             }
+        }
+        // No value of 64 bits is larger.
+        if !max && flat.len() > 1 {
+            let all = Poly::constant(i64::MAX);
+            let others = flat.iter().any(|p| *p != all);
+            flat.retain(|p| !others || *p != all);
         }
         let mut kept: Vec<Poly> = vec![];
         for p in flat {

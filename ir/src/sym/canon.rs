@@ -104,9 +104,17 @@ impl Facts {
             BinOp::FloorMod => return self.floor_mod(&x, &y),
             BinOp::TruncDiv | BinOp::Div | BinOp::TruncMod => {
                 // Truncating and flooring agree where nothing is negative.
-                let (rx, ry) = (self.range(&x), self.range(&y));
-                if rx.lo < 0 || ry.lo < 0 {
+                if self.range(&y).lo < 0 {
                     return None;
+                }
+                if self.decide_non_negative(&x) != Answer::Yes {
+                    // What is less than one divisor below 0 counts as 0.
+                    let k = y.as_const().filter(|k| *k > 0 && op != BinOp::TruncMod)?;
+                    if self.decide_non_negative(&x.offset(k - 1)?) != Answer::Yes {
+                        return None;
+                    }
+                    let x = self.extremum(true, vec![Poly::default(), x])?;
+                    return self.floor_div(&x, &y);
                 }
                 return match op {
                     BinOp::TruncMod => self.floor_mod(&x, &y),

@@ -113,22 +113,39 @@ impl Poly {
     pub fn divide_exact(&self, k: i64) -> Poly {
         Poly { terms: self.terms.iter().map(|(m, c)| (m.clone(), c / k)).collect() }
     }
+    /// The term that leads in a division: of the highest degree, among these the last. This order of monomials is kept by
+    /// products.
+    fn leading(&self) -> Option<&(Mono, i64)> {
+        self.terms.iter().max_by_key(|(m, _)| (m.len(), m))
+    }
+    /// With `value` for an atom, in every product and power.
+    pub fn with_atom(&self, id: AtomId, value: &Poly) -> Option<Poly> {
+        let mut sum = Poly::default();
+        for (m, c) in &self.terms {
+            let mut others = m.clone();
+            others.retain(|a| *a != id);
+            let power = m.len() - others.len();
+            let mut term = Poly { terms: vec![(others, *c)] };
+            for _ in 0..power {
+                term = term.mul(value)?;
+            }
+            sum = sum.add(&term)?;
+        }
+        Some(sum)
+    }
     /// The quotient by another polynomial, when there is no remainder.
     pub fn divide_poly(&self, o: &Poly) -> Option<Poly> {
-        let (lead, k) = o.terms.last()?;
+        let (lead, k) = o.leading()?;
         let mut rest = self.clone();
         let mut quotient = vec![];
-        while let Some((m, c)) = rest.terms.last().cloned() {
+        while let Some((m, c)) = rest.leading().cloned() {
             let q = mono_div(&m, lead)?;
             if c % k != 0 || quotient.len() >= MAX_TERMS {
                 return None;
             }
             let term = Poly { terms: vec![(q, c / k)] };
             let next = rest.sub(&term.mul(o)?)?;
-            // The order of monomials is not multiplicative: give up when the leading term survives.
-            if next.terms.iter().any(|(n, _)| *n == m) {
-                return None;
-            }
+            debug_assert!(next.terms.iter().all(|(n, _)| *n != m), "the leading term goes away");
             quotient.extend(term.terms);
             rest = next;
         }

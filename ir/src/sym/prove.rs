@@ -218,8 +218,15 @@ impl Facts {
         let terms = p.terms().iter().filter(|(m, _)| m.len() == 1);
         for (id, c) in terms.map(|(m, c)| (m[0], *c)).collect::<Vec<_>>() {
             let candidates: Vec<Option<Poly>> = match self.atom(id).clone() {
-                // x // k is at most x / k and at least (x - k + 1) / k.
                 Atom::FloorDiv(x, d) => match d.as_const() {
+                    // x // k + r >= 0 where x + k * r >= 0; r - x // k >= 0 where k * r + k - 1 - x >= 0.
+                    Some(k) if k > 0 && (c == 1 || c == -1) => {
+                        let rest = Poly::atom(id).scale(c).and_then(|t| p.sub(&t)).and_then(|r| r.scale(k));
+                        let end = if c > 0 { Some(x) } else { x.scale(-1).and_then(|x| x.offset(k - 1)) };
+                        let both = rest.zip(end).and_then(|(r, e)| r.add(&e));
+                        vec![both.map(|q| self.meet_div_mod(q))]
+                    }
+                    // x // k is at most x / k and at least (x - k + 1) / k.
                     Some(k) if k > 0 => {
                         let end = if c > 0 { x.offset(1 - k) } else { Some(x) };
                         let lost = Poly::atom(id).scale(c).and_then(|t| p.sub(&t));

@@ -329,3 +329,52 @@ fn a_maximum_in_a_product_is_not_replaced_by_its_parts() {
     let product = (k.clone() - 1) * n.clone().max(1);
     assert_eq!(check(&mut Facts::new(), &product, &(k + n)), Answer::Unknown);
 }
+
+/// What is padded to a multiple, cut into windows and flattened: the model divides a product by the batch, by the size of
+/// a window, or by both.
+#[test]
+fn products_of_quotients_are_divided() {
+    let [b, h, w] = ["b", "h", "w"].map(|n| Var::dim(n).expr());
+    let mut f = Facts::new();
+    let (rows, columns) = ((h.clone() + 7).floor_div(8), (w.clone() + 7).floor_div(8));
+    let elements = b.clone() * 8 * rows.clone() * columns.clone();
+    let by_batch = elements.floor_div(b.clone() * 8);
+    assert_eq!(check(&mut f, &by_batch, &(rows.clone() * columns.clone())), Answer::Yes);
+    // No product of quotients any more: off by one is different.
+    assert_eq!(check(&mut f, &by_batch, &(rows.clone() * columns.clone() + 1)), Answer::No);
+    let padded = |n: &PrimExpr| n.clone() + (PrimExpr::i64(4) - n.clone().floor_mod(4)).floor_mod(4);
+    let windows = (padded(&h) * padded(&w) * b.clone()).floor_div(16);
+    let quarters = |n: &PrimExpr| (n.clone() + 3).floor_div(4);
+    assert_eq!(check(&mut f, &windows, &(b.clone() * quarters(&h) * quarters(&w))), Answer::Yes);
+    // A divisor of several terms.
+    let tokens = h.clone() * w.clone() + 1;
+    assert_eq!(check(&mut f, &(tokens.clone() * b.clone() * 2).floor_div(tokens), &(b * 2)), Answer::Yes);
+}
+
+/// Pyramids halve by rounding up, and double what they halved.
+#[test]
+fn what_is_halved_twice_and_doubled_covers_what_was_halved_once() {
+    let h = Var::dim("h").expr();
+    let mut f = Facts::new();
+    let (once, twice) = ((h.clone() + 3).floor_div(4), (h.clone() + 7).floor_div(8) * 2);
+    assert_eq!(f.prove(&twice.clone().ge(once.clone())), Answer::Yes);
+    assert_eq!(check(&mut f, &once.clone().min(twice.clone()), &once), Answer::Yes);
+    assert_eq!(f.prove(&once.ge(twice)), Answer::Unknown);
+}
+
+/// ONNX divides towards 0.
+#[test]
+fn quotients_towards_zero() {
+    let t = Var::dim("t").expr();
+    let mut f = Facts::new();
+    let truncated = |a: PrimExpr, k: i64| PrimExpr::raw_binary(BinOp::TruncDiv, a, PrimExpr::i64(k));
+    let even = t.clone() - t.clone().floor_mod(2);
+    assert_eq!(check(&mut f, &truncated(even.clone(), 2), &t.clone().floor_div(2)), Answer::Yes);
+    assert_eq!(check(&mut f, &(even + 1).floor_div(2), &t.clone().floor_div(2)), Answer::Yes);
+    // (0 - 1) / 2 is 0, not -1.
+    let less = truncated(t.clone() - 1, 2);
+    assert_eq!(f.prove(&less.clone().ge(0)), Answer::Yes);
+    assert_eq!(check(&mut f, &(less.clone() + 1), &(t.clone() + 1).floor_div(2)), Answer::Unknown);
+    f.assume(&t.clone().ge(1));
+    assert_eq!(check(&mut f, &(less + 1), &(t + 1).floor_div(2)), Answer::Yes);
+}
