@@ -516,7 +516,10 @@ impl<'a> Planner<'a> {
                 self.step(Step::Read { var: var.clone(), from: t.buf, index: 0, dtype: t.dtype });
                 var.expr().ne(PrimExpr::i64(0))
             }
-            _ => return Err(Diagnostic::error("if-condition", cond.span(), "the condition must be a scalar bool")),
+            // Of which rank or dtype it is only the value tells: a look at it, over values.
+            _ => {
+                return Err(Diagnostic::unsupported("if-condition", cond.span(), "the condition must be a scalar bool"))
+            }
         };
         if let Some(known) = condition.as_int() {
             return self.seq(if known != 0 { then } else { otherwise }, &mut scope.clone());
