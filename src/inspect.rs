@@ -163,7 +163,9 @@ fn library(a: &InspectArgs) -> Result<String, Diagnostic> {
         let _ = writeln!(out, "entry {}: {}", text(&e["name"]), text(&e["symbol"]));
         for (what, values) in [("in ", &e["params"]), ("out", &e["results"])] {
             for v in list(values) {
-                let _ = writeln!(out, "  {what}  {}: {}", text(&v["name"]), text(&v["text"]));
+                let most: Vec<String> = list(&v["at_most"]).iter().map(text).collect();
+                let most = crate::report::at_most(&most);
+                let _ = writeln!(out, "  {what}  {}: {}{most}", text(&v["name"]), text(&v["text"]));
             }
         }
         for d in list(&e["dims"]) {

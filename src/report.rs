@@ -21,7 +21,8 @@ pub fn summary(p: &Program) -> String {
             let _ = writeln!(out, "  in   {}: {}", v.name, written(&v.text));
         }
         for v in &e.results {
-            let _ = writeln!(out, "  out  {}: {}", v.name, written(&v.text));
+            let most: Vec<String> = v.bounds.iter().flatten().map(print_prim).collect();
+            let _ = writeln!(out, "  out  {}: {}{}", v.name, written(&v.text), written(&at_most(&most)));
         }
         for d in &e.dims {
             let _ = writeln!(out, "  dim  {}: {}", named(d), bounds(d));
@@ -51,6 +52,15 @@ pub fn summary(p: &Program) -> String {
     let _ = writeln!(out, "weights: {} bytes", p.weight_bytes);
     let _ = writeln!(out, "checks at run time: {}", p.checks.len());
     out
+}
+
+/// What the dims that data decides are at most, behind the type of a result.
+pub fn at_most(dims: &[String]) -> String {
+    match dims {
+        [] => String::new(),
+        [one] => format!(", as data decides, at most ({one},)"),
+        _ => format!(", as data decides, at most ({})", dims.join(", ")),
+    }
 }
 
 /// A dim as the model wrote it, and the name that the header has for it.

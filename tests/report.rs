@@ -176,3 +176,31 @@ fn kernels_behind_a_check_are_for_one_size() {
     assert_eq!(kernels(&format!("{call}{kernel}")), Some(1));
     assert_eq!(kernels(&format!("{cast}{call}{kernel}")), Some(0));
 }
+
+/// shape_inference.md, "upper bound constraints (say) could be represented": the report, the header and the library say what the dims
+/// of a result are at most.
+#[test]
+fn results_that_data_decides_tell_their_bounds() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, out) = (dir.path().join("m.rlx"), dir.path().join("m.so"));
+    let text = r#"from tvm.script import ir as I, relax as R
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), dtype="float32"), y: R.Tensor(("m", 3), dtype="float32")):
+        return (R.nonzero(x), R.unique(y, axis=0), R.sum(x, axis=None))
+"#;
+    std::fs::write(&model, text).expect("the folder is writable");
+    let report = relax_aot(&[path(&model), "-o", path(&out), "--report"]);
+    let inspected = relax_aot(&["inspect", path(&out)]);
+    for said in [&report, &inspected] {
+        assert!(
+            said.contains(r#"out  result.0: R.Tensor(dtype="int64", ndim=2), as data decides, at most (1, n)"#),
+            "{said}"
+        );
+        assert!(said.contains("ndim=2), as data decides, at most (m, 3)\n"), "{said}");
+        assert!(said.contains("out  result.2: R.Tensor((), dtype=\"float32\")\n"), "{said}");
+    }
+    let header = std::fs::read_to_string(dir.path().join("m.h")).expect("a header");
+    assert!(header.contains("(1, *); * depends on data, at most (1, n): pass room for the bound"), "{header}");
+}

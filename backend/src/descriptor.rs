@@ -86,7 +86,8 @@ fn value(v: &EntryValue, name: &str, check: i32) -> Value {
         EntryKind::Str => ("str", None, None),
         EntryKind::Boxed => ("value", None, None),
     };
-    json!({ "name": name, "kind": kind, "dtype": dtype, "shape": shape, "text": v.text, "check": check })
+    json!({ "name": name, "kind": kind, "dtype": dtype, "shape": shape, "text": v.text, "check": check,
+        "at_most": v.bounds.as_ref().map(|b| sizes(b)) })
 }
 
 fn var(name: &str, dtype: DType) -> Var {

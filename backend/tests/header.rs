@@ -14,12 +14,13 @@ use std::process::Command;
 
 fn tensor(name: &str, dims: Vec<Option<PrimExpr>>) -> EntryValue {
     let kind = EntryKind::Tensor { dtype: Some(DType::F32), dims: Some(dims) };
-    EntryValue { name: name.into(), kind, text: "R.Tensor".into(), span: Span::NONE }
+    EntryValue { name: name.into(), kind, text: "R.Tensor".into(), bounds: None, span: Span::NONE }
 }
 
 fn program() -> Program {
     let n = Var::dim("n");
-    let value = |name: &str, kind| EntryValue { name: name.into(), kind, text: String::new(), span: Span::NONE };
+    let value =
+        |name: &str, kind| EntryValue { name: name.into(), kind, text: String::new(), bounds: None, span: Span::NONE };
     let main = Entry {
         name: "main".into(),
         params: vec![tensor("x", vec![Some(n.expr()), Some(PrimExpr::i64(3))])],

@@ -119,6 +119,7 @@ fn program(hosted: bool) -> Program {
         name: name.into(),
         kind: EntryKind::Tensor { dtype: Some(DType::F32), dims: Some(vec![Some(PrimExpr::i64(4))]) },
         text: String::new(),
+        bounds: None,
         span: Span::NONE,
     };
     let mut program = Program { prefix: "m".into(), ..Default::default() };

@@ -254,6 +254,9 @@ pub struct EntryValue {
     pub kind: EntryKind,
     /// As printed Relax, e.g. `R.Tensor((n, 16), dtype="float32")`.
     pub text: String,
+    /// What the dims of a result are at most, over the entry's dims, where data decides some of them and all have bounds:
+    /// what `_infer` tells and the caller makes room for.
+    pub bounds: Option<Vec<PrimExpr>>,
     /// Of the parameter; results have none.
     pub span: Span,
 }

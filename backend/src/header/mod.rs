@@ -216,10 +216,15 @@ fn describe(v: &EntryValue, result: bool) -> String {
     match &v.kind {
         EntryKind::Tensor { dtype: d, dims: Some(dims) } => {
             let dims = dims.iter().map(|x| x.as_ref().map_or("*".to_string(), prim_text)).collect();
-            let late = if matches!(&v.kind, EntryKind::Tensor { dims: Some(d), .. } if d.contains(&None)) {
-                "; * depends on data: pass room for the bound, read the shape back"
-            } else {
-                ""
+            let late = match (&v.kind, &v.bounds) {
+                (EntryKind::Tensor { dims: Some(d), .. }, Some(most)) if d.contains(&None) => {
+                    let most = list(most.iter().map(prim_text).collect());
+                    format!("; * depends on data, at most {most}: pass room for the bound, read the shape back")
+                }
+                (EntryKind::Tensor { dims: Some(d), .. }, None) if d.contains(&None) => {
+                    "; * depends on data: pass room for the bound, read the shape back".to_string()
+                }
+                _ => String::new(),
             };
             format!("{} of shape {}{late}", dtype(d), list(dims))
         }

@@ -47,6 +47,11 @@ impl ResultLeaf {
     fn data_dependent(&self) -> bool {
         self.open || self.dims != self.bounds
     }
+
+    fn value(self) -> EntryValue {
+        let bounds = (self.data_dependent() && !self.open).then_some(self.bounds);
+        EntryValue { name: self.name, kind: self.kind, text: self.text, bounds, span: Span::NONE }
+    }
 }
 
 /// Compiles the exported function `f`: laid out at compile time when that is possible, else over values.
@@ -154,10 +159,7 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
     Ok(Entry {
         name: symbol,
         params: sig.entry_values(),
-        results: results
-            .into_iter()
-            .map(|r| EntryValue { name: r.name, kind: r.kind, text: r.text, span: Span::NONE })
-            .collect(),
+        results: results.into_iter().map(ResultLeaf::value).collect(),
         dims: sig.dims,
         workspace: Some(layout.total),
         workspace_max: max,

@@ -535,6 +535,7 @@ impl Signature {
             .map(|l| EntryValue {
                 name: l.name.clone(),
                 text: relax_ir::printer::print_struct_info(&l.info),
+                bounds: None,
                 span: l.span,
                 kind: match &l.kind {
                     LeafKind::Tensor { dtype, dims, .. } => {

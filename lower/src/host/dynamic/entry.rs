@@ -74,6 +74,7 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function, why: Diagnostic) -
     let results = leaves.iter().map(|l| EntryValue {
         name: l.name.clone(),
         text: relax_ir::printer::print_struct_info(&l.info),
+        bounds: None,
         span: Span::NONE,
         kind: match &l.info {
             StructInfo::Shape { values, ndim } => EntryKind::Shape { values: values.clone(), ndim: *ndim },
