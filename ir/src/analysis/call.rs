@@ -10,7 +10,7 @@ use crate::relax::{
     Call, Callee, Expr, ExprKind, FuncInfo, Function, StructInfo, StructInfoMap, TensorInfo, TensorShape,
 };
 use crate::span::Span;
-use crate::sym::Facts;
+use crate::sym::{Facts, Look};
 use std::collections::{HashMap, HashSet};
 
 /// What the struct info of an expression depends on. Requirements that stay open are left in `facts`
@@ -252,7 +252,7 @@ impl Env<'_> {
                 Some(g) => constraints::solved_text(g, v.name()).to_string(),
                 None => v.name().to_string(),
             };
-            let refused = self.require(arg, &want, &what, at, || {
+            let related = self.require(arg, &want, &what, at, || {
                 let written = |d: &PrimExpr| match d.as_var() {
                     Some(v) => Var::new(name_of(v), v.dtype()).expr(),
                     None => d.clone(),
@@ -260,11 +260,18 @@ impl Env<'_> {
                 let expected = show::info(&vars::map_dims(param, &mut |d| written(d)));
                 format!("`{name}` expects {expected} here, the argument is {}", show::info(arg))
             });
-            if let Err(mut d) = refused {
-                if at != span {
-                    d = d.label(span, "in this call");
+            match related {
+                Err(mut d) => {
+                    if at != span {
+                        d = d.label(span, "in this call");
+                    }
+                    return Err(origins(param, params, &map, &name_of).into_iter().fold(d, Diagnostic::note));
                 }
-                return Err(origins(param, params, &map, &name_of).into_iter().fold(d, Diagnostic::note));
+                Ok(Some(why)) if demands(&want, params, &map) => {
+                    let stated = show::info(&vars::map_dims(&want, &mut |d| self.facts.simplify(d)));
+                    self.facts.note_look(Look { message: why, stated, span: at });
+                }
+                Ok(_) => {}
             }
         }
         let own: HashSet<Var> = vars::lone_vars(params).into_iter().map(|(v, _)| v).collect();
@@ -441,7 +448,8 @@ impl Env<'_> {
     }
 
     /// Requires that a value of struct info `got` may stand where `want` is wanted; open equalities of dims become
-    /// requirements, a kind, rank or dtype that is not known is an error.
+    /// requirements, a kind, rank or dtype that is not known is an error. Returns why it is not known whether the value fits,
+    /// where only a look at it decides.
     fn require(
         &mut self,
         got: &StructInfo,
@@ -449,15 +457,19 @@ impl Env<'_> {
         what: &str,
         span: Span,
         label: impl Fn() -> String,
-    ) -> Result<(), Diagnostic> {
+    ) -> Result<Option<String>, Diagnostic> {
         let r = relate::relate(got, want, what, self.facts);
-        if let Some(why) = r.refused {
+        // Variables of the scope have values: what a function captures is not bound by its parameters.
+        let scope = self.scope;
+        let captured = relate::captured(got, want, what, self.facts, &|v| scope.contains(v));
+        if let Some(why) = r.refused.or(captured.refused) {
             return Err(Diagnostic::error("argument", span, why).here(label()));
         }
+        let open = captured.conditions.into_iter().map(|(_, why)| why).next();
         // Dims may stay unknown (materialisation names them); the kind of value must be known.
-        if let Some(why) = r.structural {
+        if let Some(why) = &r.structural {
             if !same_type(got, want) {
-                return Err(Diagnostic::error("argument", span, why)
+                return Err(Diagnostic::error("argument", span, why.clone())
                     .here(label())
                     .help("R.match_cast gives a value a more precise type"));
             }
@@ -465,7 +477,7 @@ impl Env<'_> {
         for (condition, message) in r.conditions {
             self.facts.check_at_run_time(condition, message, span);
         }
-        Ok(())
+        Ok(r.structural.or(open))
     }
 
     /// The arguments and stated outputs of a `call_tir` against the PrimFunc's parameters.
@@ -607,6 +619,23 @@ fn origins(
         }
     }
     out
+}
+
+/// Does a parameter ask more of its argument than kind, rank and dtype? A variable of the callee that is to be bound fits
+/// any dim, unless the parameters name it twice.
+fn demands(want: &StructInfo, params: &[StructInfo], map: &HashMap<Var, PrimExpr>) -> bool {
+    let own: HashSet<Var> =
+        vars::lone_vars(params).into_iter().map(|(v, _)| v).filter(|v| !map.contains_key(v)).collect();
+    let named = |v: &Var| {
+        let mut count = 0;
+        params.iter().for_each(|p| vars::each_binding_dim(p, &mut |d, _| count += usize::from(d.vars().contains(v))));
+        count
+    };
+    let mut dims = false;
+    vars::each_binding_dim(want, &mut |d, _| dims |= !d.as_var().is_some_and(|v| own.contains(v) && named(v) == 1));
+    let mut functions = false;
+    vars::each_func(want, &mut |_| functions = true);
+    dims || functions
 }
 
 /// Do both have the same type once struct info is erased: kind, rank and dtype?

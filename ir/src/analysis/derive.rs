@@ -15,7 +15,7 @@ use crate::relax::{
     StructInfo, StructInfoMap,
 };
 use crate::span::Span;
-use crate::sym::Facts;
+use crate::sym::{Facts, Look};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -78,10 +78,11 @@ pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) ->
         }
     }
     let (births, numbers) = (HashMap::new(), HashMap::new());
-    let mut typed = Typed { module, sinfo, checks: vec![], births, numbers, proved: vec![] };
+    let mut typed = Typed { module, sinfo, checks: vec![], looks: vec![], births, numbers, proved: vec![] };
     for part in parts.into_iter().flatten() {
         diags.extend(part.diags);
         typed.checks.extend(part.checks);
+        typed.looks.extend(part.looks);
         typed.proved.extend(part.proved);
         typed.births.extend(part.births);
         typed.numbers.extend(part.numbers);
@@ -94,6 +95,7 @@ pub fn module(mut module: IRModule, name_dims: bool, diags: &mut Diagnostics) ->
 struct Part {
     diags: Diagnostics,
     checks: Vec<Check>,
+    looks: Vec<Look>,
     births: HashMap<RVar, Vec<Birth>>,
     numbers: HashMap<RVar, Vec<(PrimExpr, i64)>>,
     proved: Vec<Proved>,
@@ -386,10 +388,13 @@ impl Deriver<'_> {
             return;
         }
         let var = RVar::new("ret", false, span);
-        let value = if r.structural.is_some() {
-            BindingValue::MatchCast { value: body.body.clone(), struct_info: want.clone() }
-        } else {
-            BindingValue::Expr(body.body.clone())
+        let value = match r.structural {
+            Some(message) => {
+                let message = format!("`{}`: {message}", f.name);
+                self.part.looks.push(Look { message, stated: show::info(want), span });
+                BindingValue::MatchCast { value: body.body.clone(), struct_info: want.clone() }
+            }
+            None => BindingValue::Expr(body.body.clone()),
         };
         for (condition, message) in r.conditions {
             let message = format!("`{}`: {message}", f.name);
@@ -478,6 +483,7 @@ impl Deriver<'_> {
                 }
                 let proved = self.facts.take_proved().into_iter();
                 self.part.proved.extend(proved.map(|condition| Proved { condition, span: b.span }));
+                self.part.looks.extend(self.facts.take_looks());
                 for r in self.facts.take_requirements() {
                     self.established(&r.condition);
                     let check =
@@ -590,7 +596,8 @@ impl Deriver<'_> {
             self.part.checks.push(Check { before: b.var.clone(), condition, message, span });
         }
         self.vague.bind(&b.var, Some(a), &e, &info);
-        if r.structural.is_some() {
+        if let Some(message) = r.structural {
+            self.part.looks.push(Look { message, stated: show::info(a), span });
             let value = RVar::new(b.var.name(), b.var.is_dataflow(), b.var.span());
             self.define(&value, info.clone());
             let known = self.sinfo.get(&value).cloned().unwrap_or(info);

@@ -55,7 +55,7 @@ use crate::module::{Func, IRModule};
 use crate::prim::{PrimExpr, Var};
 use crate::relax::{Expr, RVar, StructInfo, StructInfoMap};
 use crate::span::Span;
-use crate::sym::Facts;
+use crate::sym::{Facts, Look};
 use std::collections::{HashMap, HashSet};
 
 /// A module that means something.
@@ -67,6 +67,9 @@ pub struct Typed {
     pub sinfo: StructInfoMap,
     /// In program order.
     pub checks: Vec<Check>,
+    /// What is possibly compatible and has no condition over shape variables: annotations, results and arguments that say
+    /// more than is known of the value.
+    pub looks: Vec<Look>,
     /// Shape variables that are born in a body, by the binding that gives birth to them.
     pub births: HashMap<RVar, Vec<Birth>>,
     /// Dims of operands that are known to be numbers where a binding is computed, by its variable; after [`materialise`].

@@ -32,6 +32,15 @@ pub fn each_tensor<'a>(s: &'a StructInfo, f: &mut dyn FnMut(&'a TensorInfo)) {
     }
 }
 
+/// Calls `f` on every function of a value.
+pub fn each_func<'a>(s: &'a StructInfo, f: &mut dyn FnMut(&'a FuncInfo)) {
+    match s {
+        StructInfo::Func(func) => f(func),
+        StructInfo::Tuple(fields) => fields.iter().for_each(|s| each_func(s, f)),
+        _ => {}
+    }
+}
+
 /// The dims in binding positions: not those inside function types.
 pub fn each_binding_dim<'a>(s: &'a StructInfo, f: &mut dyn FnMut(&'a PrimExpr, bool)) {
     match s {

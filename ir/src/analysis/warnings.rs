@@ -1,4 +1,4 @@
-//! The warnings that the specification asks for: what may turn out incompatible (derivation rules 11 and 12), and a
+//! The warnings that the specification asks for: what may turn out incompatible (derivation rules 8, 11 and 12), and a
 //! function that counts as pure although it calls something impure (type rule 11). `relax-aot check` shows them; a
 //! compilation does not, since each of the former is a check with a number in the header.
 
@@ -18,6 +18,10 @@ pub fn of(typed: &Typed) -> Vec<Diagnostic> {
             d.note(format!("this is known when it runs: a check there asks whether {}", super::show::dim(&c.condition)))
         })
         .collect();
+    out.extend(typed.looks.iter().map(|l| {
+        let d = Diagnostic::warning("possibly-incompatible", l.span, l.message.clone());
+        d.note(format!("this is known when it runs: a check there looks whether it is {}", l.stated))
+    }));
     for f in typed.module.relax_funcs().filter(|f| signature::forced_pure(f)) {
         let mut first = None;
         impure(&f.body, typed, &mut |name, span| {

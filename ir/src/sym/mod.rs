@@ -72,6 +72,16 @@ pub struct Requirement {
     pub span: Span,
 }
 
+/// Whether a value may stand where it does is known only when somebody looks at it: of its shape, or of what a function
+/// takes, too little is known to write a condition over shape variables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Look {
+    pub message: String,
+    /// What is stated of the value.
+    pub stated: String,
+    pub span: Span,
+}
+
 /// What is known about the dims of one function.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -101,6 +111,8 @@ pub struct Facts {
     depth: u32,
     /// Requirements recorded since the last [`Facts::take_requirements`].
     requirements: Vec<Requirement>,
+    /// As `requirements`, what has no condition, since the last [`Facts::take_looks`].
+    looks: Vec<Look>,
     /// Requirements over shape variables that hold, since the last [`Facts::take_proved`].
     proved: Vec<PrimExpr>,
 }
@@ -160,6 +172,16 @@ impl Facts {
     /// The requirements recorded by [`ShapeFacts::check_at_run_time`] since the last call.
     pub fn take_requirements(&mut self) -> Vec<Requirement> {
         std::mem::take(&mut self.requirements)
+    }
+
+    /// Something that only a look at a value decides.
+    pub fn note_look(&mut self, look: Look) {
+        self.looks.push(look);
+    }
+
+    /// What [`Facts::note_look`] recorded since the last call.
+    pub fn take_looks(&mut self) -> Vec<Look> {
+        std::mem::take(&mut self.looks)
     }
 
     /// The conditions noted by [`ShapeFacts::note_proved`] since the last call.
