@@ -33,23 +33,27 @@ class Module:
 "#;
 const RESULTS: usize = 2;
 
-fn run(dir: &Path, model: &Path, options: &[&str], inputs: &[Constant]) -> Vec<Vec<f64>> {
+fn run(dir: &Path, model: &Path, options: &[&str], inputs: &[Constant], results: usize) -> Vec<Vec<f64>> {
     let so = dir.join(format!("lib{}.so", options.join("")));
     relax_aot(&[&[path(model), "--prefix", "m", "-o", path(&so)], options].concat());
     let library = Library::open(&so, "m").expect("the library");
-    let results = library.run("main", inputs, RESULTS).unwrap_or_else(|e| panic!("{}: {}", e.code, e.message));
+    let results = library.run("main", inputs, results).unwrap_or_else(|e| panic!("{}: {}", e.code, e.message));
     results.iter().map(|c| (0..c.elements()).map(|i| c.get_f64(i)).collect()).collect()
 }
 
 /// Results for every level of the processor are those without rewriting.
 fn agree(dir: &Path, model: &Path, inputs: &[Constant], what: &str) {
-    let wanted = run(dir, model, &["-O0"], inputs);
+    agree_on(dir, model, inputs, RESULTS, what);
+}
+
+fn agree_on(dir: &Path, model: &Path, inputs: &[Constant], results: usize, what: &str) {
+    let wanted = run(dir, model, &["-O0"], inputs, results);
     for cpu in ["baseline", "x86-64-v3", "x86-64-v4", "native"] {
         // What this machine lacks it cannot run.
         if cpu == "x86-64-v4" && !std::arch::is_x86_feature_detected!("avx512vl") {
             continue;
         }
-        let got = run(dir, model, &["--target-cpu", cpu], inputs);
+        let got = run(dir, model, &["--target-cpu", cpu], inputs, results);
         for (a, b) in wanted.iter().flatten().zip(got.iter().flatten()) {
             assert!((a - b).abs() <= 1e-5 * (1.0 + a.abs()), "{cpu}, {what}: {b}, not {a}");
         }
@@ -72,6 +76,61 @@ fn attention_as_written_and_rewritten() {
         let mut inputs = vec![tensor(&[2, n, 64], 1)];
         inputs.extend([[64, 64], [64, 64], [64, 64], [64, 80]].iter().zip(2..).map(|(s, i)| tensor(s, i)));
         agree(dir.path(), &model, &inputs, &format!("{n} rows"));
+    }
+}
+
+/// Norms as models write them: `%` is the norm of `x`.
+const NORM: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 5, 70), dtype="float32"), g: R.Tensor((70,), dtype="float32"),
+             b: R.Tensor((70,), dtype="float32")):
+        n = T.int64()
+        with R.dataflow():
+            eps = R.const(0.00001, "float32")
+            m = R.mean(x, axis=[-1], keepdims=True)
+            c = R.subtract(x, m)
+            %
+            R.output(out)
+        return out
+"#;
+
+/// Rules `layer_norm` and `rms_norm`: how often a norm is written, and which kernel it is.
+#[test]
+fn norms_as_written_and_rewritten() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    let root = |square: &str| format!("r = R.sqrt(R.add(R.mean({square}, axis=[2], keepdims=True), eps))");
+    let cases = [
+        (format!("{}; out = R.add(R.multiply(R.divide(c, r), g), b)", root("R.square(c)")), "nn_layer_norm"),
+        (format!("{}; out = R.add(b, R.multiply(g, R.divide(c, r)))", root("R.multiply(c, c)")), "nn_layer_norm"),
+        (
+            format!("{}; out = R.divide(R.subtract(x, m), r)", root("R.power(c, R.const(2.0, 'float32'))")),
+            "nn_layer_norm",
+        ),
+        (
+            "v = R.mean(R.square(c), axis=[2], keepdims=True); out = R.multiply(c, R.rsqrt(R.add(eps, v)))".to_string(),
+            "nn_layer_norm",
+        ),
+        (format!("{}; out = R.multiply(R.divide(x, r), g)", root("R.square(x)")), "nn_rms_norm"),
+        // The mean is a result too, the squares are of something else, or the axes are not the last ones.
+        (format!("{}; y = R.divide(c, r); out = (y, m)", root("R.square(c)")), ""),
+        (format!("{}; out = R.divide(c, r)", root("R.square(x)")), ""),
+        ("v = R.mean(R.square(c), axis=[1], keepdims=True); out = R.divide(c, R.sqrt(R.add(v, eps)))".to_string(), ""),
+    ];
+    for (text, kernel) in cases {
+        std::fs::write(&model, NORM.replace('%', &text)).expect("the model is written");
+        let tir = relax_aot(&["print", path(&model), "--stage", "tir"]);
+        let made = ["nn_layer_norm", "nn_rms_norm"]
+            .into_iter()
+            .find(|k| tir.contains(&format!("def {k}")))
+            .unwrap_or_default();
+        assert_eq!(made, kernel, "{text}\n{tir}");
+        for n in [1, 13] {
+            let inputs = [tensor(&[n, 5, 70], 1), tensor(&[70], 2), tensor(&[70], 3)];
+            agree_on(dir.path(), &model, &inputs, 1 + text.contains("(y, m)") as usize, &format!("{text}, {n} rows"));
+        }
     }
 }
 

@@ -25,6 +25,7 @@ pub mod legalize;
 pub mod likely;
 mod literals;
 pub mod math;
+mod norms;
 mod outside;
 mod pack;
 pub mod quant;
@@ -192,6 +193,9 @@ pub fn passes(
     }
     if opt_level >= 1 {
         fold::transpose_constants(&mut typed);
+    }
+    if opt_level >= 2 {
+        norms::norms(&mut typed);
     }
     legalize::legalize(&mut typed)?;
     likely::with_numbers(&mut typed, opt_level >= 1);

@@ -5,6 +5,7 @@
 //!
 //! Buffers that nothing reads any more are dropped.
 
+use super::rows::Rows;
 use super::stage::{loads, Stage};
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::tir::{Buffer, Stmt, StmtKind};
@@ -13,6 +14,8 @@ use std::collections::HashMap;
 
 pub enum Item {
     Stage(Box<Stage>),
+    /// Made of stages that nothing more is fused with.
+    Rows(Rows),
     Stmt(Stmt),
 }
 
@@ -20,12 +23,14 @@ impl Item {
     pub fn reads(&self, b: &Buffer) -> bool {
         match self {
             Item::Stage(s) => s.reads(b),
+            Item::Rows(r) => r.reads(b),
             Item::Stmt(s) => stmt_uses(s, b).0,
         }
     }
     pub fn writes(&self, b: &Buffer) -> bool {
         match self {
             Item::Stage(s) => s.writes(b),
+            Item::Rows(r) => r.writes(b),
             Item::Stmt(s) => stmt_uses(s, b).1,
         }
     }
@@ -74,7 +79,7 @@ fn consumers(items: &[Item], at: usize, b: &Buffer) -> Option<Vec<usize>> {
 }
 
 /// The buffers a stage reads.
-fn sources(s: &Stage) -> Vec<Buffer> {
+pub fn sources(s: &Stage) -> Vec<Buffer> {
     let mut out: Vec<Buffer> = vec![];
     for e in s.exprs() {
         e.walk(&mut |n| {

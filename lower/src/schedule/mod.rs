@@ -18,6 +18,7 @@ mod poly;
 mod product;
 mod ranges;
 mod reduce;
+mod rows;
 mod sliver;
 mod stage;
 mod stmt;
@@ -40,7 +41,7 @@ use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::PrimKind;
 use relax_ir::tir::{Buffer, PrimFunc, Stmt, StmtKind};
 use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
-use stage::{recognise, Stage};
+use stage::{recognise, Axis, Stage};
 use stmt::{nested_allocs, StmtEmit};
 
 /// Choices of the target that shape the loops.
@@ -95,9 +96,10 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
     let item = |s: &Stmt| recognise(s).map_or_else(|| Item::Stmt(s.clone()), |s| Item::Stage(Box::new(s)));
     let mut items = stmts.iter().map(item).collect();
     fuse(&mut items, &mut allocs);
+    rows::group(&mut items, &mut allocs);
     let bytes = items.iter().filter_map(|i| match i {
         Item::Stage(s) => contract::scratch(s, o),
-        Item::Stmt(_) => None,
+        Item::Rows(_) | Item::Stmt(_) => None,
     });
     let bytes = bytes.reduce(|a: PrimExpr, b| a.max(b));
     let scratch = bytes.map(|b| Buffer::new("packed", vec![b], DType::U8));
@@ -177,6 +179,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
                 Some((var, extent, stages)) => steps(&mut e, &var, &extent, &stages, f.span, options)?,
                 None => StmtEmit { e: &mut e, env: Default::default() }.stmt(s)?,
             },
+            Item::Rows(rows) => rows.emit(&mut e, f.span, options)?,
             Item::Stage(s) => {
                 e.span = if s.span.is_none() { f.span } else { s.span };
                 if let Some(w) = &s.window {
@@ -204,6 +207,7 @@ pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
     let plan = plan(f, o);
     let stages = plan.items.iter().flat_map(|i| match i {
         Item::Stage(s) => vec![(**s).clone()],
+        Item::Rows(_) => vec![],
         Item::Stmt(s) => recurrence(s).map_or(vec![], |(_, _, stages)| stages),
     });
     stages.filter_map(|s| panels::packable(&s, o)).filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()
@@ -216,17 +220,17 @@ pub fn is_special(f: &PrimFunc) -> bool {
 
 /// Whether the kernel is made of stages alone, each point of which is computed once.
 pub fn is_staged(f: &PrimFunc) -> bool {
-    !is_special(f) && plan(f, &SchedOptions::default()).items.iter().all(|i| matches!(i, Item::Stage(_)))
+    !is_special(f) && plan(f, &SchedOptions::default()).items.iter().all(|i| !matches!(i, Item::Stmt(_)))
 }
 
 /// Points of all stages, each times the steps of its reduction.
 pub fn steps_of(f: &PrimFunc) -> PrimExpr {
     let plan = plan(f, &SchedOptions::default());
-    let stages = plan.items.iter().filter_map(|i| match i {
-        Item::Stage(s) => Some(s),
-        Item::Stmt(_) => None,
-    });
-    stages.fold(PrimExpr::i64(0), |n, s| n + points(s))
+    plan.items.iter().fold(PrimExpr::i64(0), |n, i| match i {
+        Item::Stage(s) => n + points(s),
+        Item::Rows(r) => n + size(&r.axes) * r.stages.iter().fold(PrimExpr::i64(0), |n, s| n + points(s)),
+        Item::Stmt(_) => n,
+    })
 }
 
 /// Of a kernel that is a recurrence, with stages before and after it: the number of its steps, and the points of one,
@@ -244,8 +248,11 @@ pub fn recurrence_of(f: &PrimFunc) -> Option<(PrimExpr, PrimExpr)> {
 }
 
 fn points(s: &Stage) -> PrimExpr {
-    let axes = s.spatial.iter().chain(&s.reduce);
-    axes.fold(PrimExpr::i64(1), |n, a| n * a.extent.clone().cast(DType::I64))
+    size(&s.spatial) * size(&s.reduce)
+}
+
+fn size(axes: &[Axis]) -> PrimExpr {
+    axes.iter().fold(PrimExpr::i64(1), |n, a| n * a.extent.clone().cast(DType::I64))
 }
 
 /// A serial loop over plain stages: a recurrence.

@@ -147,6 +147,49 @@ fn row_softmax_and_padding() {
     check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 5)]]);
 }
 
+/// Softmax over the last of `dims`; `turned`: what is divided is of the row that counts from the end.
+fn long_softmax(dims: &[PrimExpr], turned: bool) -> PrimFunc {
+    let mut k = KernelBuilder::new("softmax");
+    let x = k.input("x", dims, DType::F32);
+    let (row, rows) = dims.split_last().expect("a row");
+    let extent = [row.clone()];
+    let with = |i: &[PrimExpr], r: &[PrimExpr]| [i, r].concat();
+    let r = Reducer { init: PrimExpr::min_value(DType::F32), combine: &|a, b| a.max(b) };
+    let m = k.reduce("m", rows, DType::F32, &extent, r, |i, r| x.at(with(i, r)));
+    let e = k.compute("e", dims, DType::F32, |i| (x.at(i) - m.at(&i[..rows.len()])).call1(Intrin::Exp));
+    let s = k.sum("s", rows, DType::F32, &extent, |i, r| e.at(with(i, r)));
+    let y = k.compute("y", dims, DType::F32, |i| {
+        let mut at = i.to_vec();
+        if turned {
+            at[0] = dims[0].clone() - 1i64 - i[0].clone();
+        }
+        e.at(at) / s.at(&i[..rows.len()])
+    });
+    k.finish(&[y])
+}
+
+#[test]
+fn stages_over_long_rows_hand_each_other_one_row() {
+    let n = n();
+    let of = |d: &[i64]| [vec![n.expr()], d.iter().map(|d| PrimExpr::i64(*d)).collect()].concat();
+    for (dims, bytes) in [(of(&[100]), 0), (of(&[3, 300]), 1216)] {
+        let f = long_softmax(&dims, false);
+        assert_eq!(
+            kernel_workspace(&f),
+            PrimExpr::i64(bytes),
+            "the exponentials of a row, on the stack where they are few"
+        );
+        check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 5)]]);
+    }
+    // A row whose length is open, and rows that are read in another order.
+    let dims = [PrimExpr::i64(7), n.expr()];
+    let f = long_softmax(&dims, false);
+    assert!(!kernel_workspace(&f).substitute(&HashMap::from([(n.clone(), PrimExpr::i64(64))])).is_int(7 * 256));
+    check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 130)]]);
+    let f = long_softmax(&of(&[100]), true);
+    check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 5)]]);
+}
+
 #[test]
 fn half_precision_and_small_integers() {
     let n = n();

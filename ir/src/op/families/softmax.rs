@@ -73,7 +73,9 @@ fn softmax(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         k.compute("softmax_exp", out.dims, acc, |i| (x.at(i).cast(acc) - max.at(without(i, axis))).call1(Intrin::Exp));
     let extent = [out.dims[axis].clone()];
     let sum = k.sum("softmax_sum", &rest, acc, &extent, |s, r| exp.at(with(s, axis, &r[0])));
-    let y = k.compute("softmax_norm", out.dims, out.dtype, |i| exp.at(i) / sum.at(without(i, axis)));
+    // One division for each sum: they take as long as all the rest where each element has its own.
+    let part = k.compute("softmax_part", &rest, acc, |i| PrimExpr::one(acc) / sum.at(i));
+    let y = k.compute("softmax_norm", out.dims, out.dtype, |i| exp.at(i) * part.at(without(i, axis)));
     Ok(k.finish(&[y]))
 }
 
