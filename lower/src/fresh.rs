@@ -193,6 +193,8 @@ impl Flow {
                 "invoke_closure" => unknown(&c.args[1..], false),
                 "invoke_pure_closure" => unknown(&c.args[1..], pure),
                 "call_pure_packed" => unknown(&c.args[1..], true),
+                // A constant may be known as an object only, of which no call makes a copy.
+                "call_inplace_packed" => unknown(&c.args[1..], false),
                 "call_tir_inplace" => written_in_place(c).into_iter().map(|a| (a, Place::Written)).collect(),
                 // Captured values follow the arguments: which parameters they are, only the call tells.
                 "make_closure" => match c.args.first().map(Expr::kind) {

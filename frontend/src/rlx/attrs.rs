@@ -97,6 +97,7 @@ impl<'a> Cx<'a> {
                 _ => return self.error("argument", e.span, "T.target takes one argument"),
             },
             "T.index_map" => AttrValue::IndexMap(self.index_map(call.args.first(), e.span)?),
+            "R.device" => AttrValue::GlobalInfo(self.device(call, e)?),
             "I.vdevice" => AttrValue::GlobalInfo(self.vdevice(e)?),
             n if n.starts_with("T.") => AttrValue::Prim(self.prim(e)?),
             n if n.starts_with("R.") || n.starts_with("I.") => AttrValue::StructInfo(Box::new(self.struct_info(e)?)),

@@ -362,8 +362,14 @@ fn default_attr(param: &ParamDecl) -> AttrValue {
 
 /// Attributes that TVM takes `None` for: those that it is the default of, and these.
 fn may_be_none(decl: &OpDecl, param: &ParamDecl) -> bool {
-    const OPTIONAL: [(&str, &str); 4] =
-        [("concat", "axis"), ("meshgrid", "indexing"), ("nn.pad", "pad_mode"), ("nn.pad", "pad_value")];
+    const OPTIONAL: [(&str, &str); 6] = [
+        ("concat", "axis"),
+        ("meshgrid", "indexing"),
+        ("nn.pad", "pad_mode"),
+        ("nn.pad", "pad_value"),
+        ("cumsum", "exclusive"),
+        ("cumprod", "exclusive"),
+    ];
     matches!(param.default, Default::Required | Default::None) || OPTIONAL.contains(&(decl.name, param.name))
 }
 

@@ -50,6 +50,40 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// `R.device(device_type=1, index=0)`, `R.device("cpu:0")`: a device of DLPack, by its code or its name.
+    /// Source: TVM `tvm_ffi.device`.
+    pub fn device(&mut self, call: &CallExpr<'a>, e: &Expr<'a>) -> Option<String> {
+        const NAMES: [&str; 12] = [
+            "cpu",
+            "cuda",
+            "cuda_host",
+            "opencl",
+            "vulkan",
+            "metal",
+            "vpi",
+            "rocm",
+            "ext_dev",
+            "oneapi",
+            "webgpu",
+            "hexagon",
+        ];
+        let (Some(kind), true) = (call.arg(0, "device_type"), call.args.len() <= 2) else {
+            return self.error("argument", e.span, "R.device takes a type of device and an index");
+        };
+        self.known_keywords(call, &["device_type", "index"]);
+        if let Some(index) = call.arg(1, "index").filter(|i| !matches!(i.kind, ExprKind::None)) {
+            self.int(index)?;
+        }
+        let known = match &kind.kind {
+            ExprKind::Str(s) => NAMES.contains(&s.split(':').next().unwrap_or("")),
+            _ => self.int(kind)? > 0,
+        };
+        if !known {
+            return self.expected(kind, "a type of device, \"cpu\" say,");
+        }
+        self.text.get(e.span.lo as usize..e.span.hi as usize).map(str::to_string)
+    }
+
     fn global_info(&mut self, e: &Expr<'a>) -> Option<AttrValue> {
         let (name, call) = (e.called(), e.as_call());
         match (name.as_deref(), call) {

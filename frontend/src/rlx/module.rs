@@ -76,8 +76,10 @@ impl<'a> Cx<'a> {
     fn class(&mut self, class: &ClassDef<'a>) -> IRModule {
         // TVM's parser takes a class without decorators as well: what a decorated class is when Python shows its source.
         let is_module = |d: &Expr| {
-            matches!(decorator(d).as_deref(), Some("I.ir_module" | "tvm.script.ir_module" | "ir_module"))
-                || d.is_error()
+            matches!(
+                decorator(d).as_deref(),
+                Some("I.ir_module" | "tvm.script.ir_module" | "tvm.script.ir.ir_module" | "ir_module")
+            ) || d.is_error()
         };
         if !class.decorators.is_empty() && !class.decorators.iter().any(is_module) {
             let d = Diagnostic::error("module", class.name.span, format!("`{}` is no module", class.name.name));

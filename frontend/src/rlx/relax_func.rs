@@ -209,10 +209,11 @@ impl<'a> Cx<'a> {
                     let d = Diagnostic::error("syntax", s.span, "a dataflow block has no branches");
                     self.diags.push(d.help("move the `if` out of `with R.dataflow():`"));
                 }
-                let name = bound_last(then).or_else(|| bound_last(otherwise));
                 let r = self.branches(cond, then, otherwise, s.span, body);
-                if let (None, Some(n)) = (r, name) {
-                    self.names.bind(n, Value::Poison);
+                if r.is_none() {
+                    for n in [then, otherwise].into_iter().filter_map(|b| bound_last(b)) {
+                        self.names.bind(n, Value::Poison);
+                    }
                 }
                 r
             }
@@ -627,13 +628,34 @@ impl<'a> Cx<'a> {
         }
         let last = stmts.iter().rev().find(|s| !matches!(s.kind, StmtKind::Pass))?;
         let span = last.span;
-        let Some(name) = bound_last(stmts) else {
+        let named = bound_last(stmts).filter(|_| {
+            // What a dataflow block binds last must be among its outputs.
+            let binding = body.blocks.last().and_then(|b| b.bindings.last());
+            binding.is_some_and(|b| match last.kind {
+                StmtKind::With { .. } => !b.var.is_dataflow(),
+                StmtKind::Expr(_) => b.var.name() == "_",
+                _ => true,
+            })
+        });
+        let Some(name) = named else {
             let d = Diagnostic::error("branch", first_line(self.text, span), "a branch must end by binding its result");
             return self.report(d.help("end both branches with `name: TYPE = value`"));
         };
         // A last binding of a plain value names the result; any other keeps its variable.
         let mut bindings_left = body.blocks;
-        let block = bindings_left.last_mut().filter(|b| !b.dataflow)?;
+        let block = bindings_left.last_mut()?;
+        if block.dataflow {
+            let b = block.bindings.last()?;
+            let result = RExpr::new(RKind::Var(b.var.clone()), b.var.span());
+            let annotation = b.annotation.clone();
+            return Some(Branch {
+                name,
+                seq: SeqExpr { blocks: bindings_left, body: result },
+                annotation,
+                last: None,
+                span,
+            });
+        }
         let binding = block.bindings.pop()?;
         let annotation = binding.annotation.clone();
         let mut last_binding = None;
@@ -761,8 +783,19 @@ fn bound_last<'a>(stmts: &[Stmt<'a>]) -> Option<&'a str> {
         StmtKind::Assign { target, .. } => target.as_name(),
         StmtKind::If { then, .. } => bound_last(then),
         StmtKind::Function(f) => Some(f.name.name),
+        StmtKind::With { body, .. } => {
+            let end = body.iter().rposition(|s| !outputs(s))?;
+            bound_last(&body[..=end])
+        }
+        // A value without a name: `R.print(..)`.
+        StmtKind::Expr(_) if !outputs(stmts.last()?) => Some("_"),
         _ => None,
     }
+}
+
+/// `R.output(..)`, which binds nothing.
+fn outputs(s: &Stmt) -> bool {
+    matches!(&s.kind, StmtKind::Expr(e) if e.called().as_deref() == Some("R.output"))
 }
 
 /// `T.int64()`: the declaration of a variable.

@@ -78,7 +78,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    fn known_keywords(&mut self, call: &CallExpr<'a>, known: &[&'static str]) {
+    pub fn known_keywords(&mut self, call: &CallExpr<'a>, known: &[&'static str]) {
         for (k, _) in &call.keywords {
             if !known.contains(&k.name) {
                 let mut d = Diagnostic::error("argument", k.span, format!("there is no argument `{}` here", k.name));

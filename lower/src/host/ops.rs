@@ -292,7 +292,7 @@ fn kernel(
         let mut dims = vec![];
         for (i, bound) in t.dims.iter().enumerate() {
             match declared.get(i).and_then(PrimExpr::as_var) {
-                // The first dim of `R.nonzero` is the operand's rank.
+                // The first dim of `R.nonzero` is the operand's rank, 1 for a scalar.
                 Some(v) if op.name == "nonzero" && i == 0 && !scope.dims.contains_key(v) => {
                     scope.dims.insert(v.clone(), bound.clone());
                     dims.push(bound.clone());

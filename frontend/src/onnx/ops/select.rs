@@ -159,7 +159,12 @@ fn non_zero(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
     // A row for each dim.
     let rows = PrimExpr::i64(x.rank() as i64);
-    one(cx.builder().call_of_dims("nonzero", &[(&x).into()], &[Some(rows), None])?)
+    if x.rank() > 0 {
+        return one(cx.builder().call_of_dims("nonzero", &[(&x).into()], &[Some(rows), None])?);
+    }
+    // "for scalar input, NonZero produces output shape (0, N)", where Relax has (1, N). Source: ONNX, NonZero-13.
+    let found = cx.builder().call_of_dims("nonzero", &[(&x).into()], &[Some(PrimExpr::i64(1)), None])?;
+    one(cx.broadcast_to(&Tensor::scalar_int(DType::I64, 0), &[rows, found.dims[1].clone()])?)
 }
 
 fn one_hot(cx: &mut NodeCx) -> Res<Vec<Value>> {

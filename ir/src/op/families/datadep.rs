@@ -153,13 +153,14 @@ fn infer_nonzero(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 fn nonzero(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let x = inputs[0].clone();
-    let rank = x.ndim();
+    // A scalar is taken for a vector of one element. Source: TVM `relax.nonzero`.
+    let rank = x.ndim().max(1);
     let bound = [PrimExpr::i64(rank as i64), PrimExpr::product(&x.shape)];
     let y = k.buffer("indices", &bound, DType::I64);
     let dims = k.buffer("dims", &[PrimExpr::i64(2)], DType::I64);
     let next = k.buffer("next", &[], DType::I64);
     k.rows("nonzero", &[], |_| {
-        let vars: Vec<Var> = (0..rank).map(|i| Var::dim(format!("i{i}"))).collect();
+        let vars: Vec<Var> = (0..x.ndim()).map(|i| Var::dim(format!("i{i}"))).collect();
         let i: Vec<PrimExpr> = vars.iter().map(Var::expr).collect();
         let hit = convert(wide(x.at(i.clone())), DType::BOOL);
         let nest = |s: Stmt| vars.iter().zip(&x.shape).rev().fold(s, |s, (v, e)| Stmt::for_serial(v, e.clone(), s));
@@ -169,7 +170,7 @@ fn nonzero(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let mut write: Vec<Stmt> = (0..rank)
             .map(|d| {
                 let flat = count.clone() * d as i64 + next.at([]);
-                Stmt::store(&y, unflatten(flat, &bound), i[d].clone())
+                Stmt::store(&y, unflatten(flat, &bound), i.get(d).cloned().unwrap_or_else(|| PrimExpr::i64(0)))
             })
             .collect();
         write.push(Stmt::store(&next, vec![], next.at([]) + 1));

@@ -549,10 +549,8 @@ fn extent_of(e: &PrimExpr, vars: &HashMap<Var, PrimExpr>) -> Option<PrimExpr> {
                     _ => None,
                 },
                 BinOp::FloorDiv if c? > 0 => Some((x + (c? - 1)).floor_div(PrimExpr::i64(c?))),
-                BinOp::FloorMod if c? > 0 => Some(match x.as_int() {
-                    Some(x) if x < c? => PrimExpr::i64(x),
-                    _ => PrimExpr::i64(c?),
-                }),
+                // Blocks of `c` elements are whole, the last one padded. Source: TVM `IndexMap::MapShape`.
+                BinOp::FloorMod if c? > 0 => Some(PrimExpr::i64(c?)),
                 _ => None,
             }
         }
@@ -583,7 +581,13 @@ fn infer_layout(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let Some(dims) = t.known_dims() else { return Ok(StructInfo::Tensor(t.with_dims(None, ndim))) };
     let vars: HashMap<Var, PrimExpr> = map.params.iter().cloned().zip(dims.iter().cloned()).collect();
     let mut out = vec![];
+    let zero: HashMap<Var, PrimExpr> = map.params.iter().map(|v| (v.clone(), PrimExpr::int(v.dtype(), 0))).collect();
     for r in &map.results {
+        // Elements lie from index 0 on. Source: TVM `IndexMap::MapShape`.
+        let moved = matches!(r.kind(), PrimKind::Binary(BinOp::Add | BinOp::Sub, ..));
+        if moved && cx.simplify(r.substitute(&zero)).as_int().is_some_and(|v| v != 0) {
+            return Err(cx.error("index_map must map indices of 0 to 0"));
+        }
         let e = extent_of(r, &vars).ok_or_else(|| cx.error("the range of an index_map result cannot be derived"))?;
         out.push(cx.simplify(e));
     }
