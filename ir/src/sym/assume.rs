@@ -71,7 +71,11 @@ impl Facts {
 
     /// `p == 0`: solved for the youngest atom that stands alone, else kept as it is.
     pub(super) fn assume_zero(&mut self, p: &Poly) {
-        let p = self.resolve(p).normalised();
+        let mut p = self.resolve(p).normalised();
+        if let Some(case) = self.refuted_case(&p) {
+            self.assume_condition(&negate(case));
+            p = self.resolve(&p).normalised();
+        }
         if p.as_const().is_some() || p.constant_term() % p.content_of_atoms().max(1) != 0 {
             return;
         }
@@ -100,6 +104,29 @@ impl Facts {
                 }
             }
         }
+    }
+
+    /// A side of a minimum or maximum in `p` that cannot be, as `p == 0`: from `(max(n, 1) + 1) // 2 == (n + 1) // 2`
+    /// follows that `n` is at least 1.
+    fn refuted_case(&mut self, p: &Poly) -> Option<Cond> {
+        if self.depth > 0 {
+            return None;
+        }
+        let Cond::NonNegative(q) = self.split(p)? else { return None };
+        for side in [q.clone(), q.scale(-1)?] {
+            let case = Cond::NonNegative(side);
+            for case in [case.clone(), negate(case)] {
+                let open = self.decide(&case) == Answer::Unknown;
+                let refuted = |f: &mut Facts| {
+                    let q = f.resolve(p);
+                    f.decide_zero(&q)
+                };
+                if open && self.under(&case, refuted) == Answer::No {
+                    return Some(case);
+                }
+            }
+        }
+        None
     }
 
     /// What follows from `p == 0` where no atom can be solved for: an atom with coefficient 1 has a residue, what equals a

@@ -99,7 +99,7 @@ impl Facts {
         }
     }
 
-    fn decide_zero(&mut self, p: &Poly) -> Answer {
+    pub(super) fn decide_zero(&mut self, p: &Poly) -> Answer {
         match self.decide_zero_as_it_stands(p) {
             Answer::Unknown => match self.cleared(p) {
                 Some(q) => self.decide_zero_as_it_stands(&q),
@@ -295,7 +295,7 @@ impl Facts {
     }
 
     /// A condition that decides an atom of `p`, at any depth.
-    fn split(&self, p: &Poly) -> Option<Cond> {
+    pub(super) fn split(&self, p: &Poly) -> Option<Cond> {
         p.atoms().find_map(|id| match self.atom(id) {
             Atom::Var(_) | Atom::Opaque(_) => None,
             Atom::FloorDiv(a, b) | Atom::FloorMod(a, b) => self.split(a).or_else(|| self.split(b)),

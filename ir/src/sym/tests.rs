@@ -374,7 +374,13 @@ fn quotients_towards_zero() {
     // (0 - 1) / 2 is 0, not -1.
     let less = truncated(t.clone() - 1, 2);
     assert_eq!(f.prove(&less.clone().ge(0)), Answer::Yes);
-    assert_eq!(check(&mut f, &(less.clone() + 1), &(t.clone() + 1).floor_div(2)), Answer::Unknown);
+    let rounded_up = (t.clone() + 1).floor_div(2);
+    assert_eq!(check(&mut f, &(less.clone() + 1), &rounded_up), Answer::Unknown);
+    // One such check says that there is something; the others follow.
+    let mut checked = f.clone();
+    checked.assume(&(less.clone() + 1).eq(rounded_up));
+    assert_eq!(checked.prove(&t.clone().ge(1)), Answer::Yes);
+    assert_eq!(check(&mut checked, &(truncated(t.clone() - 1, 4) + 1), &(t.clone() + 3).floor_div(4)), Answer::Yes);
     f.assume(&t.clone().ge(1));
     assert_eq!(check(&mut f, &(less + 1), &(t + 1).floor_div(2)), Answer::Yes);
 }
