@@ -125,11 +125,16 @@ fn erased(s: &StructInfo) -> StructInfo {
     }
 }
 
+/// All infos, and which is below which.
+fn lattice() -> (Vec<StructInfo>, Vec<Vec<Answer>>) {
+    let all = infos(&Dims::new());
+    let below = answers(&all);
+    (all, below)
+}
+
 #[test]
 fn subtyping_is_an_order() {
-    let d = Dims::new();
-    let all = infos(&d);
-    let below = answers(&all);
+    let (all, below) = lattice();
     let object = all.iter().position(|s| *s == StructInfo::Object).expect("objects are among them");
     for (i, s) in all.iter().enumerate() {
         assert_eq!(below[i][i], Answer::Yes, "1 reflexivity: {s:?}");
@@ -150,9 +155,7 @@ fn subtyping_is_an_order() {
 
 #[test]
 fn compatibility_agrees_with_subtyping() {
-    let d = Dims::new();
-    let all = infos(&d);
-    let below = answers(&all);
+    let (all, below) = lattice();
     let facts = &mut Facts::new();
     for i in 0..all.len() {
         for j in 0..all.len() {
@@ -176,9 +179,7 @@ fn compatibility_agrees_with_subtyping() {
 
 #[test]
 fn unification_is_a_least_upper_bound() {
-    let d = Dims::new();
-    let all = infos(&d);
-    let below = answers(&all);
+    let (all, below) = lattice();
     let facts = &mut Facts::new();
     for i in 0..all.len() {
         for j in 0..all.len() {
@@ -207,9 +208,7 @@ fn unification_is_a_least_upper_bound() {
 /// The greatest lower bound, which names the dims as wanted: what stays open of them is checked.
 #[test]
 fn meeting_is_a_lower_bound() {
-    let d = Dims::new();
-    let all = infos(&d);
-    let below = answers(&all);
+    let (all, below) = lattice();
     let facts = &mut Facts::new();
     for i in 0..all.len() {
         for j in (0..all.len()).filter(|&j| below[i][j] != Answer::No) {

@@ -31,7 +31,7 @@ struct Block {
 }
 
 /// The weights of the channels that come next, which blocks fetch ahead, each some rows of their tiles.
-struct Ahead {
+struct NextWeights {
     /// Bytes from the weights of this block to the first line that it fetches.
     bytes: PrimExpr,
     rows: i64,
@@ -154,7 +154,7 @@ impl Writer<'_> {
             loop_(out, begin * b.pixels, end * b.pixels, across.max(1) * b.pixels, &mut |out, x| {
                 let number = before.clone() + x.clone().floor_div(wide);
                 let line = (number * rows).floor_mod(16i64) * (p.width() * 4);
-                let ahead = Ahead { bytes: let_(out, "ahead", line + of.next), rows };
+                let ahead = NextWeights { bytes: let_(out, "ahead", line + of.next), rows };
                 self.block(out, p, of, &b, at, &x, end == b.row, column, &ahead);
             });
         }
@@ -173,7 +173,7 @@ impl Writer<'_> {
         x: &PrimExpr,
         ends: bool,
         column: &PrimExpr,
-        ahead: &Ahead,
+        ahead: &NextWeights,
     ) {
         let v = self.conv;
         let pixel = v.stride_w * v.in_c;
@@ -233,7 +233,7 @@ impl Writer<'_> {
         b: &Block,
         begins: &[(PrimExpr, PrimExpr)],
         sums: &[Vec<Var>],
-        ahead: &Ahead,
+        ahead: &NextWeights,
     ) {
         let v = self.conv;
         let (line, width) = (v.in_w * v.in_c, p.width());

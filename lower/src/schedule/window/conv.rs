@@ -37,7 +37,7 @@ pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
             cuts.iter().try_for_each(|cut| {
                 r.columns(e, cut, row, &mut |e, column, x| {
                     let at = At { column, ..at.clone() };
-                    let ahead = Ahead::of(e, r, &at, len, &cuts, w.made * w.depth() * 4);
+                    let ahead = NextPanel::of(e, r, &at, len, &cuts, w.made * w.depth() * 4);
                     panels(e, r, &mut |e, weights, channel, width| {
                         let at = At { channel, ..at.clone() };
                         let from = Operands { x: x.clone(), weights, width, ahead: ahead.clone() };
@@ -76,12 +76,12 @@ struct Operands {
     x: PrimExpr,
     weights: PrimExpr,
     width: i64,
-    ahead: Option<Ahead>,
+    ahead: Option<NextPanel>,
 }
 
 /// What the tiles over a panel ask for while their sums are made: each its part of the next panel's lines.
 #[derive(Clone)]
-struct Ahead {
+struct NextPanel {
     /// How many tiles were before, times [`LINE`].
     turn: PrimExpr,
     tiles: i64,
@@ -92,9 +92,9 @@ struct Ahead {
 /// What a quotient is multiplied by before it is rounded.
 const SHARP: i64 = 1024;
 
-impl Ahead {
+impl NextPanel {
     /// For the tile at `at`, one of those that `cuts` make.
-    fn of(e: &mut Emit, r: &Run, at: &At, len: i64, cuts: &[Cut], apart: i64) -> Option<Ahead> {
+    fn of(e: &mut Emit, r: &Run, at: &At, len: i64, cuts: &[Cut], apart: i64) -> Option<NextPanel> {
         let w = &r.w;
         if !r.ahead || w.groups > 1 || !w.last || apart < AHEAD_FROM {
             return None;
@@ -103,7 +103,7 @@ impl Ahead {
         // Columns over the length of a tile, as a multiplication and a shift.
         let column = at.column.clone() * ((LINE * SHARP + len - 1) / len.max(1));
         let turn = e.hoist(at.row.clone() * (each * LINE) + column.floor_div(SHARP));
-        Some(Ahead { turn, tiles: (w.out[0] * each).max(1), apart })
+        Some(NextPanel { turn, tiles: (w.out[0] * each).max(1), apart })
     }
 }
 
@@ -116,7 +116,7 @@ fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i
             for cut in &cuts {
                 r.columns(e, cut, row, &mut |e, column, x| {
                     let at = At { column, channel: first.clone(), ..at.clone() };
-                    let ahead = Ahead::of(e, r, &at, len, &cuts, r.w.panel * r.w.depth() * 4);
+                    let ahead = NextPanel::of(e, r, &at, len, &cuts, r.w.panel * r.w.depth() * 4);
                     let from = Operands { x, weights: weights.clone(), width, ahead };
                     tile(e, r, &at, from, (lo, hi), cut, pieces)
                 })?;
