@@ -102,8 +102,10 @@ fn kernel_or_leaf(e: &Expr) -> bool {
     }
 }
 
+/// What is written in place, other names of the argument see.
 fn pure(e: &Expr) -> bool {
     match e.kind() {
+        ExprKind::Call(c) if c.is_op("call_tir_inplace") || c.is_op("call_inplace_packed") => false,
         ExprKind::Call(c) => c.op().is_some_and(|o| o.purity == relax_ir::op::Purity::Pure && o.name != "assert_op"),
         ExprKind::If { .. } => false,
         _ => true,

@@ -3,9 +3,10 @@
 //! "The node `Constant(value)` creates a new tensor whose contents are `value`", and packed functions "may mutate values
 //! that are passed to them" (relax_spec.md, "Evaluating Expressions", 1 and "Optimizations"). Constants lie in read-only
 //! data that all calls share, so those whose tensor may reach a packed function, or a kernel that is called as it is and
-//! writes there or that `R.call_tir_inplace` names, are copied where they are evaluated. Which these are is a question of flow: through names, tuples,
-//! branches, views, calls and closures, from where a tensor is written back to where it is made. Pure functions write to
-//! nothing but what they make (so do kernels of `R.call_tir` and packed functions of `R.call_dps_packed`).
+//! writes there, or a call of `R.call_tir_inplace` or `R.call_inplace_packed`, are copied where they are evaluated. Which
+//! these are is a question of flow: through names, tuples, branches, views, calls and closures, from where a tensor is
+//! written back to where it is made. Pure functions write to nothing but what they make (so do kernels of `R.call_tir` and
+//! packed functions of `R.call_dps_packed`).
 
 use crate::host::{written_buffers, VIEWS};
 use relax_ir::analysis::Typed;
@@ -25,7 +26,6 @@ const COPY: &str = "builtin.copy";
 const SAME: &[&str] = &[
     "builtin.stop_lift_params",
     "to_vdevice",
-    "hint_on_device",
     "memory.ensure_zero_offset",
     "memory.view",
     "grad.start_checkpoint",
@@ -73,7 +73,7 @@ struct Flow {
     kernels: HashMap<String, Vec<bool>>,
     /// The variables that hold functions without effects.
     pure: HashSet<RVar>,
-    /// Does a kernel write to its arguments by `R.call_tir_inplace`? Functions are pure all the same.
+    /// Does a function write to its arguments by `R.call_tir_inplace` or `R.call_inplace_packed`? Functions are pure all the same.
     in_place: bool,
     writes: bool,
 }
@@ -124,7 +124,9 @@ impl Flow {
                     self.declare(then);
                     self.declare(otherwise);
                 }
-                ExprKind::Call(c) if c.is_op("call_tir_inplace") => self.in_place = true,
+                ExprKind::Call(c) if c.is_op("call_tir_inplace") || c.is_op("call_inplace_packed") => {
+                    self.in_place = true
+                }
                 _ => {}
             }
         }
@@ -193,9 +195,9 @@ impl Flow {
                 "invoke_closure" => unknown(&c.args[1..], false),
                 "invoke_pure_closure" => unknown(&c.args[1..], pure),
                 "call_pure_packed" => unknown(&c.args[1..], true),
-                // A constant may be known as an object only, of which no call makes a copy.
-                "call_inplace_packed" => unknown(&c.args[1..], false),
-                "call_tir_inplace" => written_in_place(c).into_iter().map(|a| (a, Place::Written)).collect(),
+                "call_tir_inplace" | "call_inplace_packed" => {
+                    written_in_place(c).into_iter().map(|a| (a, Place::Written)).collect()
+                }
                 // Captured values follow the arguments: which parameters they are, only the call tells.
                 "make_closure" => match c.args.first().map(Expr::kind) {
                     Some(ExprKind::GlobalVar(name)) => {
@@ -261,8 +263,12 @@ fn to_param(args: &[Expr], param: &RVar) -> Vec<(Expr, Place)> {
     args.iter().map(|a| (a.clone(), Place::Var(param.clone()))).collect()
 }
 
-/// The arguments of `R.call_tir_inplace` that the kernel writes its outputs to.
+/// The arguments of `R.call_tir_inplace` that the kernel writes its outputs to, of `R.call_inplace_packed` all: it may
+/// return any of them.
 fn written_in_place(c: &Call) -> Vec<Expr> {
+    if c.is_op("call_inplace_packed") {
+        return c.args.iter().skip(1).cloned().collect();
+    }
     let named = c.attrs.ints("inplace_indices").unwrap_or_default().into_iter().filter_map(|i| usize::try_from(i).ok());
     match c.args.get(1).map(|a| (a, a.kind())) {
         Some((_, ExprKind::Tuple(fields))) => named.filter_map(|i| fields.get(i).cloned()).collect(),

@@ -174,7 +174,7 @@ fn requirements_speak_the_operators_words() {
         "nn.attention",
         &[&[2, 6, 4, 8], &[2, 6, 3, 8], &[2, 6, 4, 8]],
         &[],
-        "number of heads differs: query has 4, key has 3",
+        "the number of heads is no multiple: query has 4, key has 3",
     );
     refused("nn.cross_entropy_with_logits", &[&[2, 8], &[2, 9]], &[], "dims differ: predictions 8, labels 9");
 }

@@ -75,7 +75,11 @@ impl<'a> Cx<'a> {
                             self.dtype(e).map(|d| AttrValue::Str(d.to_string()))
                         }
                         Some(e) if param.name == "dst_vdevice" && e.as_str().is_some() => {
-                            Some(AttrValue::Str(self.vdevice(e).unwrap_or_default()))
+                            self.listed_device(e, true).map(AttrValue::Str)
+                        }
+                        // TVM converts no number of Python to such a list.
+                        Some(e) if decl.name.ends_with("pool2d_backward") && matches!(e.kind, ExprKind::Int(_)) => {
+                            self.expected(e, "a list of integers")
                         }
                         // Numbers of TIR are none of Python.
                         Some(e) if matches!(param.name, "axis" | "axes") && scalars(e) => {
@@ -280,7 +284,7 @@ impl<'a> Cx<'a> {
             (kind, "args") if decl.name.starts_with("call_tir") || decl.name == "call_dps_packed" => {
                 let tuple = matches!(kind, ExprKind::Tuple(_) | ExprKind::List(_))
                     || e.called().is_some_and(|n| n == "R.tuple");
-                let inner = self.relax(e)?;
+                let inner = self.relax_args(e)?;
                 Some(if tuple { inner } else { RExpr::new(RKind::Tuple(vec![inner]), e.span) })
             }
             (_, "x1" | "x2") if whole(e) => {
@@ -292,6 +296,23 @@ impl<'a> Cx<'a> {
             }
             _ => self.relax(e),
         }
+    }
+
+    /// Arguments of a kernel: numbers of Python are float64, as in TVM.
+    fn relax_args(&mut self, e: &Expr<'a>) -> Option<RExpr> {
+        let floats = |e: &Expr<'a>| matches!(e.kind, ExprKind::Float(_));
+        match e.elements() {
+            Some(items) if items.iter().any(floats) => {
+                let items = items.iter().map(|i| if floats(i) { self.wide_float(i) } else { self.relax(i) });
+                let items: Vec<Option<RExpr>> = items.collect();
+                Some(RExpr::new(RKind::Tuple(items.into_iter().collect::<Option<_>>()?), e.span))
+            }
+            _ => self.relax(e),
+        }
+    }
+
+    fn wide_float(&mut self, e: &Expr<'a>) -> Option<RExpr> {
+        Some(RExpr::new(RKind::Prim(self.python_scalar(e)?), e.span))
     }
 
     /// One type, or a list or tuple of them.

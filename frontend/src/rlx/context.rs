@@ -1,6 +1,7 @@
 //! What the translation of a file carries along: diagnostics, the module's names, the names of the current function.
 
 use super::metadata::Metadata;
+use super::python::Named;
 use super::suggest::nearest;
 use super::syntax::*;
 use super::unpack::Types;
@@ -30,6 +31,8 @@ pub enum Value {
     Handle(usize, Var),
     /// `cls = Module`
     Module,
+    /// A value of Python, by its number.
+    Python(usize),
     /// Bound by something that was not understood.
     Poison,
 }
@@ -62,6 +65,8 @@ pub struct Names<'a> {
     pub known: HashMap<RVar, PrimExpr>,
     /// What a PrimFunc reads of the structs of its handles, these by position.
     pub read: Vec<(usize, TensorField, Var)>,
+    /// The values behind [`Value::Python`].
+    pub pythons: Vec<Named<'a>>,
 }
 
 impl<'a> Names<'a> {
@@ -78,6 +83,7 @@ impl<'a> Names<'a> {
             scalars: HashMap::new(),
             known: HashMap::new(),
             read: vec![],
+            pythons: vec![],
         }
     }
     pub fn push(&mut self) {

@@ -36,6 +36,25 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// A device that a string names. The module must list devices, and this one where it lists others of its kind, or
+    /// where something is to go there. Source: TVM `I.lookup_vdevice`.
+    pub fn listed_device(&mut self, e: &Expr<'a>, to_go_there: bool) -> Option<String> {
+        let written = e.as_str().unwrap_or_default();
+        let (kind, number) = written.split_once(':').unwrap_or((written, "0"));
+        let Some(listed) = self.devices.as_deref() else {
+            let d = Diagnostic::error("type", e.span, "the module lists no virtual devices");
+            return self.report(d.help("begin it with I.module_global_infos({\"vdevice\": [I.vdevice(..)]})"));
+        };
+        let count = if kind == "vdevice" { listed.len() } else { listed.iter().filter(|k| *k == kind).count() };
+        let other_kind = count == 0 && kind != "vdevice" && !to_go_there;
+        if other_kind || number.parse::<usize>().is_ok_and(|n| n < count) {
+            return Some(self.device_name(written));
+        }
+        let names: Vec<String> = (0..listed.len()).map(|i| self.device_name(&format!("vdevice:{i}"))).collect();
+        let d = Diagnostic::error("type", e.span, format!("the module lists no device `{written}`"));
+        self.report(d.help(format!("it lists {}", names.join(", "))))
+    }
+
     /// One name for a device: its kind, and its number among those of this kind. `vdevice:3` counts all of them, a name
     /// without a number is the first. Source: TVM `I.lookup_vdevice`.
     pub fn device_name(&self, written: &str) -> String {

@@ -17,6 +17,7 @@ mod metadata;
 mod module;
 mod pyexpr;
 mod pyparse;
+mod python;
 mod raise;
 mod relax_expr;
 mod relax_func;

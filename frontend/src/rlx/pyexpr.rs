@@ -280,7 +280,10 @@ impl<'a> Parser<'a, '_> {
                 keywords.push((name, value));
             } else {
                 let span = self.span();
-                let e = self.expr()?;
+                let mut e = self.expr()?;
+                if self.at_word("for") && args.is_empty() && keywords.is_empty() {
+                    e = self.comprehension(e)?;
+                }
                 if !keywords.is_empty() {
                     let d = Diagnostic::error("syntax", span.to(e.span), "a positional argument follows a keyword one");
                     self.diags.push(d.help("write it before the first `name=value`"));
@@ -380,7 +383,7 @@ impl<'a> Parser<'a, '_> {
             Tok::Int => {
                 let t = self.text_here();
                 self.bump();
-                self.node(ExprKind::Int(t), span)
+                self.node(ExprKind::Int(t.into()), span)
             }
             Tok::Float => {
                 let t = self.text_here();
@@ -424,7 +427,12 @@ impl<'a> Parser<'a, '_> {
             Tok::Op("(") => self.parenthesized(),
             Tok::Op("[") => {
                 self.bump();
-                let items = self.items("]")?;
+                let mut items = self.items("]")?;
+                if let [Expr { kind: ExprKind::Comprehension(_), .. }] = items.as_slice() {
+                    if let Some(one) = items.pop() {
+                        return Ok(one);
+                    }
+                }
                 let span = span.to(self.prev_span());
                 self.node(ExprKind::List(items), span)
             }
@@ -440,10 +448,12 @@ impl<'a> Parser<'a, '_> {
             if self.at_op("*") {
                 self.starred(&mut items)?;
             } else {
-                items.push(self.expr()?);
-            }
-            if self.at_word("for") {
-                return Err(self.error_here("comprehensions are no part of TVMScript"));
+                let element = self.expr()?;
+                if self.at_word("for") && items.is_empty() && close == "]" {
+                    items.push(self.comprehension(element)?);
+                    break;
+                }
+                items.push(element);
             }
             if !self.eat_op(",") {
                 break;
@@ -451,6 +461,25 @@ impl<'a> Parser<'a, '_> {
         }
         self.expect_op(close)?;
         Ok(items)
+    }
+
+    /// `for target in iter if condition ..`, behind the element.
+    fn comprehension(&mut self, element: Expr<'a>) -> Parsed<'a> {
+        let mut clauses = vec![];
+        while self.at_word("for") {
+            self.bump();
+            let target = self.target_list()?;
+            self.expect_word("in")?;
+            let iter = self.or_test()?;
+            let mut conditions = vec![];
+            while self.at_word("if") {
+                self.bump();
+                conditions.push(self.or_test()?);
+            }
+            clauses.push(Clause { target, iter, conditions });
+        }
+        let span = element.span.to(self.prev_span());
+        self.node(ExprKind::Comprehension(Box::new(Comprehension { element, clauses })), span)
     }
 
     fn parenthesized(&mut self) -> Parsed<'a> {

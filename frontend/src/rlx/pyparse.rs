@@ -470,14 +470,33 @@ impl<'a> Parser<'a, '_> {
         }
         self.expect_op("(")?;
         let mut params = vec![];
+        // What stands behind `*` takes no argument by position: TVM's parser passes it over, and what stands before `/`.
+        let mut passed_over = false;
         while !self.at_op(")") {
+            if self.eat_op("/") {
+                params.clear();
+                if !self.eat_op(",") {
+                    break;
+                }
+                continue;
+            }
+            let starred = self.eat_op("*") || self.eat_op("**");
+            passed_over |= starred;
+            if starred && (self.at_op(",") || self.at_op(")")) {
+                if !self.eat_op(",") {
+                    break;
+                }
+                continue;
+            }
             let name = self.ident("a parameter")?;
             let annotation = if self.eat_op(":") { Some(self.expr()?) } else { None };
             // Calls give every argument: TVM's parser passes default values over.
             if self.eat_op("=") {
                 self.expr()?;
             }
-            params.push(ParamDef { name, annotation });
+            if !passed_over {
+                params.push(ParamDef { name, annotation });
+            }
             if !self.eat_op(",") {
                 break;
             }
@@ -534,7 +553,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// `a`, `a, b`, `(a, b)`, `[a, b]` or `a, *b` before `in`; `a,` is a tuple.
-    fn target_list(&mut self) -> Result<Expr<'a>, Halt> {
+    pub(super) fn target_list(&mut self) -> Result<Expr<'a>, Halt> {
         let lo = self.span();
         let close = match self.tok() {
             Tok::Op("(") => Some(")"),

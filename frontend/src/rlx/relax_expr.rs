@@ -17,7 +17,13 @@ impl<'a> Cx<'a> {
             ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => RKind::Prim(self.prim(e)?),
             ExprKind::Str(s) => RKind::Str(s.clone()),
             ExprKind::None => RKind::Absent,
-            ExprKind::Tuple(items) | ExprKind::List(items) => RKind::Tuple(self.relax_list(items)?),
+            ExprKind::Tuple(items) | ExprKind::List(items) => {
+                if let Some(none) = items.iter().find(|i| matches!(i.kind, ExprKind::None)) {
+                    let d = Diagnostic::error("argument", none.span, "None is no value of Relax");
+                    return self.report(d.help("R.null_value() gives a value that is none"));
+                }
+                RKind::Tuple(self.relax_list(items)?)
+            }
             ExprKind::Attribute(base, field) => {
                 if let Some(name) = self.global_name(base, field) {
                     match (name?, self.externs.get(field.name)) {
@@ -121,7 +127,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The scalar of `R.prim_value(..)`: numbers of Python are float64, as in TVM.
-    fn python_scalar(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
+    pub(super) fn python_scalar(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
         Some(match self.num(e)? {
             Num::Float(v, _) => PrimExpr::float(DType::F64, v).with_span(e.span),
             n => self.settle(n).with_span(e.span),

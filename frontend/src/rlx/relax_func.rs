@@ -1,6 +1,7 @@
 //! Relax functions: signatures, bindings, dataflow blocks, branches, local functions.
 
 use super::context::{Births, Cx, Names, Value};
+use super::python::Reported;
 use super::syntax::*;
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Callee, Expr as RExpr, ExprKind as RKind, Function, Param, RVar, SeqExpr,
@@ -167,6 +168,17 @@ impl<'a> Cx<'a> {
 
     /// `rest` are the statements that follow in the same list.
     fn statement(&mut self, s: &Stmt<'a>, rest: &[Stmt<'a>], body: &mut Body<'a>, place: Place) -> Option<()> {
+        let new = self.without_python(s);
+        if new.is_err() {
+            if let StmtKind::Assign { target, .. } = &s.kind {
+                for name in names(target) {
+                    self.names.bind(name, Value::Poison);
+                }
+            }
+            return None;
+        }
+        let new = new.ok().flatten();
+        let s = new.as_ref().unwrap_or(s);
         match &s.kind {
             StmtKind::Pass => Some(()),
             StmtKind::Import => self.error("syntax", s.span, "imports stand at the top of the file"),
@@ -193,6 +205,9 @@ impl<'a> Cx<'a> {
                     return self.fields_of(target, value, rest, body, place);
                 }
                 let Some(name) = target.as_name() else { return self.expected(target, "a name") };
+                if value.as_ref().is_some_and(|v| self.python_binding(name, v)) {
+                    return Some(());
+                }
                 if value.as_ref().is_some_and(Expr::is_error) {
                     self.names.bind(name, Value::Poison);
                     return None;
@@ -250,6 +265,33 @@ impl<'a> Cx<'a> {
                 self.error("syntax", first_line(self.text, s.span), "a class cannot be in a function")
             }
         }
+    }
+
+    /// The statement with what Python computes in it written out; `None` where that is the statement itself.
+    fn without_python(&mut self, s: &Stmt<'a>) -> Result<Option<Stmt<'a>>, Reported> {
+        let kind = match &s.kind {
+            StmtKind::Expr(e) => self.written_out(e)?.map(StmtKind::Expr),
+            StmtKind::Return(Some(e)) => self.written_out(e)?.map(|e| StmtKind::Return(Some(e))),
+            StmtKind::Assign { target, annotation, value: Some(value) } => {
+                let stated = match annotation {
+                    Some(a) => self.written_out(a)?,
+                    None => None,
+                };
+                let new = self.bound_written_out(value)?;
+                (new.is_some() || stated.is_some()).then(|| StmtKind::Assign {
+                    target: target.clone(),
+                    annotation: stated.or_else(|| annotation.clone()),
+                    value: Some(new.unwrap_or_else(|| value.clone())),
+                })
+            }
+            StmtKind::If { cond, then, otherwise } => self.written_out(cond)?.map(|cond| StmtKind::If {
+                cond,
+                then: then.clone(),
+                otherwise: otherwise.clone(),
+            }),
+            _ => None,
+        };
+        Ok(kind.map(|kind| Stmt { kind, span: s.span }))
     }
 
     /// `n = T.int64()` and `n, m = T.int64(), T.int64()`: whether the statement is one of them. A name that the
@@ -411,6 +453,11 @@ impl<'a> Cx<'a> {
         let annotation_info = annotation.map(|a| self.struct_info(a));
         let bound = if matches!(value.called().as_deref(), Some("R.match_cast" | "R.emit_match_cast")) {
             self.match_cast(value)
+        } else if python_number(value) && !matches!(annotation_info, Some(Some(StructInfo::Prim { .. }))) {
+            // `v = 2` is `v = R.const(2)`.
+            let call = CallExpr { func: value.clone(), args: vec![value.clone()], keywords: vec![] };
+            let constant = self.constant(&call, value.span);
+            constant.map(|c| BindingValue::Expr(RExpr::new(RKind::Constant(c), value.span)))
         } else {
             self.relax(value).map(BindingValue::Expr)
         };
@@ -426,9 +473,7 @@ impl<'a> Cx<'a> {
             }
         }
         let var = self.new_var(name, name_span, rest, body, place);
-        // A bare number is a constant tensor, unless the annotation says otherwise.
-        let number = matches!(value.kind, ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_));
-        if let Some(bound) = bound.as_ref().filter(|_| !number || annotation.is_some()) {
+        if let Some(bound) = &bound {
             self.scalar_binding(&var, annotation.as_ref(), bound);
         }
         self.names.bind(name, Value::Relax(var.clone()));
@@ -558,6 +603,12 @@ impl<'a> Cx<'a> {
         self.names.pop();
         for (n, v) in outputs {
             match v {
+                Some(Value::Python(_)) => {
+                    let message = format!("this block outputs `{n}`, which is a value of Python");
+                    let _: Option<()> = self.error("type", item.span, message);
+                    block.ok = false;
+                    self.names.bind(n, Value::Poison);
+                }
                 Some(v) => self.names.bind(n, v),
                 None => {
                     if !broken {
@@ -622,7 +673,13 @@ impl<'a> Cx<'a> {
         let mut body = Body::new();
         self.names.push();
         self.statements(stmts, &mut body, Place::Branch);
+        let python = bound_last(stmts).filter(|n| matches!(self.names.own(n), Some(Value::Python(_))));
         self.names.pop();
+        if let (Some(name), Some(last)) = (python, stmts.last()) {
+            let d =
+                Diagnostic::error("branch", last.span, format!("`{name}` is a value of Python, no result of a branch"));
+            return self.report(d.help("R.null_value() and R.str(..) are values of Relax"));
+        }
         if !body.ok {
             return None;
         }
@@ -766,6 +823,15 @@ impl Branch<'_> {
             self.seq.blocks.push(BindingBlock { dataflow: false, bindings: vec![b], span });
         }
         self
+    }
+}
+
+/// A number of Python: a literal, with its sign.
+fn python_number(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => true,
+        ExprKind::Unary(UnaryOp::Neg, a) => python_number(a),
+        _ => false,
     }
 }
 

@@ -318,6 +318,17 @@ impl<'a> Cx<'a> {
                     d,
                 ))
             }
+            // Numbers with their type.
+            "IntImm" | "FloatImm" => {
+                let [dtype, value] = self.named(call, span, ["dtype", "value"])?;
+                let dtype = self.dtype(dtype)?;
+                if dtype.lanes != 1 || dtype.is_float() != (name == "FloatImm") || dtype.is_handle() {
+                    let wanted = if name == "FloatImm" { "floats" } else { "integers" };
+                    return self.error("type", span, format!("T.{name} is for {wanted}, not for {dtype}"));
+                }
+                let literal = CallExpr { func: call.func.clone(), args: vec![value.clone()], keywords: vec![] };
+                self.typed(dtype, &literal, span)
+            }
             "BufferLoad" => {
                 let [base, indices] = self.named(call, span, ["buffer", "indices"])?;
                 if indices.elements().is_none() {

@@ -163,11 +163,10 @@ impl<'a> Cx<'a> {
             }
         }
         if let Some(v) = call.arg(2, "vdevice") {
-            info.vdevice = self.vdevice(v);
-            if info.vdevice.is_some() && self.devices.is_none() {
-                let d = Diagnostic::error("type", v.span, "the module lists no virtual devices");
-                return self.report(d.help("begin it with I.module_global_infos({\"vdevice\": [I.vdevice(..)]})"));
-            }
+            info.vdevice = match v.as_str() {
+                Some(_) => Some(self.listed_device(v, false)?),
+                None => self.vdevice(v),
+            };
         }
         ok.then_some(StructInfo::Tensor(info))
     }

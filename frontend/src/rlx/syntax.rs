@@ -1,6 +1,7 @@
 //! The syntax tree of the Python subset, borrowed from the text. It knows nothing of Relax or TIR.
 
 use relax_ir::Span;
+use std::borrow::Cow;
 
 #[derive(Clone, Debug)]
 pub struct Expr<'a> {
@@ -83,8 +84,8 @@ impl BinaryOp {
 #[derive(Clone, Debug)]
 pub enum ExprKind<'a> {
     Name(&'a str),
-    /// The digits as written.
-    Int(&'a str),
+    /// The digits as written, or as Python made them.
+    Int(Cow<'a, str>),
     Float(&'a str),
     Str(String),
     Bool(bool),
@@ -106,10 +107,26 @@ pub enum ExprKind<'a> {
         otherwise: Box<Expr<'a>>,
     },
     Lambda(Vec<Ident<'a>>, Box<Expr<'a>>),
+    /// `[element for target in iter if condition ..]`, and as the only argument of a call.
+    Comprehension(Box<Comprehension<'a>>),
     /// `*fields`, among arguments or elements; what is written out is taken apart by the parser.
     Starred(Box<Expr<'a>>),
     /// Could not be read; already reported.
     Error,
+}
+
+#[derive(Clone, Debug)]
+pub struct Comprehension<'a> {
+    pub element: Expr<'a>,
+    pub clauses: Vec<Clause<'a>>,
+}
+
+/// `for target in iter if condition ..`
+#[derive(Clone, Debug)]
+pub struct Clause<'a> {
+    pub target: Expr<'a>,
+    pub iter: Expr<'a>,
+    pub conditions: Vec<Expr<'a>>,
 }
 
 #[derive(Clone, Debug)]
@@ -195,6 +212,10 @@ impl<'a> Expr<'a> {
             ExprKind::Subscript(a, b) | ExprKind::Binary(_, a, b) => vec![a, b],
             ExprKind::Slice(a, b, c) => [a, b, c].into_iter().flatten().map(|e| e.as_ref()).collect(),
             ExprKind::Ternary { cond, then, otherwise } => vec![cond, then, otherwise],
+            ExprKind::Comprehension(c) => {
+                let clauses = c.clauses.iter().flat_map(|c| [&c.target, &c.iter].into_iter().chain(&c.conditions));
+                std::iter::once(&c.element).chain(clauses).collect()
+            }
             _ => vec![],
         }
     }
@@ -215,6 +236,7 @@ impl<'a> Expr<'a> {
             ExprKind::Slice(..) => "a slice",
             ExprKind::Unary(..) | ExprKind::Binary(..) | ExprKind::Ternary { .. } => "an expression",
             ExprKind::Lambda(..) => "a lambda",
+            ExprKind::Comprehension(..) => "a comprehension",
             ExprKind::Starred(..) => "an unpacked value",
             ExprKind::Error => "something unreadable",
         }

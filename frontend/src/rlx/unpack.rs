@@ -134,7 +134,7 @@ impl<'a> Cx<'a> {
 
     fn field(e: &Expr<'a>, i: usize, span: Span) -> Option<Expr<'a>> {
         let depth = e.depth + 1;
-        let index = Expr { kind: ExprKind::Int(INDICES.get(i)?), span, depth };
+        let index = Expr { kind: ExprKind::Int(INDICES.get(i)?.as_str().into()), span, depth };
         Some(Expr { kind: ExprKind::Subscript(Box::new(e.clone()), Box::new(index)), span, depth })
     }
 

@@ -172,7 +172,7 @@ pub fn host(op: &OpDecl, values: &[Value]) -> Option<Result<Value, Stop>> {
             Ok(false) => return Some(Err(Stop::Check("assert_op".to_string()))),
             Err(e) => return Some(Err(e)),
         },
-        ("builtin.copy" | "builtin.stop_lift_params" | "to_vdevice" | "hint_on_device", [x]) => x.clone(),
+        ("builtin.copy" | "builtin.stop_lift_params" | "to_vdevice", [x]) => x.clone(),
         _ => return None,
     }))
 }

@@ -28,7 +28,6 @@ pub fn call(
         "builtin.stop_lift_params"
         | "wrap_param"
         | "to_vdevice"
-        | "hint_on_device"
         | "memory.ensure_zero_offset"
         | "grad.start_checkpoint"
         | "grad.end_checkpoint"

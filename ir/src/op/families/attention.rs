@@ -6,14 +6,14 @@ use crate::op::elem::wide_dtype;
 use crate::op::families::rules;
 use crate::op::rule::dim_text;
 use crate::op::*;
-use crate::prim::{Intrin, PrimExpr};
+use crate::prim::{BinOp, Intrin, PrimExpr};
 use crate::relax::{StructInfo, TensorInfo};
 use crate::tir::{Buffer, KernelBuilder, PrimFunc, Reducer};
 
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "nn.attention",
-        "`softmax(q k^T * scale + bias) v` for each head: `(b, s, h, d), (b, t, h, d), (b, t, h, e) -> (b, s, h, e)`. `scale` defaults to `1 / sqrt(d)`. `causal_mask` `TopLeft` lets query i see keys up to i, `BottomRight` up to `i + |t - s|` (as TVM); `window_size` only the last so many of them, or with no mask those less than so far away.",
+        "`softmax(q k^T * scale + bias) v` for each head: `(b, s, h, d), (b, t, g, d), (b, t, g, e) -> (b, s, h, e)`, where `h` is a multiple of `g`: `h / g` heads of the query in turn share one of the keys and values. `scale` defaults to `1 / sqrt(d)`. `causal_mask` `TopLeft` lets query i see keys up to i, `BottomRight` up to `i + |t - s|` (as TVM); `window_size` only the last so many of them, or with no mask those less than so far away.",
         &[
             operand("query"),
             operand("key"),
@@ -29,12 +29,12 @@ pub static OPS: &[OpDecl] = &[
     .ulp(16),
     OpDecl::pure(
         "nn.attention_bias",
-        "`nn.attention` with a bias that broadcasts to `(b, h, s, t)` and adds to the scores: a bool one adds 0 or 1, as in TVM.",
+        "`nn.attention` with a bias of shape `(b or 1, h or 1, s or 1, t)` that adds to the scores: a bool one adds 0 or 1, as in TVM.",
         &[
             operand("query"),
             operand("key"),
             operand("value"),
-            operand("bias"),
+            optional("bias"),
             attr("scale", Default::None),
             attr("causal_mask", Default::None),
             attr("window_size", Default::None),
@@ -67,7 +67,11 @@ pub static OPS: &[OpDecl] = &[
 fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (q, k, v) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?, rules::tensor(cx, 2)?);
     cx.require_float(0, q.dtype)?;
-    let dtype = cx.same_dtype(&[("query", q.dtype), ("key", k.dtype), ("value", v.dtype)])?;
+    // The result has the query's dtype, whatever that of the others (TVM `InferTypeAttention`).
+    let dtype = q.dtype;
+    if let Some(wrong) = [k.dtype, v.dtype].into_iter().flatten().find(|d| d.is_handle() || d.lanes != 1) {
+        return Err(cx.error(format!("keys and values are numbers, not {wrong}")));
+    }
     (0..3).try_for_each(|i| rules::require_ndim(cx, i, 4))?;
     match cx.attrs.get("causal_mask") {
         Some(m) if !m.is_none() && !matches!(m.as_str(), Some("TopLeft" | "BottomRight")) => {
@@ -84,13 +88,21 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let pairs = [
         (&qd[0], &kd[0], "batch", "query", "key"),
         (&qd[0], &vd[0], "batch", "query", "value"),
-        (&qd[2], &kd[2], "number of heads", "query", "key"),
-        (&qd[2], &vd[2], "number of heads", "query", "value"),
         (&qd[3], &kd[3], "head dim", "query", "key"),
         (&kd[1], &vd[1], "sequence length", "key", "value"),
     ];
     for (a, b, what, x, y) in pairs {
         cx.require_eq(a, b, || format!("{what} differs: {x} has {}, {y} has {}", dim_text(a), dim_text(b)))?;
+    }
+    for (d, of) in [(&kd[2], "key"), (&vd[2], "value")] {
+        if d != &qd[2] {
+            let rest = PrimExpr::raw_binary(BinOp::FloorMod, qd[2].clone(), d.clone());
+            let whole = PrimExpr::raw_binary(BinOp::Eq, rest, PrimExpr::i64(0));
+            cx.require(whole, || {
+                let (heads, own) = (dim_text(&qd[2]), dim_text(d));
+                format!("the number of heads is no multiple: query has {heads}, {of} has {own}")
+            })?;
+        }
     }
     if cx.op.name != "nn.attention_var_len" && cx.has(3) {
         let bias = rules::tensor(cx, 3)?;
@@ -111,13 +123,14 @@ fn require_addend(cx: &mut InferCx, query: Option<DType>, bias: Option<DType>) -
     Err(cx.error(format!("the bias is {b}, which does not add to scores of {q}")))
 }
 
+/// All four dims are there, and only the keys must be as many (TVM `InferTypeAttention`).
 fn require_bias(cx: &mut InferCx, bias: &TensorInfo, scores: [&PrimExpr; 4]) -> Result<(), Diagnostic> {
-    let Some(dims) = bias.known_dims() else { return Ok(()) };
-    if dims.len() > 4 {
-        return Err(cx.error(format!("the bias has {} dims, at most 4 broadcast to the scores", dims.len())));
+    if let Some(n) = bias.known_dims().map(<[_]>::len).or(bias.ndim).filter(|n| *n != 4) {
+        return Err(cx.error(format!("the bias must have 4 dims, it has {n}")));
     }
-    for (d, s) in dims.iter().zip(&scores[4 - dims.len()..]) {
-        if !d.is_int(1) {
+    let Some(dims) = bias.known_dims() else { return Ok(()) };
+    for (i, (d, s)) in dims.iter().zip(&scores).enumerate() {
+        if i == 3 || !d.is_int(1) {
             cx.require_eq(d, s, || {
                 let wanted = scores.map(dim_text).join(", ");
                 format!("bias dim {} does not broadcast to {} of ({wanted})", dim_text(d), dim_text(s))
@@ -125,6 +138,16 @@ fn require_bias(cx: &mut InferCx, bias: &TensorInfo, scores: [&PrimExpr; 4]) -> 
         }
     }
     Ok(())
+}
+
+/// The head of the keys or values that head `i` of the query reads, `own` heads for `heads`.
+fn shared_head(i: &PrimExpr, heads: &PrimExpr, own: &PrimExpr) -> PrimExpr {
+    match (heads == own, heads.as_int(), own.as_int()) {
+        (true, ..) => i.clone(),
+        (_, _, Some(1)) => PrimExpr::i64(0),
+        (_, Some(heads), Some(own)) if own > 0 => i.clone().floor_div(heads / own),
+        _ => i.clone().floor_div(heads.clone().floor_div(own.clone())),
+    }
 }
 
 /// The factor of the scores: the attribute, or `1 / sqrt(head dim)`.
@@ -179,7 +202,8 @@ fn stages(
     let product = k.sum("scores", &cells, acc, std::slice::from_ref(&d), |i, r| {
         let (b, h, r) = (i[0].clone(), i[1].clone(), r[0].clone());
         let query = p.q.at([b.clone(), i[2].clone(), h.clone(), r.clone()]).cast(acc);
-        query * p.k.at([b, i[3].clone(), h, r]).cast(acc)
+        let shared = shared_head(&h, &p.q.shape[2], &p.k.shape[2]);
+        query * p.k.at([b, i[3].clone(), shared, r]).cast(acc)
     });
     let factor = scale(cx, acc, &d);
     let scores = k.compute("scaled", &cells, acc, |i| bias(i, product.at(i) * factor));
@@ -198,7 +222,8 @@ fn stages(
     let mixed = k.sum("mixed", out.dims, acc, keys, |i, r| {
         let (b, h, r) = (i[0].clone(), i[2].clone(), r[0].clone());
         let weight = exp.at([b.clone(), h.clone(), i[1].clone(), r.clone()]);
-        weight * p.v.at([b, r, h, i[3].clone()]).cast(acc)
+        let shared = shared_head(&h, &p.q.shape[2], &p.v.shape[2]);
+        weight * p.v.at([b, r, shared, i[3].clone()]).cast(acc)
     });
     Ok(k.compute("attention", out.dims, out.dtype, |i| {
         mixed.at(i) / sum.at([i[0].clone(), i[2].clone(), i[1].clone()])

@@ -88,7 +88,7 @@ pub static OPS: &[OpDecl] = &[
     ),
     host(
         "call_inplace_packed",
-        "As `call_pure_packed`; the results take the place of the arguments that `inplace_indices` names (-1: new).",
+        "As `call_pure_packed`; the results take the place of the arguments that `inplace_indices` names (-1: new), and every name of these sees what is written.",
         &[operand("func"), ARGS, INPLACE, TY_ARGS_STATED],
         Purity::Pure,
         inplace_packed,

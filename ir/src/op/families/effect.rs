@@ -50,13 +50,20 @@ pub static OPS: &[OpDecl] = &[
         Purity::Pure,
         to_vdevice,
     ),
-    host(
-        "hint_on_device",
-        "States on which device a tensor is; the identity on one device.",
-        &[operand("data"), positional("dst_vdevice", Default::Required), attr("memory_scope", Default::Str("global"))],
-        Purity::Pure,
-        same,
-    ),
+    OpDecl {
+        compute: Compute::Unsupported("a pass of TVM takes such hints away before it compiles a module"),
+        ..host(
+            "hint_on_device",
+            "States on which device a tensor is.",
+            &[
+                operand("data"),
+                positional("dst_vdevice", Default::Required),
+                attr("memory_scope", Default::Str("global")),
+            ],
+            Purity::Pure,
+            same,
+        )
+    },
     host(
         "builtin.stop_lift_params",
         "Marks where parameter lifting stops; the identity.",

@@ -26,23 +26,10 @@ impl Gen<'_, '_> {
             Callee::Op(op) => match op.name {
                 "call_tir" | "call_tir_inplace" | "call_tir_with_grad" => self.call_tir(c, span, scope),
                 "call_dps_packed" => self.call_dps(c, span, scope),
-                "call_packed" | "call_pure_packed" => {
+                // What is written in place is the argument itself; constants are copies already (`fresh.rs`).
+                "call_packed" | "call_pure_packed" | "call_inplace_packed" => {
                     let callee = self.operand(c, 0, span, scope)?;
                     let args = c.args[1..].iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
-                    self.invoke(callee, &args, span)
-                }
-                // The callee writes to copies of tensors: nothing else sees it. What is known as an object only is
-                // itself what it writes to, a cache say: objects have no copies.
-                "call_inplace_packed" => {
-                    let callee = self.operand(c, 0, span, scope)?;
-                    let mut args = c.args[1..].iter().map(|a| self.expr(a, None, scope)).collect::<Res<Vec<_>>>()?;
-                    for i in c.attrs.ints("inplace_indices").unwrap_or_default() {
-                        let Some(arg) = usize::try_from(i).ok().and_then(|i| args.get_mut(i)) else { continue };
-                        if let Dyn::Tensor(old) = arg {
-                            let old = old.clone();
-                            *arg = Dyn::Tensor(self.copied(&old));
-                        }
-                    }
                     self.invoke(callee, &args, span)
                 }
                 "invoke_closure" | "invoke_pure_closure" => {

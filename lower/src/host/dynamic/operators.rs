@@ -50,7 +50,6 @@ impl Gen<'_, '_> {
         match op.name {
             "builtin.stop_lift_params"
             | "to_vdevice"
-            | "hint_on_device"
             | "memory.ensure_zero_offset"
             | "grad.start_checkpoint"
             | "grad.end_checkpoint"
