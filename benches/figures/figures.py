@@ -26,6 +26,7 @@ import os
 import pathlib
 import platform
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -161,8 +162,21 @@ class Table:
 
 
 def pair(client, network, a, b, seconds):
-    out = run(client, "pair", network.args, seconds, a[0], a[1], b[0], b[1]).split()
-    return [float(x) for x in out]
+    """Least and median microseconds of a call of each. Where all of a library fits into the second-level cache, which of its
+    pages displace each other there is chance: several copies of both files, each with pages of its own."""
+    places = 6 if max(x[0].stat().st_size for x in (a, b)) < 4e6 else 1
+    rounds = []
+    for place in range(places):
+        copies = []
+        for path, prefix, *_ in (a, b):
+            copy = path.with_suffix(f".{place}.so")
+            shutil.copyfile(path, copy)
+            copies += [copy, prefix]
+        out = run(client, "pair", network.args, seconds / places, *copies).split()
+        rounds.append([float(x) for x in out])
+        for copy in copies[::2]:
+            copy.unlink()
+    return [min(r[i] for r in rounds) for i in range(4)]
 
 
 def ratio(times):
