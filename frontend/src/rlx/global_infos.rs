@@ -7,6 +7,14 @@ use super::context::Cx;
 use super::syntax::*;
 use relax_ir::{AttrValue, Diagnostic};
 
+/// Kind and number of `kind:number:scope`; without a number it is the first one. TVM's parser passes over the scope of
+/// the memory, which its printer writes.
+fn parts(written: &str) -> (&str, Option<usize>) {
+    let mut parts = written.split(':');
+    let kind = parts.next().unwrap_or_default();
+    (kind, parts.next().map_or(Some(0), |n| n.parse().ok()))
+}
+
 impl<'a> Cx<'a> {
     /// The lists of global infos by name, in the order written.
     pub fn global_infos(&mut self, call: &CallExpr<'a>) -> Option<Vec<(String, Vec<AttrValue>)>> {
@@ -36,18 +44,19 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// A device that a string names. The module must list devices, and this one where it lists others of its kind, or
-    /// where something is to go there. Source: TVM `I.lookup_vdevice`.
+    /// A device that a string names, by its number among those of its kind. The module must list devices, more than this
+    /// number says; and this one, where something is to go there. Source: TVM `I.lookup_vdevice`, which for other
+    /// annotations takes a device that is not listed for none.
     pub fn listed_device(&mut self, e: &Expr<'a>, to_go_there: bool) -> Option<String> {
         let written = e.as_str().unwrap_or_default();
-        let (kind, number) = written.split_once(':').unwrap_or((written, "0"));
+        let (kind, number) = parts(written);
         let Some(listed) = self.devices.as_deref() else {
             let d = Diagnostic::error("type", e.span, "the module lists no virtual devices");
             return self.report(d.help("begin it with I.module_global_infos({\"vdevice\": [I.vdevice(..)]})"));
         };
-        let count = if kind == "vdevice" { listed.len() } else { listed.iter().filter(|k| *k == kind).count() };
-        let other_kind = count == 0 && kind != "vdevice" && !to_go_there;
-        if other_kind || number.parse::<usize>().is_ok_and(|n| n < count) {
+        let own = listed.iter().filter(|k| kind == "vdevice" || *k == kind).count();
+        let most = if to_go_there { own } else { listed.len() };
+        if number.is_some_and(|n| n < most) {
             return Some(self.device_name(written));
         }
         let names: Vec<String> = (0..listed.len()).map(|i| self.device_name(&format!("vdevice:{i}"))).collect();
@@ -58,14 +67,12 @@ impl<'a> Cx<'a> {
     /// One name for a device: its kind, and its number among those of this kind. `vdevice:3` counts all of them, a name
     /// without a number is the first. Source: TVM `I.lookup_vdevice`.
     pub fn device_name(&self, written: &str) -> String {
-        let (kind, number) = written.split_once(':').unwrap_or((written, "0"));
+        let (kind, number) = parts(written);
+        let Some(number) = number else { return written.to_string() };
         let listed = self.devices.as_deref().unwrap_or(&[]);
-        match (kind, number.parse::<usize>().ok().and_then(|n| Some((n, listed.get(n)?)))) {
-            ("vdevice", Some((n, kind))) => {
-                let before = listed[..n].iter().filter(|k| *k == kind).count();
-                format!("{kind}:{before}")
-            }
-            _ => format!("{kind}:{number}"),
+        match listed.get(number).filter(|_| kind == "vdevice") {
+            Some(kind) => format!("{kind}:{}", listed[..number].iter().filter(|k| *k == kind).count()),
+            None => format!("{kind}:{number}"),
         }
     }
 

@@ -352,12 +352,25 @@ fn a_device_has_one_name() {
     let text = "@I.ir_module\nclass Module:\n    I.module_global_infos({\"vdevice\": [I.vdevice(\"llvm\"), I.vdevice(\"cuda\", \
                 0), I.vdevice({\"kind\": \"cuda\"}, 0)]})\n    @R.function\n    def main(x: R.Tensor((2,), \"float32\", \
                 \"NAME\")):\n        return x\n";
-    let rows = [("cuda:1", "cuda:1"), ("vdevice:2", "cuda:1"), ("vdevice:0", "llvm:0"), ("cuda", "cuda:0")];
+    let rows = [
+        ("cuda:1", "cuda:1"),
+        ("cuda:1:global", "cuda:1"),
+        ("vdevice:2", "cuda:1"),
+        ("vdevice:0", "llvm:0"),
+        ("cuda", "cuda:0"),
+        // None of those that are listed, as far as numbers go.
+        ("llvm:2", "llvm:2"),
+        ("opencl:0:global.texture", "opencl:0"),
+    ];
     for (written, name) in rows {
         let m = module(&text.replace("NAME", written));
         let f = m.relax("main").expect("a function");
         let Some(relax_ir::relax::StructInfo::Tensor(t)) = &f.params[0].annotation else { panic!("{written}") };
         assert_eq!(t.vdevice.as_deref(), Some(name), "{written}");
+    }
+    for written in ["opencl:3", "vdevice:3", "cuda:x"] {
+        let said = messages(&text.replace("NAME", written));
+        assert!(said[0].contains(&format!("the module lists no device `{written}`")), "{said:?}");
     }
 }
 
