@@ -61,6 +61,8 @@ struct Parts<'a> {
     lives: Vec<Life>,
     /// How many checks there are before each step.
     checks: Vec<usize>,
+    /// The step that names a dim which data decides.
+    named: HashMap<&'a Var, usize>,
     kernels: HashMap<String, PrimFunc>,
     /// Those that do nothing but move.
     moves_only: HashSet<String>,
@@ -99,6 +101,7 @@ pub fn parts(plan: &mut Plan, module: &IRModule, made: &mut Vec<PrimFunc>, room:
         steps: &plan.steps,
         lives: lives(plan),
         checks: checks_before(&plan.steps),
+        named: named(&plan.steps),
         room,
         open: !plan.bounds.is_empty(),
         kernels: kernels.clone(),
@@ -116,6 +119,14 @@ fn checks_before(steps: &[Step]) -> Vec<usize> {
         before
     };
     steps.iter().map(count).collect()
+}
+
+fn named(steps: &[Step]) -> HashMap<&Var, usize> {
+    let reads = steps.iter().enumerate().filter_map(|(i, s)| match s {
+        Step::Read { var, .. } => Some((var, i)),
+        _ => None,
+    });
+    reads.collect()
 }
 
 fn lives(plan: &Plan) -> Vec<Life> {
@@ -220,7 +231,8 @@ impl Parts<'_> {
                 && last(m)
                 && self.may_begin_in(from, to, i, d)
             {
-                self.part(from, to, (&m.from, &m.to, &m.to_at), &value, i, d).map(|p| (from, p))
+                let part = self.part(from, to, (&m.from, &m.to, &m.to_at), &value, i, d);
+                part.filter(|p| self.known_to_maker(from, p, d)).map(|p| (from, p))
             } else if zero(&m.to_at) && m.extent == m.to.shape && only(m, &m.to) && self.may_stay_in(to, from, i, d) {
                 self.part(to, from, (&m.to, &m.from, &m.from_at), &value, i, d).map(|p| (to, p))
             } else {
@@ -302,6 +314,14 @@ impl Parts<'_> {
         let fresh = y.first == Some(i) && y.uses.iter().filter(|u| u.writes || u.step == i).count() == 1;
         let done = x.written.is_none_or(|w| w < i);
         a != b && alone && fresh && done && self.unseen(b, a, i, d)
+    }
+
+    /// Whether it is known where `part` lies when `a` is made: a dim that data decides may get its value later.
+    fn known_to_maker(&self, a: BufId, part: &Part, d: &Decided) -> bool {
+        let maker = self.lives[a.0].first;
+        let later = |p: &Part| p.at.vars().iter().any(|v| self.named.get(v).is_some_and(|i| Some(*i) > maker));
+        let mut around = std::iter::successors(Some(part), |p| d.parts[p.of.0].as_ref());
+        !around.any(later)
     }
 
     fn checked_between(&self, a: usize, b: usize) -> bool {

@@ -143,6 +143,8 @@ TVM_REFUSES = [
     ("TVM's lowering of a view needs the dtype", "build", r"IsUnknownDtype\(\)\) is false: Legalization of .*name=\"relax\.memory\.view\""),
     # Lowering of the struct of a tensor asks for a device that no target has stated.
     ("TVM's build does not know the device of a handle", "build", r"Unknown device id in current IR", r"T\.tvm_struct_get\("),
+    # As "not implemented" above: a loop over threads is a loop on a processor.
+    ("a kernel for a GPU, of which TVM's build for processors makes no code", "build", r"Unknown device id in current IR", r"T\.(thread_binding|launch_thread)\("),
     ("a device that TVM's wheel makes no code for", "build", r"KeyError: 'key is not in Map'"),
     ("TVM crashes", "crash", r"^TVM died"),
     ("TVM takes too long", "timeout", r"^TVM takes too long"),
