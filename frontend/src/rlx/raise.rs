@@ -160,7 +160,9 @@ impl Raise<'_> {
     }
 
     fn call(&mut self, c: &Call, b: &Binding) -> Option<Raised> {
-        if c.is_op("vm.kill_object") && c.args.first().is_some_and(|a| self.heap(a).is_some()) {
+        if (c.is_op("vm.kill_object") || c.is_op("memory.kill_tensor"))
+            && c.args.first().is_some_and(|a| self.heap(a).is_some())
+        {
             return Some(Ok(vec![]));
         }
         if let (Callee::Expr(f), [heap]) = (&c.callee, c.args.as_slice()) {

@@ -311,6 +311,9 @@ fn grid_sample(cx: &mut NodeCx) -> Res<Vec<Value>> {
     if !(4..=5).contains(&rank) || grid.rank() != rank {
         return Err(cx.unsupported(format!("sampling of {rank} dims")));
     }
+    if let Some(n) = grid.dims[rank - 1].as_int().filter(|n| *n != rank as i64 - 2) {
+        return Err(cx.error(format!("the grid has {n} coordinates, {} are needed", rank - 2)));
+    }
     let method = match cx.str("mode", "linear").as_str() {
         "linear" | "bilinear" => "bilinear",
         "cubic" | "bicubic" => "bicubic",
