@@ -125,7 +125,7 @@ impl<'a> Cx<'a> {
 
     /// The dictionary that is the only argument of `R.func_attr`, `I.module_attrs` and their kin.
     pub fn attrs_argument(&mut self, call: &CallExpr<'a>, span: Span) -> Option<Attrs> {
-        match call.args.first() {
+        match call.arg(0, "attrs") {
             Some(d) => self.dict(d).map(Attrs),
             None => self.error("argument", span, "a dictionary of attributes is needed here"),
         }

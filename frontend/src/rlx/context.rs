@@ -5,7 +5,7 @@ use super::python::Named;
 use super::suggest::nearest;
 use super::syntax::*;
 use super::unpack::Types;
-use fnv::FnvHashMap;
+use fnv::{FnvHashMap, FnvHashSet};
 use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{RVar, StructInfo};
 use relax_ir::tir::{Buffer, TensorField};
@@ -27,6 +27,8 @@ pub enum Value {
         extent: PrimExpr,
     },
     Buffer(Buffer),
+    /// The memory of a buffer: `p = A.data`.
+    Data(Buffer),
     /// A `T.handle` parameter, by its position.
     Handle(usize, Var),
     /// `cls = Module`
@@ -57,6 +59,8 @@ pub struct Names<'a> {
     pub widened: bool,
     /// `(min, extent)` of each loop variable in scope, by its id: what `T.axis.remap` reads.
     pub loops: FnvHashMap<u32, (PrimExpr, PrimExpr)>,
+    /// The axes of blocks that have more than one value, by their ids.
+    pub moving: FnvHashSet<u32>,
     /// Types of variables, for what `*t` unpacks.
     pub types: Types,
     /// Parameters and bindings that are scalars, and the shape variables of those that dims and scalars name.
@@ -79,6 +83,7 @@ impl<'a> Names<'a> {
             int,
             widened: false,
             loops: FnvHashMap::default(),
+            moving: FnvHashSet::default(),
             types: Types::default(),
             scalars: HashMap::new(),
             known: HashMap::new(),

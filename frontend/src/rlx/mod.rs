@@ -23,6 +23,7 @@ mod relax_expr;
 mod relax_func;
 mod scalar;
 mod scalar_call;
+mod scalar_types;
 mod spread;
 mod struct_info;
 mod suggest;

@@ -8,14 +8,13 @@
 use super::context::{Cx, Value};
 use super::scalar::parse_int;
 use super::syntax::*;
-use relax_ir::relax::RVar;
 use relax_ir::{Diagnostic, Span};
 
 /// What a name of Python stands for.
 pub struct Named<'a> {
     value: Expr<'a>,
-    /// The Relax variables that it mentions, as they were then.
-    mentions: Vec<(&'a str, RVar)>,
+    /// The variables that it mentions, as they were then.
+    mentions: Vec<(&'a str, Value)>,
 }
 
 /// It was reported.
@@ -65,9 +64,52 @@ impl<'a> Cx<'a> {
         }
     }
 
-    fn mentions(&self, e: &Expr<'a>, out: &mut Vec<(&'a str, RVar)>) {
-        if let (Some(n), Some(Value::Relax(v))) = (e.as_name(), e.as_name().and_then(|n| self.names.get(n))) {
-            out.push((n, v.clone()));
+    /// The statement of a kernel with what Python computes in it written out; `None` where that is the statement itself.
+    pub fn kernel_without_python(&mut self, s: &Stmt<'a>) -> Result<Option<Stmt<'a>>, Reported> {
+        let kind = match &s.kind {
+            StmtKind::Expr(e) => self.written_out(e)?.map(StmtKind::Expr),
+            StmtKind::Assign { target, annotation, value: Some(value) } => {
+                let (place, new) = (self.element_written_out(target)?, self.bound_written_out(value)?);
+                (place.is_some() || new.is_some()).then(|| StmtKind::Assign {
+                    target: place.unwrap_or_else(|| target.clone()),
+                    annotation: annotation.clone(),
+                    value: Some(new.unwrap_or_else(|| value.clone())),
+                })
+            }
+            StmtKind::Augment { target, value } => {
+                let (place, new) = (self.element_written_out(target)?, self.written_out(value)?);
+                (place.is_some() || new.is_some()).then(|| StmtKind::Augment {
+                    target: place.unwrap_or_else(|| target.clone()),
+                    value: new.unwrap_or_else(|| value.clone()),
+                })
+            }
+            StmtKind::For { target, iter, body } => {
+                self.written_out(iter)?.map(|iter| StmtKind::For { target: target.clone(), iter, body: body.clone() })
+            }
+            StmtKind::While { cond, body } => {
+                self.written_out(cond)?.map(|cond| StmtKind::While { cond, body: body.clone() })
+            }
+            StmtKind::If { cond, then, otherwise } => self.written_out(cond)?.map(|cond| StmtKind::If {
+                cond,
+                then: then.clone(),
+                otherwise: otherwise.clone(),
+            }),
+            _ => None,
+        };
+        Ok(kind.map(|kind| Stmt { kind, span: s.span }))
+    }
+
+    /// An element that is given a value; a name that is, stays.
+    fn element_written_out(&mut self, target: &Expr<'a>) -> Rewritten<'a> {
+        match target.kind {
+            ExprKind::Subscript(..) => self.written_out(target),
+            _ => Ok(None),
+        }
+    }
+
+    fn mentions(&self, e: &Expr<'a>, out: &mut Vec<(&'a str, Value)>) {
+        if let (Some(n), Some(value)) = (e.as_name(), e.as_name().and_then(|n| self.names.get(n))) {
+            out.push((n, value.clone()));
         }
         e.children().into_iter().for_each(|c| self.mentions(c, out));
     }
@@ -193,7 +235,13 @@ impl<'a> Python<'_, 'a> {
         }
         let Some(Value::Python(at)) = self.cx.names.get(n) else { return Ok(None) };
         let Some(named) = self.cx.names.pythons.get(*at) else { return Ok(None) };
-        let again = |(name, var): &&(&str, RVar)| !matches!(self.cx.names.get(name), Some(Value::Relax(v)) if v == var);
+        let again = |(name, then): &&(&str, Value)| match (self.cx.names.get(name), then) {
+            (Some(Value::Relax(a)), Value::Relax(b)) => a != b,
+            (Some(Value::Prim(a)), Value::Prim(b)) => a != b,
+            (Some(Value::Buffer(a)), Value::Buffer(b)) => a != b,
+            (Some(Value::Python(a)), Value::Python(b)) => a != b,
+            (now, then) => now.is_none_or(|now| std::mem::discriminant(now) != std::mem::discriminant(then)),
+        };
         if let Some((other, _)) = named.mentions.iter().find(again) {
             let message = format!("`{n}` mentions `{other}`, which stands for another value here");
             return self.refuse(Diagnostic::unsupported("python-value", span, message).help("bind it to another name"));

@@ -352,6 +352,7 @@ impl<'a> Cx<'a> {
         if let Some(v) = float_arithmetic(op, &a, &b) {
             return Some(v);
         }
+        self.bool_operands(op, &a, &b, span)?;
         if matches!(op, BinOp::Eq | BinOp::Ne) {
             self.one_type(&a, &b, span)?;
         }
@@ -368,8 +369,18 @@ impl<'a> Cx<'a> {
         if let Some(v) = float_arithmetic(BinOp::Div, &a, &b) {
             return Some(v);
         }
+        // TVM asks of signed integers alone how they are divided: others are divided towards 0.
+        let signed = |n: &Num| match n {
+            Num::Expr(p) => p.dtype().is_signed(),
+            Num::Int(_) => true,
+            Num::Float(..) => false,
+        };
+        let clear = self.in_kernel() && !(signed(&a) && signed(&b));
         let (a, b) = self.matched(a, b, span)?;
         self.divisor(&b, span)?;
+        if clear && a.dtype().is_int() {
+            return Some(Num::Expr(PrimExpr::raw_binary(BinOp::TruncDiv, a, b).with_span(span)));
+        }
         if !a.dtype().is_float() {
             let d = relax_ir::Diagnostic::error("type", span, "`/` on integers is ambiguous");
             return self.report(d.help("write `//` (floor), T.truncdiv(a, b) or T.Div(a, b)"));

@@ -5,13 +5,14 @@ use super::scalar::{fits, Num};
 use super::suggest::nearest;
 use super::syntax::*;
 use super::tir_func::named_type;
+use super::tir_stmt::lanes_of;
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, Diagnostic, Span, Var};
 use std::sync::Arc;
 
 /// Functions of `T` other than types and intrinsics, for suggestions.
-const FUNCTIONS: [&str; 28] = [
+const FUNCTIONS: [&str; 27] = [
     "Cast",
     "cast",
     "Select",
@@ -39,7 +40,6 @@ const FUNCTIONS: [&str; 28] = [
     "infinity",
     "max_value",
     "min_value",
-    "power",
 ];
 
 fn binary_function(name: &str) -> Option<BinOp> {
@@ -62,11 +62,11 @@ fn binary_function(name: &str) -> Option<BinOp> {
         "GE" => BinOp::Ge,
         "And" => BinOp::And,
         "Or" => BinOp::Or,
-        "bitwise_and" => BinOp::BitAnd,
-        "bitwise_or" => BinOp::BitOr,
-        "bitwise_xor" => BinOp::BitXor,
-        "shift_left" => BinOp::Shl,
-        "shift_right" => BinOp::Shr,
+        "bitwise_and" | "BitwiseAnd" => BinOp::BitAnd,
+        "bitwise_or" | "BitwiseOr" => BinOp::BitOr,
+        "bitwise_xor" | "BitwiseXor" => BinOp::BitXor,
+        "shift_left" | "LShift" => BinOp::Shl,
+        "shift_right" | "RShift" => BinOp::Shr,
         _ => return None,
     })
 }
@@ -99,9 +99,14 @@ impl<'a> Cx<'a> {
             return self.error("type", span, format!("`{name}(..)` is no scalar expression"));
         };
         if let Some(op) = binary_function(name) {
-            let [a, b] = self.arguments(call, span)?;
+            let names = match name {
+                "bitwise_and" | "bitwise_or" | "bitwise_xor" | "shift_left" | "shift_right" => ["x", "y"],
+                _ => ["a", "b"],
+            };
+            let [a, b] = self.operands(call, span, names)?;
             let (x, y) = (self.num(a), self.num(b));
             let (x, y) = (x?, y?);
+            self.bool_operands(op, &x, &y, span)?;
             if name.starts_with(|c: char| c.is_ascii_uppercase()) {
                 self.one_type(&x, &y, span)?;
             }
@@ -174,6 +179,9 @@ impl<'a> Cx<'a> {
             };
             let (t, v) = (self.dtype(t), self.prim(of));
             let (t, v) = (t?, v?);
+            if t.lanes != v.dtype().lanes && self.in_kernel() {
+                return self.error("type", span, format!("{} and {t} differ in their lanes", v.dtype()));
+            }
             let t = if t.lanes == 1 { t.with_lanes(v.dtype().lanes) } else { t };
             return Some(self.convert(v, t));
         }
@@ -213,6 +221,26 @@ impl<'a> Cx<'a> {
         self.exactly(args, call, span)
     }
 
+    /// Exactly these operands, by position or by name, and nothing else.
+    fn operands<'c, const N: usize>(
+        &mut self,
+        call: &'c CallExpr<'a>,
+        span: Span,
+        names: [&str; N],
+    ) -> Option<[&'c Expr<'a>; N]> {
+        if call.args.len() > N {
+            return self.arguments(call, span);
+        }
+        // TVM passes over `dtype=` and `span=`.
+        let known = |k: &str| names.contains(&k) || matches!(k, "dtype" | "span");
+        if let Some((k, _)) = call.keywords.iter().find(|(k, _)| !known(k.name)) {
+            let what = call.func.dotted().unwrap_or_default();
+            let d = Diagnostic::error("argument", k.span, format!("{what} has no argument `{}`", k.name));
+            return self.report(d.help(format!("its arguments are {}", names.join(", "))));
+        }
+        self.named(call, span, names)
+    }
+
     /// Exactly `N` positional arguments.
     fn arguments<'c, const N: usize>(&mut self, call: &'c CallExpr<'a>, span: Span) -> Option<[&'c Expr<'a>; N]> {
         let args: Vec<&Expr<'a>> = call.args.iter().collect();
@@ -229,7 +257,8 @@ impl<'a> Cx<'a> {
             Ok(a) => Some(a),
             Err(got) => {
                 let what = call.func.dotted().unwrap_or_default();
-                self.error("argument", span, format!("{what} takes {N} arguments, {} given", got.len()))
+                let s = if N == 1 { "" } else { "s" };
+                self.error("argument", span, format!("{what} takes {N} argument{s}, {} given", got.len()))
             }
         }
     }
@@ -255,13 +284,11 @@ impl<'a> Cx<'a> {
             }
             return Some(PrimExpr::float(dtype, v).with_span(span));
         }
+        if dtype.is_handle() {
+            return self.error("type", span, "a handle is no number");
+        }
         match self.num(arg)? {
-            Num::Float(d, _) if !dtype.is_float() => {
-                if dtype.is_handle() {
-                    return self.error("type", span, "a handle has no literals");
-                }
-                Some(PrimExpr::int(dtype, d as i64).with_span(span))
-            }
+            Num::Float(d, _) if !dtype.is_float() => Some(PrimExpr::int(dtype, d as i64).with_span(span)),
             Num::Int(v) if (dtype.is_int() || dtype.is_bool()) && dtype.lanes == 1 && !fits(dtype, v) => {
                 self.error("type", arg.span, format!("{v} is no value of {dtype}"))
             }
@@ -275,11 +302,14 @@ impl<'a> Cx<'a> {
                 let [t, v] = self.named(call, span, ["dtype", "value"])?;
                 let (t, v) = (self.dtype(t), self.prim(v));
                 let (t, v) = (t?, v?);
+                if t.is_handle() {
+                    return self.error("type", span, format!("{} is no handle", v.dtype()));
+                }
                 let t = if t.lanes == 1 { t.with_lanes(v.dtype().lanes) } else { t };
                 Some(self.convert(v, t))
             }
             "cast" => {
-                let [v, t] = self.named(call, span, ["src", "dtype"])?;
+                let [v, t] = self.operands(call, span, ["value", "dtype"])?;
                 let (t, v) = (self.dtype(t), self.prim(v));
                 let (t, v) = (t?, v?);
                 let t = if t.lanes == 1 { t.with_lanes(v.dtype().lanes) } else { t };
@@ -289,8 +319,11 @@ impl<'a> Cx<'a> {
                 let [t, v] = self.named(call, span, ["dtype", "value"])?;
                 let (t, v) = (self.dtype(t), self.prim(v));
                 let (t, v) = (t?, v?);
-                if t.bits as u32 * t.lanes as u32 != v.dtype().bits as u32 * v.dtype().lanes as u32 {
-                    return self.error("type", span, format!("{} and {t} differ in size", v.dtype()));
+                let from = v.dtype();
+                // A bool has one bit where TVM reads it as another type.
+                let bits = t.bits as u32 * t.lanes as u32 == from.bits as u32 * from.lanes as u32;
+                if !bits || t.is_bool() != from.is_bool() && self.in_kernel() {
+                    return self.error("type", span, format!("{from} and {t} differ in size"));
                 }
                 Some(PrimExpr::raw(PrimKind::Reinterpret(v), t))
             }
@@ -337,7 +370,7 @@ impl<'a> Cx<'a> {
                 self.element(base, indices, span)
             }
             // A name of Python for the value.
-            "meta_var" | "bind" => {
+            "meta_var" | "bind" | "Bind" => {
                 let [value] = self.arguments(call, span)?;
                 self.prim(value)
             }
@@ -346,7 +379,7 @@ impl<'a> Cx<'a> {
                 self.fixed_point(x, y, q, s, span)
             }
             "ceildiv" => {
-                let [a, b] = self.arguments(call, span)?;
+                let [a, b] = self.operands(call, span, ["lhs", "rhs"])?;
                 let (a, b) = (self.num(a), self.num(b));
                 let (a, b) = self.matched(a?, b?, span)?;
                 if !a.dtype().is_int() {
@@ -357,32 +390,89 @@ impl<'a> Cx<'a> {
                 Some(PrimExpr::raw_binary(BinOp::FloorDiv, sum, b))
             }
             "Not" | "logical_not" => {
-                let [a] = self.arguments(call, span)?;
+                let [a] = self.operands(call, span, ["a"])?;
                 let a = self.condition(a)?;
                 Some(PrimExpr::raw(PrimKind::Not(a), DType::BOOL))
             }
+            "BitwiseNot" => {
+                let [a] = self.operands(call, span, ["a"])?;
+                let a = self.prim(a)?;
+                self.function_type(Intrin::BitNot, a.dtype(), &[], span)?;
+                Some(match a.dtype().is_bool() {
+                    true => PrimExpr::raw(PrimKind::Not(a), DType::BOOL),
+                    false => PrimExpr::call(Intrin::BitNot, [a]),
+                })
+            }
+            // Advice for loops: the condition itself.
+            "ignore_loop_partition" => {
+                let [predicate] = self.operands(call, span, ["predicate"])?;
+                self.condition(predicate)
+            }
+            // The memory of a buffer is there.
+            "isnullptr" => {
+                let [x] = self.operands(call, span, ["x"])?;
+                match &x.kind {
+                    ExprKind::Attribute(base, field) if field.name == "data" => {
+                        self.buffer(base).map(|_| PrimExpr::bool(false))
+                    }
+                    _ => self.expected(x, "the memory of a buffer, `A.data`,"),
+                }
+            }
+            "Shuffle" => self.shuffle(call, span),
+            "vectorlow" | "vectorhigh" => {
+                let [dtype, vec] = self.named(call, span, ["dtype", "vec"])?;
+                let (dtype, vec) = (self.dtype(dtype)?, self.prim(vec)?);
+                let whole = vec.dtype();
+                if dtype.lanes.checked_mul(2) != Some(whole.lanes) || dtype.element() != whole.element() {
+                    return self.error("type", span, format!("{dtype} is no half of {whole}"));
+                }
+                let from = if name == "vectorhigh" { dtype.lanes } else { 0 };
+                match lanes_of(&vec, from, dtype.lanes) {
+                    Some(half) => Some(half),
+                    None => self.unsupported("tir", span, "a half of a vector that a name stands for is not supported"),
+                }
+            }
+            // A function of TVM by the name of its operator.
+            "call_intrin" if call.keywords.is_empty() && call.args.len() > 2 => {
+                let (dtype, op) = (self.dtype(&call.args[0])?, self.string(&call.args[1])?);
+                let Some(f) = op.strip_prefix("tirx.").and_then(Intrin::from_name) else {
+                    return self.unsupported("tir-extern", span, format!("the operator `{op}` is not supported here"));
+                };
+                let inner = CallExpr { func: call.func.clone(), args: call.args[2..].to_vec(), keywords: vec![] };
+                let value = self.intrinsic(f, &inner, span)?;
+                if value.dtype() != dtype {
+                    let message = format!("`{op}` gives {}, {dtype} is stated", value.dtype());
+                    return self.error("type", span, message);
+                }
+                Some(value)
+            }
             "Let" => self.let_expr(call, span),
-            "Ramp" => {
-                let [base, stride, lanes] = self.arguments(call, span)?;
+            "Ramp" | "ramp" => {
+                let [base, stride, lanes] = self.operands(call, span, ["base", "stride", "lanes"])?;
                 let (base, stride) = (self.num(base), self.num(stride));
                 let (base, stride) = self.matched(base?, stride?, span)?;
                 let lanes = self.lanes(lanes)?;
                 Some(base.ramp(stride, lanes))
             }
-            "Broadcast" => {
-                let [value, lanes] = self.arguments(call, span)?;
+            "Broadcast" | "broadcast" => {
+                let [value, lanes] = self.operands(call, span, ["value", "lanes"])?;
                 let (value, lanes) = (self.prim(value), self.lanes(lanes));
                 Some(value?.broadcast(lanes?))
             }
             "infinity" | "max_value" | "min_value" => {
                 let [t] = self.arguments(call, span)?;
                 let t = self.dtype(t)?;
+                let none = if name == "infinity" { !t.is_float() } else { t.is_bool() || t.is_handle() };
+                if none && self.in_kernel() {
+                    return self.error("type", span, format!("{t} has no T.{name}"));
+                }
                 Some(match name {
                     "infinity" => PrimExpr::float(t, f64::INFINITY),
                     "max_value" => PrimExpr::max_value(t),
                     _ => PrimExpr::min_value(t),
                 })
             }
+            // TVM 0.23 and before.
             "power" => self.intrinsic(Intrin::Pow, call, span),
             "tvm_struct_get" => self.struct_field(call, span),
             "call_extern" | "call_pure_extern" => self.extern_value(call, span),
@@ -437,10 +527,21 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// A bool; literals 0 and 1 too.
+    /// A bool; literals 0 and 1 too where Relax or `T.where` has them.
+    pub fn condition_or_number(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
+        match &e.kind {
+            ExprKind::Int(_) => match self.num(e)? {
+                Num::Int(v @ (0 | 1)) => Some(PrimExpr::bool(v == 1).with_span(e.span)),
+                _ => self.condition(e),
+            },
+            _ => self.condition(e),
+        }
+    }
+
+    /// A bool.
     pub fn condition(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
         let p = match self.num(e)? {
-            Num::Int(v @ (0 | 1)) => PrimExpr::bool(v == 1),
+            Num::Int(v @ (0 | 1)) if !self.in_kernel() => PrimExpr::bool(v == 1),
             n => self.settle(n),
         };
         if !p.dtype().is_bool() {
@@ -453,23 +554,16 @@ impl<'a> Cx<'a> {
 
     /// Literals among the arguments take the type of the first that has one.
     fn intrinsic(&mut self, f: Intrin, call: &CallExpr<'a>, span: Span) -> Option<PrimExpr> {
-        let wanted = match f {
-            Intrin::Atan2
-            | Intrin::Pow
-            | Intrin::Fmod
-            | Intrin::Hypot
-            | Intrin::CopySign
-            | Intrin::NextAfter
-            | Intrin::LdExp => 2,
-            Intrin::Fma => 3,
-            _ => 1,
+        let args: Vec<&Expr<'a>> = match f {
+            Intrin::Atan2 | Intrin::Hypot | Intrin::CopySign | Intrin::NextAfter | Intrin::LdExp => {
+                self.operands(call, span, ["x1", "x2"])?.into()
+            }
+            Intrin::Pow | Intrin::Fmod => self.operands(call, span, ["x", "y"])?.into(),
+            Intrin::Fma => self.operands(call, span, ["x", "y", "z"])?.into(),
+            Intrin::Likely => self.operands(call, span, ["cond"])?.into(),
+            _ => self.operands(call, span, ["x"])?.into(),
         };
-        if call.args.len() != wanted {
-            let s = if wanted == 1 { "" } else { "s" };
-            let message = format!("T.{} takes {wanted} argument{s}, {} given", f.name(), call.args.len());
-            return self.error("argument", span, message);
-        }
-        let nums: Vec<Option<Num>> = call.args.iter().map(|a| self.num(a)).collect();
+        let nums: Vec<Option<Num>> = args.into_iter().map(|a| self.num(a)).collect();
         let nums: Option<Vec<Num>> = nums.into_iter().collect();
         let nums = nums?;
         if let (false, Some(Num::Expr(p))) = (takes_integers(f), nums.first()) {
@@ -489,6 +583,8 @@ impl<'a> Cx<'a> {
                 (n, _) => self.settle(n),
             })
             .collect();
+        let dtype = args.first().map_or(DType::F32, PrimExpr::dtype);
+        self.function_type(f, dtype, &args, span)?;
         let args: Arc<[PrimExpr]> = args.into();
         Some(PrimExpr::call(f, args))
     }
@@ -513,6 +609,36 @@ impl<'a> Cx<'a> {
         Some(self.convert(PrimExpr::raw_binary(BinOp::Shr, sum, wide(right)), DType::I32))
     }
 
+    /// `T.Shuffle(vectors, [index])`: one lane of the vectors, one after the other.
+    fn shuffle(&mut self, call: &CallExpr<'a>, span: Span) -> Option<PrimExpr> {
+        let [vectors, indices] = self.operands(call, span, ["vectors", "indices"])?;
+        let (Some(vectors), Some(indices)) = (vectors.elements(), indices.elements()) else {
+            return self.error("argument", span, "T.Shuffle takes a list of vectors and a list of indices");
+        };
+        let [index] = indices else {
+            return self.unsupported("tir", span, "T.Shuffle of several lanes is not supported");
+        };
+        let vectors = vectors.iter().map(|v| self.prim(v)).collect::<Option<Vec<_>>>()?;
+        let mut at = self.int(index)?;
+        if let [first, rest @ ..] = vectors.as_slice() {
+            if let Some(other) = rest.iter().find(|v| v.dtype().element() != first.dtype().element()) {
+                let (s, t) = (first.dtype(), other.dtype());
+                return self.error("type", span, format!("the vectors are {s} and {t}, one type is needed here"));
+            }
+        }
+        for v in &vectors {
+            let lanes = i64::from(v.dtype().lanes);
+            if (0..lanes).contains(&at) {
+                return match lanes_of(v, at as u16, 1) {
+                    Some(lane) => Some(lane),
+                    None => self.unsupported("tir", span, "a lane of a vector that a name stands for is not supported"),
+                };
+            }
+            at -= lanes;
+        }
+        self.error("argument", index.span, "the vectors have no lane of this number")
+    }
+
     /// `T.Let(body, where={v: value})`
     fn let_expr(&mut self, call: &CallExpr<'a>, span: Span) -> Option<PrimExpr> {
         let body = call.args.first();
@@ -520,6 +646,9 @@ impl<'a> Cx<'a> {
         let (Some(body), Some((at, ExprKind::Dict(pairs)))) = (body, pairs) else {
             return self.error("argument", span, "T.Let is written `T.Let(body, where={v: value})`");
         };
+        if pairs.len() != 1 && self.in_kernel() {
+            return self.error("argument", at.span, "T.Let gives one name a value");
+        }
         let mut bound = vec![];
         self.names.push();
         let mut ok = true;

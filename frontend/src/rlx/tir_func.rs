@@ -3,7 +3,7 @@
 use super::context::{Births, Cx, Names, Value};
 use super::syntax::*;
 use relax_ir::prim::{PrimExpr, PrimKind};
-use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt as TStmt, StmtKind as TKind, TensorField};
+use relax_ir::tir::{Buffer, ForKind, PrimFunc, PrimParam, Stmt as TStmt, StmtKind as TKind, TensorField};
 use relax_ir::{Attrs, DType, Diagnostic, Span, Var};
 use std::collections::{HashMap, HashSet};
 
@@ -27,6 +27,8 @@ pub struct PrimCx {
     pub cells: Vec<Span>,
     /// Names that were given a value without `T.let`.
     pub scalars: Vec<Var>,
+    /// The loops around the statement under way: their kinds, and whether they have one round.
+    pub loops: Vec<(ForKind, bool)>,
     /// `s_tir=True`: it may have blocks.
     pub blocks: bool,
     pub ok: bool,
@@ -47,6 +49,7 @@ impl<'a> Cx<'a> {
             views: vec![],
             cells: vec![],
             scalars: vec![],
+            loops: vec![],
             blocks: false,
             ok: true,
         };
@@ -125,6 +128,10 @@ impl<'a> Cx<'a> {
                 let _: Option<()> =
                     self.unsupported("tir", value.span, "a PrimFunc that returns an element is not supported");
             }
+        }
+        if let (true, Some(_)) = (private, f.attrs.get("global_symbol")) {
+            let d = Diagnostic::error("tir", def.name.span, "a private function has no global_symbol");
+            return self.report(d.help("drop the attribute, or private=True"));
         }
         let mut params = vec![];
         let mut known = HashMap::new();
@@ -252,18 +259,23 @@ impl<'a> Cx<'a> {
         default_scope: &str,
         span: Span,
     ) -> Option<Buffer> {
-        for (k, v) in &call.keywords {
+        let what = call.func.dotted().unwrap_or_default();
+        for (k, _) in &call.keywords {
             match k.name {
-                "shape" | "dtype" | "strides" | "elem_offset" | "scope" | "align" | "offset_factor" => {}
-                "param" if call.func.dotted().as_deref() == Some("T.match_buffer") => {}
-                "buffer_type" | "layout" | "type" | "axis_separators" | "logical_scope" => {}
-                "data" if matches!(v.kind, ExprKind::None) => {}
-                // A view: who calls takes it.
-                "data" if call.func.dotted().as_deref() == Some("T.decl_buffer") => {}
+                "shape" | "dtype" | "data" | "strides" | "elem_offset" | "scope" | "align" | "offset_factor" => {}
+                "byte_offset" if !matches!(what.as_str(), "T.match_buffer" | "T.sblock_alloc_buffer") => {}
+                "param" if what == "T.match_buffer" => {}
+                "buffer_type" | "layout" | "type" | "logical_scope" => {}
                 _ => {
                     let message = format!("the argument `{}` of a buffer is not supported", k.name);
                     return self.unsupported("tir", k.span, message);
                 }
+            }
+        }
+        if let Some(data) = buffer_argument(call, first, "data") {
+            // A view: who calls takes it.
+            if what != "T.decl_buffer" {
+                return self.unsupported("tir", data.span, "the argument `data` of a buffer is not supported");
             }
         }
         let Some(shape) = call.arg(first, "shape") else {
@@ -281,18 +293,29 @@ impl<'a> Cx<'a> {
             Some(d) if !matches!(d.kind, ExprKind::None) => self.dtype(d),
             _ => Some(DType::F32),
         };
-        let strides = match call.keyword("strides").filter(|s| !matches!(s.kind, ExprKind::None)) {
+        let dtype = dtype?;
+        if dtype.is_handle() {
+            return self.error("type", span, "a buffer has no handles");
+        }
+        let strides = match buffer_argument(call, first, "strides") {
             Some(s) => self.dims(s),
             None => Some(vec![]),
         };
-        let elem_offset = match call.keyword("elem_offset") {
-            Some(o) if o.as_name().is_some() || o.as_str().is_some() || matches!(o.kind, ExprKind::None) => Some(None),
+        let elem_offset = match buffer_argument(call, first, "elem_offset") {
+            Some(o) if o.as_name().is_some() || o.as_str().is_some() => Some(None),
             // `T.int64()`: a variable without a name.
             Some(o) if scalar_type(o).is_some() => Some(None),
             Some(o) => self.prim(o).map(Some),
             None => Some(None),
         };
-        let scope = match call.keyword("scope") {
+        let elem_offset = match buffer_argument(call, first, "byte_offset") {
+            Some(o) => match (self.int(o)?, i64::from(dtype.bits / 8)) {
+                (bytes, size) if size > 0 && bytes % size == 0 => Some(Some(PrimExpr::int(DType::I32, bytes / size))),
+                _ => return self.error("tir", o.span, format!("this is no place of an element of {dtype}")),
+            },
+            None => elem_offset,
+        };
+        let scope = match buffer_argument(call, first, "scope") {
             Some(s) => self.string(s),
             None => Some(default_scope.to_string()),
         };
@@ -301,8 +324,27 @@ impl<'a> Cx<'a> {
             return self.error("tir", span, "strides and shape differ in length");
         }
         let elem_offset: Option<PrimExpr> = elem_offset?.filter(|o| !o.is_int(0));
-        Some(Buffer::from_parts(name, shape, dtype?, strides, elem_offset, &scope?, span))
+        let scope = scope?;
+        let known = ["global", "shared", "local", "warp", "wmma.", "texture", "m16n8k8.", "metal.", "tmem"];
+        if !known.iter().any(|k| scope.starts_with(k)) {
+            return self.error("tir", span, format!("`{scope}` is no scope of memory"));
+        }
+        Some(Buffer::from_parts(name, shape, dtype, strides, elem_offset, &scope, span))
     }
+}
+
+/// An argument of `T.Buffer` and its kin by name or by position, from `data` on; the shape is argument number `first`.
+/// `None` where it is left out or Python's `None`.
+///
+/// Source: TVM python/tvm/tirx/script/builder/ir.py: memory of blocks and of parameters has no `byte_offset`.
+pub fn buffer_argument<'c, 'a>(call: &'c CallExpr<'a>, first: usize, name: &str) -> Option<&'c Expr<'a>> {
+    let short = matches!(call.func.dotted().as_deref(), Some("T.match_buffer" | "T.sblock_alloc_buffer"));
+    let order: &[&str] = match short {
+        true => &["data", "strides", "elem_offset", "scope", "align", "offset_factor"],
+        false => &["data", "strides", "elem_offset", "byte_offset", "scope", "align", "offset_factor"],
+    };
+    let position = order.iter().position(|n| *n == name).and_then(|k| call.args.get(first + 2 + k));
+    position.or_else(|| call.keyword(name)).filter(|e| !matches!(e.kind, ExprKind::None))
 }
 
 /// What a function returns, without the names that its statements give to values.
@@ -333,8 +375,12 @@ pub fn named_type(name: &str) -> Option<DType> {
         let bits = name.strip_prefix(prefix).filter(|bits| ["8", "16", "32", "64"].contains(bits))?;
         format!("{long}{bits}").parse().ok()
     };
-    let named = name.parse().ok();
+    // The names of `T`: integers have 8 bits or more, vectors have one of six sizes.
+    let named = name.parse::<DType>().ok().filter(|t| !t.is_int() || [8, 16, 32, 64].contains(&t.bits));
+    let named = named.filter(|t| [1, 2, 4, 8, 16, 32, 64].contains(&t.lanes));
+    let bool = (name == "boolean").then_some(DType::BOOL);
     named
+        .or(bool)
         .or_else(|| short("f", "float"))
         .or_else(|| short("bf", "bfloat"))
         .or_else(|| short("i", "int"))

@@ -1,21 +1,24 @@
 //! Statements of PrimFuncs: loops, blocks, stores, lets.
 
 mod axes;
+mod builder;
 mod jumps;
 mod loops;
 mod outside;
 mod scalars;
 mod vectors;
 mod views;
+mod with;
 
 pub use jumps::Jumps;
+pub use vectors::lanes_of;
 pub use views::without_views;
 
 use super::context::{Cx, Value};
 use super::relax_func::first_line;
 use super::scalar::{span_of, Num};
 use super::syntax::*;
-use super::tir_func::{scalar_type, PrimCx};
+use super::tir_func::{buffer_argument, scalar_type, PrimCx};
 use relax_ir::prim::{PrimExpr, PrimKind};
 use relax_ir::tir::{
     Block, BlockAxis, Buffer, BufferRegion, ForKind, IterKind, MatchBufferRegion, PrimParam, Stmt as TStmt,
@@ -163,6 +166,11 @@ impl<'a> Cx<'a> {
         place: Place,
     ) -> Option<Vec<Item>> {
         let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, s.span))]);
+        let written = match self.names.pythons.is_empty() {
+            true => None,
+            false => self.kernel_without_python(s).ok()?,
+        };
+        let s = written.as_ref().unwrap_or(s);
         match &s.kind {
             StmtKind::Pass => Some(vec![]),
             StmtKind::Import => self.error("syntax", s.span, "imports stand at the top of the file"),
@@ -172,6 +180,13 @@ impl<'a> Cx<'a> {
             StmtKind::Expr(e) => self.tir_bare(e, s.span, f, block, place),
             StmtKind::Assign { target, annotation, value } => {
                 let Some(value) = value else {
+                    self.bound_once(target, false, f)?;
+                    // `x: T.float32[4]`: a buffer.
+                    if let Some(ExprKind::Subscript(of, shape)) = annotation.as_ref().map(|a| &a.kind) {
+                        if let (Some(name), Some(dtype)) = (target.as_name(), scalar_type(of)) {
+                            return self.local_vector(name, dtype, shape, s.span, f);
+                        }
+                    }
                     // `x: T.float32`: its value comes later.
                     return match (target.as_name(), annotation.as_ref().and_then(scalar_type)) {
                         (Some(name), Some(dtype)) => {
@@ -193,13 +208,13 @@ impl<'a> Cx<'a> {
                 Some(vec![Item::Stmt(s)])
             }
             StmtKind::While { cond, body } => {
-                let cond = if cond.is_error() { None } else { self.condition(cond) };
-                f.jumps.push(Jumps::default());
-                let body = self.nested(body, f);
-                let jumps = f.jumps.pop().unwrap_or_default();
-                let body = jumps.round(body);
-                let cond = jumps.condition(cond?);
-                Some(vec![Item::Stmt(jumps.around(TStmt::at(TKind::While { cond, body }, s.span)))])
+                let s = self.while_loop(cond, body, s.span, f)?;
+                Some(vec![Item::Stmt(s)])
+            }
+            // Python decides it while it reads: the other branch is not looked at.
+            StmtKind::If { cond: Expr { kind: ExprKind::Bool(holds), .. }, then, otherwise } => {
+                let chosen = self.nested(if *holds { then } else { otherwise }, f);
+                Some(vec![Item::Stmt(chosen)])
             }
             StmtKind::If { cond, then, otherwise } => {
                 let cond = if cond.is_error() { None } else { self.condition(cond) };
@@ -245,6 +260,9 @@ impl<'a> Cx<'a> {
         if matches!(e.kind, ExprKind::Str(_)) {
             return Some(vec![]);
         }
+        if let Some(found) = self.builder_statement(e, span, f) {
+            return found;
+        }
         let (Some(name), Some(call)) = (e.called(), e.as_call()) else {
             let value = match &e.kind {
                 ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Name(_) | ExprKind::None => None,
@@ -267,6 +285,9 @@ impl<'a> Cx<'a> {
         }
         match name.as_str() {
             "T.buffer_store" => {
+                if let Some(more) = call.args.get(3) {
+                    return self.error("argument", more.span, "T.buffer_store takes a buffer, a value and indices");
+                }
                 let named = (call.arg(0, "buffer"), call.arg(1, "value"), call.arg(2, "indices"));
                 let (Some(buffer), Some(value), Some(indices)) = named else {
                     return self.error("argument", span, "T.buffer_store takes a buffer, a value and indices");
@@ -289,12 +310,17 @@ impl<'a> Cx<'a> {
                 Some(vec![Item::Stmt(stored)])
             }
             "T.func_attr" => {
+                if place != Place::Body || block.is_some() {
+                    let d = Diagnostic::error("tir", span, "T.func_attr belongs directly into the function");
+                    return self.report(d.help("write it as the first statement"));
+                }
                 for (k, v) in self.attrs_argument(call, span)?.0 {
                     // TVM 0.23 and before called the dialect `tir`.
-                    match k.strip_prefix("tir.") {
-                        Some(rest) => f.attrs.set(&format!("tirx.{rest}"), v),
-                        None => f.attrs.set(&k, v),
+                    let k = k.strip_prefix("tir.").map_or(k.clone(), |rest| format!("tirx.{rest}"));
+                    if f.attrs.get(&k).is_some() {
+                        return self.error("tir", span, format!("the attribute `{k}` is stated already"));
                     }
+                    f.attrs.set(&k, v);
                 }
                 Some(vec![])
             }
@@ -314,21 +340,24 @@ impl<'a> Cx<'a> {
                 Some(vec![])
             }
             "T.where" => {
-                let Some(cond) = call.args.first() else {
+                let Some(cond) = call.arg(0, "predicate") else {
                     return self.error("argument", span, "T.where takes a condition");
                 };
-                let cond = self.condition(cond)?;
+                let cond = self.condition_or_number(cond)?;
                 let b = self.parts(block, place, &name, span)?;
-                b.predicate = Some(match b.predicate.take() {
-                    Some(p) => PrimExpr::raw_binary(relax_ir::prim::BinOp::And, p, cond),
-                    None => cond,
-                });
+                if b.predicate.replace(cond).is_some() {
+                    let d = Diagnostic::error("tir", span, "`T.where` of this block is stated already");
+                    return self.report(d.help("join the conditions by `and`"));
+                }
                 Some(vec![])
             }
             "T.sblock_attr" | "T.block_attr" => {
                 let attrs = self.attrs_argument(call, span)?;
                 let b = self.parts(block, place, &name, span)?;
                 for (k, v) in attrs.0 {
+                    if b.attrs.get(&k).is_some_and(|first| *first != v) {
+                        return self.error("tir", span, format!("the attribute `{k}` has another value already"));
+                    }
                     b.attrs.set(&k, v);
                 }
                 Some(vec![])
@@ -392,6 +421,12 @@ impl<'a> Cx<'a> {
                 Some(pairs.into_iter().map(|(k, v)| (AttrValue::Int(0), k, scalar(&v))).collect())
             }
             [node, key, value] => {
+                // The memory of a buffer stands for it.
+                let node = match &node.kind {
+                    ExprKind::Attribute(base, _) if self.data_of(node).is_some() => base,
+                    ExprKind::None => return self.expected(node, "a node"),
+                    _ => node,
+                };
                 let (node, key, value) = (self.attr_value(node), self.string(key), self.attr_value(value));
                 Some(vec![(node?, key?, scalar(&value?))])
             }
@@ -437,6 +472,9 @@ impl<'a> Cx<'a> {
         if let (Some(names), Some(values), None) = (target.elements(), value.elements(), annotation) {
             if names.len() == values.len() && names.iter().all(|n| n.as_name().is_some()) {
                 let mut items = vec![];
+                for n in names {
+                    self.bound_once(n, false, f)?;
+                }
                 for (n, v) in names.iter().zip(values) {
                     items.extend(self.tir_assign(n, None, v, span, f, block, place)?);
                 }
@@ -444,10 +482,38 @@ impl<'a> Cx<'a> {
             }
         }
         let Some(name) = target.as_name() else { return self.expected(target, "a name or an element of a buffer") };
+        if annotation.is_none() && several(value) {
+            self.bound_once(target, false, f)?;
+            if self.python_binding(name, value) {
+                return Some(vec![]);
+            }
+        }
+        // Memory and what only Python knows has no other value later.
+        let fixed = called.as_deref().is_some_and(|c| {
+            c == "T.meta_var"
+                || c == "T.match_buffer"
+                || c.contains("alloc_")
+                || c.contains("decl_")
+                || c.contains("scalar")
+        });
+        self.bound_once(target, annotation.is_none() && !fixed, f)?;
+        if let Some(data) = self.data_of(value) {
+            if annotation.is_none_or(|a| self.pointer_let(a, &data)) {
+                self.names.bind(name, Value::Data(data));
+                return Some(vec![]);
+            }
+        }
         if let (Some(fname), Some(call), None) = (called.as_deref(), call, annotation) {
             match fname {
                 "T.match_buffer" => return self.match_buffer(name, call, span, f, block, place),
                 "T.sblock_alloc_buffer" | "T.alloc_buffer" => {
+                    let factor = buffer_argument(call, 0, "offset_factor");
+                    if let Some(factor) = factor.filter(|_| fname == "T.sblock_alloc_buffer") {
+                        if self.int(factor)? != 0 && buffer_argument(call, 0, "elem_offset").is_none() {
+                            let d = Diagnostic::error("tir", factor.span, "memory of its own has no offset");
+                            return self.report(d.help("drop offset_factor"));
+                        }
+                    }
                     let b = self.buffer_type(name, call, 0, "global", span)?;
                     self.names.bind(name, Value::Buffer(b.clone()));
                     if fname == "T.alloc_buffer" {
@@ -469,7 +535,7 @@ impl<'a> Cx<'a> {
                         "T.alloc_shared" => "shared",
                         _ => "global",
                     };
-                    if let Some(data) = call.keyword("data").filter(|d| !matches!(d.kind, ExprKind::None)) {
+                    if let Some(data) = buffer_argument(call, 0, "data").filter(|_| fname == "T.decl_buffer") {
                         self.view(name, call, data, span, f)?;
                         return Some(vec![]);
                     }
@@ -481,7 +547,11 @@ impl<'a> Cx<'a> {
                     }
                     return Some(vec![Item::Alloc(b, span)]);
                 }
-                "T.local_scalar" => {
+                "T.decl_scalar" => {
+                    self.scalar_view(name, call, span, f)?;
+                    return Some(vec![]);
+                }
+                "T.local_scalar" | "T.shared_scalar" | "T.alloc_scalar" => {
                     let dtype = match call.arg(0, "dtype") {
                         Some(d) => self.dtype(d)?,
                         None => DType::F32,
@@ -501,6 +571,16 @@ impl<'a> Cx<'a> {
                     return self.report(d.help("print the PrimFunc before it is lowered: in block form"));
                 }
                 _ => {}
+            }
+        }
+        if let (Some(ExprKind::Attribute(of, method)), Some(call), None) =
+            (call.map(|c| &c.func.kind), call, annotation)
+        {
+            if method.name == "view"
+                && of.as_name().is_some_and(|n| matches!(self.names.get(n), Some(Value::Buffer(_))))
+            {
+                self.reshaped(name, of, call, span, f)?;
+                return Some(vec![]);
             }
         }
         if annotation.is_none() {
@@ -535,10 +615,11 @@ impl<'a> Cx<'a> {
             _ => None,
         });
         let value = match dtype {
+            Some(t) if is_let => self.let_value(value, t)?,
             Some(t) => self.prim_as(value, t)?,
             None => self.prim(value)?,
         };
-        let bound = matches!(called.as_deref(), Some("T.bind" | "T.meta_var"));
+        let bound = matches!(called.as_deref(), Some("T.bind" | "T.Bind" | "T.meta_var"));
         if !is_let && !bound {
             f.cells.push(span);
         }
@@ -551,6 +632,18 @@ impl<'a> Cx<'a> {
             f.scalars.push(var.clone());
         }
         Some(vec![Item::Let(var, value, span)])
+    }
+
+    /// The value of `v: T.let[dtype] = value`, which is of that type.
+    fn let_value(&mut self, value: &Expr<'a>, dtype: DType) -> Option<PrimExpr> {
+        let found = self.prim(value)?;
+        let t = found.dtype();
+        // A dim is an int64 whatever it was declared as.
+        if t == dtype || self.names.widened && t.is_signed() && dtype.is_signed() {
+            return Some(self.convert(found, dtype).with_span(value.span));
+        }
+        let d = Diagnostic::error("type", value.span, format!("this is {t}, {dtype} is stated"));
+        self.report(d.help(format!("write T.{dtype}(..), or T.let without a type")))
     }
 
     /// `buffer[indices] = value`; the value takes the buffer's type.
@@ -606,6 +699,20 @@ impl<'a> Cx<'a> {
         }
         let source = self.region(source)?;
         let buffer = self.buffer_type(name, call, 1, "global", span)?;
+        let anywhere = ["elem_offset", "offset_factor"].iter().any(|a| buffer_argument(call, 1, a).is_some());
+        let elsewhere = |p: &PrimExpr| p.as_int().is_some_and(|v| v != 0) || self.runs(p);
+        if !anywhere && source.region.iter().any(|(min, _)| elsewhere(min)) {
+            let d = Diagnostic::error("tir", span, "the region does not begin where its buffer does");
+            return self.report(d.help("state offset_factor=1"));
+        }
+        let (from, to) = (source.buffer.dtype(), buffer.dtype());
+        if from != to {
+            return self.error("type", span, format!("the region is of {from}, the buffer of {to}"));
+        }
+        if source.region.len() < buffer.ndim() {
+            let message = format!("the region has {} dims, the buffer {}", source.region.len(), buffer.ndim());
+            return self.error("tir", span, message);
+        }
         let b = self.parts(block, place, "T.match_buffer of a region", span)?;
         b.match_buffers.push(MatchBufferRegion { buffer: buffer.clone(), source });
         self.names.bind(name, Value::Buffer(buffer));
@@ -622,173 +729,14 @@ impl<'a> Cx<'a> {
             _ => self.string(e),
         }
     }
+}
 
-    // --- with -----------------------------------------------------------------------------------------------------
-
-    fn tir_with(
-        &mut self,
-        items: &[(Expr<'a>, Option<Expr<'a>>)],
-        body: &[Stmt<'a>],
-        span: Span,
-        f: &mut PrimCx,
-        block: &mut Option<BlockParts>,
-        place: Place,
-    ) -> Option<Vec<Item>> {
-        let [(item, target)] = items else {
-            return self.unsupported("tir", first_line(self.text, span), "one thing per `with` is read");
-        };
-        let (Some(what), Some(call)) = (item.called(), item.as_call()) else {
-            return self.expected(item, "T.sblock(..) or another scope");
-        };
-        let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, span))]);
-        match what.as_str() {
-            "T.sblock" if !f.blocks => {
-                let d = Diagnostic::error("tir", item.span, "a PrimFunc without s_tir=True has no blocks");
-                self.report(d.help("write @T.prim_func(s_tir=True)"))
-            }
-            "T.sblock" | "T.block" => {
-                let name = match call.arg(0, "name") {
-                    Some(n) => self.string(n)?,
-                    None => String::new(),
-                };
-                let mut parts = Some(BlockParts {
-                    axes: vec![],
-                    predicate: None,
-                    reads: None,
-                    writes: None,
-                    attrs: Attrs::default(),
-                    alloc_buffers: vec![],
-                    match_buffers: vec![],
-                    init: None,
-                });
-                self.names.push();
-                let outside = f.cells.len();
-                let list = self.tir_list(body, f, &mut parts, Place::Body);
-                let cells = f.cells.split_off(outside.min(f.cells.len()));
-                self.names.pop();
-                let mut p = parts?;
-                let stated = p.reads.is_some() && p.writes.is_some();
-                // Source: TVM's detection of what blocks access, which finds memory that only exists inside.
-                if let Some(cell) = cells.first().filter(|_| !stated && what == "T.sblock" && name != "root") {
-                    let message = format!("block \"{name}\" has memory of its own and does not state what it accesses");
-                    let d = Diagnostic::error("tir", *cell, message).label(item.span, "this block");
-                    return self.report(d.help(
-                        "state T.reads(..) and T.writes(..), make it a let (`x: T.let = ..`), or T.sblock_alloc_buffer",
-                    ));
-                }
-                let mut list = list;
-                // Where nothing is reduced, every instance is the first.
-                if !p.axes.iter().any(|a| a.kind == IterKind::Reduce) {
-                    drop(list.splice(0..0, p.init.take()));
-                }
-                // The first step of a reduction is where its axes are least.
-                let least: HashMap<Var, PrimExpr> = p
-                    .axes
-                    .iter()
-                    .filter(|a| a.kind == IterKind::Reduce)
-                    .map(|a| (a.var.clone(), a.min.clone()))
-                    .collect();
-                let init = p.init.map(|i| i.rewrite(&mut |e| e.substitute(&least), &mut |s| s));
-                let block = Block {
-                    name,
-                    axes: p.axes,
-                    predicate: p.predicate,
-                    reads: p.reads,
-                    writes: p.writes,
-                    attrs: p.attrs,
-                    alloc_buffers: p.alloc_buffers,
-                    match_buffers: p.match_buffers,
-                    init,
-                    body: TStmt::seq(list),
-                };
-                self.outer_loops(&block)?;
-                one(TKind::Block(Box::new(block)))
-            }
-            "T.init" => {
-                let init = self.nested(body, f);
-                let b = self.parts(block, place, "T.init()", item.span)?;
-                if b.init.replace(init).is_some() {
-                    return self.error("tir", item.span, "T.init() of this block is stated already");
-                }
-                Some(vec![])
-            }
-            "T.attr" => {
-                self.scope(f, span)?;
-                let attrs = self.tir_attr(call, item.span);
-                let mut stmt = self.nested(body, f);
-                for (node, key, value) in attrs?.into_iter().rev() {
-                    stmt = TStmt::at(TKind::Attr { node, key, value, body: stmt }, span);
-                }
-                Some(vec![Item::Stmt(stmt)])
-            }
-            "T.Assert" => {
-                let (Some(cond), message) = (call.args.first(), call.args.get(1)) else {
-                    return self.error("argument", item.span, "T.Assert takes a condition and a message");
-                };
-                let cond = self.condition(cond);
-                let message = message.map(|m| self.string(m)).unwrap_or_else(|| Some(String::new()));
-                let body = self.nested(body, f);
-                let check = TStmt::at(TKind::Assert { cond: cond?, message: message? }, item.span);
-                Some(vec![Item::Stmt(check), Item::Stmt(body)])
-            }
-            "T.let" | "T.LetStmt" => {
-                let (named, value) = match (call.args.as_slice(), target) {
-                    ([name, value], None) => (Some(name), value),
-                    ([value], Some(t)) => (Some(t), value),
-                    ([value], None) => (call.keyword("var"), value),
-                    _ => return self.error("argument", item.span, "write `with T.LetStmt(value) as v:`"),
-                };
-                let Some(named) = named else {
-                    return self.error("argument", item.span, "write `with T.LetStmt(value) as v:`");
-                };
-                let Some(name) = named.as_name() else { return self.expected(named, "a name") };
-                let value = self.prim(value);
-                self.names.push();
-                let var = value.as_ref().map(|v| Var::with_span(name, v.dtype(), named.span));
-                let meaning = var.clone().map_or(Value::Poison, Value::Prim);
-                self.names.bind(name, meaning);
-                let body = self.nested(body, f);
-                self.names.pop();
-                one(TKind::Let { var: var?, value: value?, body })
-            }
-            "T.decl_buffer" | "T.alloc_local" | "T.alloc_shared" => {
-                let Some(name) = target.as_ref().and_then(Expr::as_name) else {
-                    return self.error("syntax", item.span, format!("write `with {what}(..) as name:`"));
-                };
-                let scope = if what == "T.alloc_local" { "local" } else { "global" };
-                if let Some(data) = call.keyword("data").filter(|d| !matches!(d.kind, ExprKind::None)) {
-                    self.names.push();
-                    let view = self.view(name, call, data, item.span, f);
-                    let body = self.nested(body, f);
-                    self.names.pop();
-                    return view.map(|()| vec![Item::Stmt(body)]);
-                }
-                let buffer = self.buffer_type(name, call, 0, scope, item.span);
-                self.names.push();
-                let meaning = buffer.clone().map_or(Value::Poison, Value::Buffer);
-                self.names.bind(name, meaning);
-                let body = self.nested(body, f);
-                self.names.pop();
-                one(TKind::Alloc { buffer: buffer?, body })
-            }
-            "T.launch_thread" => {
-                let header = self.thread(call, item.span);
-                self.names.push();
-                let mut found = None;
-                if let (Some((thread, extent)), Some(name)) = (header, target.as_ref().and_then(Expr::as_name)) {
-                    let min = PrimExpr::int(extent.dtype(), 0);
-                    let var = self.loop_var(name, item.span, &min, &extent);
-                    found = Some((var, min, extent, ForKind::ThreadBinding(thread)));
-                }
-                let body = self.nested(body, f);
-                self.names.pop();
-                let (var, min, extent, kind) = found?;
-                one(TKind::For { var, min, extent, kind, annotations: vec![], body })
-            }
-            _ => {
-                let d = Diagnostic::unsupported("tir", call.func.span, format!("`with {what}(..)` is not supported"));
-                self.report(d.help("PrimFuncs are read in block form: loops and `with T.sblock(..):`"))
-            }
-        }
-    }
+/// `T.meta_var(..)` of what is no scalar: a list, a tuple, a dictionary, a lambda.
+fn several(value: &Expr) -> bool {
+    let made = matches!(value.called().as_deref(), Some("T.meta_var" | "I.meta_var"));
+    let inner = value.as_call().filter(|_| made).and_then(|c| c.args.first());
+    inner.is_some_and(|e| {
+        let list = matches!(e.kind, ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Dict(_));
+        list || matches!(e.kind, ExprKind::Lambda(..) | ExprKind::Comprehension(_))
+    })
 }

@@ -128,7 +128,9 @@ impl Printer<'_> {
                     // A bare literal takes the type of its neighbours.
                     list.push(if Some(a.dtype()) == first { self.prim(a) } else { self.typed(a, level::NONE) });
                 }
-                (format!("T.{}({})", f.name(), list.join(", ")), u8::MAX)
+                // TVM has no code for its own `T.fmod`.
+                let name = if *f == crate::prim::Intrin::Fmod { "truncmod" } else { f.name() };
+                (format!("T.{name}({})", list.join(", ")), u8::MAX)
             }
             PrimKind::Let(v, value, body) => {
                 let value = self.prim(value);

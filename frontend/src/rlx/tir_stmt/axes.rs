@@ -17,6 +17,10 @@ impl<'a> Cx<'a> {
             None => vec![target],
         };
         if axis == "remap" {
+            if let Some([_]) = target.elements() {
+                let d = Diagnostic::error("tir", target.span, "one axis is no tuple");
+                return self.report(d.help("write it without a comma"));
+            }
             return self.remap(&names, call, span);
         }
         let kind = match axis {
@@ -40,6 +44,12 @@ impl<'a> Cx<'a> {
             _ => width(&extent),
         };
         let dtype = if bits > 32 { DType::I64 } else { DType::I32 };
+        if let Some(stated) = call.arg(2, "dtype").filter(|d| !matches!(d.kind, ExprKind::None)) {
+            let t = self.dtype(stated)?;
+            if t != dtype {
+                return self.error("type", stated.span, format!("the extent of this axis is {dtype}, not {t}"));
+            }
+        }
         let binding = match value {
             Num::Expr(p) if p.as_int().is_some() => p.cast(dtype),
             n => self.settle_as(n, dtype),
@@ -47,6 +57,7 @@ impl<'a> Cx<'a> {
         let binding = binding.with_span(span);
         let var = Var::with_span(var_name, dtype, name.span);
         self.names.bind(var_name, Value::Prim(var.clone()));
+        self.moves(&var, &extent);
         Some(vec![BlockAxis { var, kind, min: min.cast(dtype), extent: extent.cast(dtype), binding }])
     }
 
@@ -60,7 +71,11 @@ impl<'a> Cx<'a> {
 
     fn remap(&mut self, names: &[&Expr<'a>], call: &CallExpr<'a>, span: Span) -> Option<Vec<BlockAxis>> {
         let usage = "write `vi, vj = T.axis.remap(\"SR\", [i, j])`";
-        let [kinds, list] = call.args.as_slice() else { return self.error("argument", span, usage) };
+        let (Some(kinds), Some(list), 2) =
+            (call.arg(0, "kinds"), call.arg(1, "bindings"), call.args.len() + call.keywords.len())
+        else {
+            return self.error("argument", span, usage);
+        };
         let values: Vec<(PrimExpr, Option<(PrimExpr, PrimExpr)>)> = match (list.elements(), self.variables(list)) {
             (Some(items), _) => {
                 // A conversion is no loop variable, one to the same type neither.
@@ -93,8 +108,11 @@ impl<'a> Cx<'a> {
                 return self.report(d.help("for anything else write T.axis.spatial(extent, value)"));
             };
             self.counts(&extent, binding.span())?;
-            let var = Var::with_span(var_name, binding.dtype(), name.span);
+            let dtype = if binding.dtype().bits < 32 { DType::I32 } else { binding.dtype() };
+            let (min, extent, binding) = (min.cast(dtype), extent.cast(dtype), binding.cast(dtype));
+            let var = Var::with_span(var_name, dtype, name.span);
             self.names.bind(var_name, Value::Prim(var.clone()));
+            self.moves(&var, &extent);
             axes.push(BlockAxis { var, kind, min, extent, binding });
         }
         Some(axes)
@@ -103,10 +121,28 @@ impl<'a> Cx<'a> {
     /// Whether an axis may have that extent.
     fn counts(&mut self, extent: &PrimExpr, span: Span) -> Option<()> {
         let t = extent.dtype();
-        if t.is_signed() && t.bits >= 32 {
+        if t.is_signed() {
             return Some(());
         }
-        self.error("type", span, format!("the extent of an axis is an int32 or int64, not {t}"))
+        self.error("type", span, format!("the extent of an axis is a signed integer, not {t}"))
+    }
+
+    /// Does this take other values than 0: a loop's variable with more than one round, or an axis?
+    pub(super) fn runs(&self, e: &PrimExpr) -> bool {
+        let mut found = false;
+        e.walk(&mut |e| {
+            let Some(v) = e.as_var() else { return };
+            let range = self.names.loops.get(&v.id());
+            found |= range.is_some_and(|(_, extent)| extent.as_int().is_some_and(|n| n > 1));
+            found |= self.names.moving.contains(&v.id());
+        });
+        found
+    }
+
+    fn moves(&mut self, axis: &Var, extent: &PrimExpr) {
+        if extent.as_int().is_some_and(|n| n > 1) {
+            self.names.moving.insert(axis.id());
+        }
     }
 
     /// What a block states to read or write: dims that are left out are whole.

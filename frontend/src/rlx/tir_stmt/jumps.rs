@@ -101,6 +101,7 @@ fn alloc(cell: &Buffer, body: TStmt) -> TStmt {
 pub(super) fn has_jump(s: &Stmt) -> bool {
     match &s.kind {
         StmtKind::Break | StmtKind::Continue => true,
+        StmtKind::Expr(e) => builder::jump_call(e).is_some(),
         StmtKind::If { then, otherwise, .. } => then.iter().chain(otherwise).any(has_jump),
         StmtKind::With { body, .. } => body.iter().any(has_jump),
         _ => false,

@@ -88,6 +88,10 @@ impl<'a> Cx<'a> {
             Some(items) => items.iter().collect(),
             None => vec![target],
         };
+        let all: Vec<&str> = names.iter().filter_map(|n| n.as_name()).collect();
+        if let Some(k) = (1..all.len()).find(|k| all[..*k].contains(&all[*k])) {
+            return self.error("tir", target.span, format!("two loop variables are called `{}`", all[k]));
+        }
         self.names.push();
         let header = self.loop_header(&names, iter);
         if header.is_none() {
@@ -96,9 +100,17 @@ impl<'a> Cx<'a> {
             }
         }
         f.jumps.push(Jumps::default());
-        let body = self.nested(body, f);
+        let outside = f.loops.len();
+        if let Some(header) = &header {
+            f.loops.extend(header.iter().map(|(_, _, extent, kind, _)| (kind.clone(), extent.is_int(1))));
+        }
+        let nests = self.nested_loops(&f.loops, outside, iter.span);
+        // The loop's variables and its body are names of one scope.
+        let body = TStmt::seq(self.tir_list(body, f, &mut None, Place::Nested));
+        f.loops.truncate(outside);
         let jumps = f.jumps.pop().unwrap_or_default();
         self.names.pop();
+        nests?;
         let mut stmt = jumps.body(body);
         for (i, (var, min, extent, kind, annotations)) in header?.into_iter().rev().enumerate() {
             if i == 0 {
@@ -110,6 +122,22 @@ impl<'a> Cx<'a> {
             }
         }
         Some(stmt)
+    }
+
+    /// Loops whose rounds run side by side do not nest; those of one round are none.
+    ///
+    /// Source: TVM src/target/llvm/codegen_cpu.cc, src/tirx/transform/vectorize_loop.cc.
+    fn nested_loops(&mut self, loops: &[(ForKind, bool)], inner: usize, span: Span) -> Option<()> {
+        for (k, (kind, single)) in loops.iter().enumerate().skip(inner) {
+            let twice = matches!(kind, ForKind::Parallel | ForKind::Vectorized)
+                && loops[..k].iter().any(|(outer, one)| outer == kind && !one);
+            if twice && !single {
+                let what = if *kind == ForKind::Parallel { "parallel" } else { "vectorised" };
+                let d = Diagnostic::error("tir", span, format!("this {what} loop stands in another one"));
+                return self.report(d.help("make one of them serial, or both one loop"));
+            }
+        }
+        Some(())
     }
 
     pub(super) fn loop_header(&mut self, names: &[&Expr<'a>], iter: &Expr<'a>) -> Option<Vec<Header>> {
@@ -162,7 +190,9 @@ impl<'a> Cx<'a> {
                 let Some(t) = call.keyword("thread").or(call.args.last().filter(|a| a.as_str().is_some())) else {
                     return self.error("argument", iter.span, "T.thread_binding needs thread=\"..\"");
                 };
-                ForKind::ThreadBinding(self.string(t)?)
+                let thread = self.string(t)?;
+                self.virtual_thread(&thread, t.span)?;
+                ForKind::ThreadBinding(thread)
             }
             _ => {
                 let d =
@@ -170,6 +200,13 @@ impl<'a> Cx<'a> {
                 return self.report(d.help("write T.grid, range, T.serial, T.parallel, T.vectorized or T.unroll"));
             }
         };
+        let known: &[&str] = match kind {
+            ForKind::ThreadBinding(_) => &["start", "stop", "extent", "thread", "annotations"],
+            _ => &["start", "stop", "extent", "annotations", "step", "unroll", "dtype"],
+        };
+        if let Some((k, _)) = call.keywords.iter().find(|(k, _)| !known.contains(&k.name)) {
+            return self.error("argument", k.span, format!("{what} has no argument `{}`", k.name));
+        }
         let [name] = names else {
             return self.error("tir", iter.span, format!("{what} has one loop variable"));
         };
@@ -192,6 +229,11 @@ impl<'a> Cx<'a> {
                 )
             }
         };
+        let mut open = false;
+        extent.walk(&mut |e| open |= matches!(e.kind(), PrimKind::Var(_) | PrimKind::BufferLoad(..)));
+        if open && kind == ForKind::Vectorized {
+            return self.error("tir", iter.span, "the extent of a vectorised loop is a number");
+        }
         let annotations = match call.keyword("annotations").filter(|a| !matches!(a.kind, ExprKind::None)) {
             Some(a) => self.dict(a)?,
             None => vec![],
@@ -243,7 +285,19 @@ impl<'a> Cx<'a> {
         let [thread, extent] = call.args.as_slice() else {
             return self.error("argument", span, "T.launch_thread takes a name and an extent");
         };
-        let (thread, extent) = (self.string(thread), self.prim(extent));
-        Some((thread?, extent?))
+        let (name, extent) = (self.string(thread)?, self.prim(extent)?);
+        self.virtual_thread(&name, thread.span)?;
+        Some((name, extent))
+    }
+
+    /// Threads of a GPU are none of a processor's; virtual ones are loops.
+    ///
+    /// Source: TVM src/target/llvm/codegen_cpu.cc: no code for `thread_extent`.
+    fn virtual_thread(&mut self, thread: &str, span: Span) -> Option<()> {
+        if thread.starts_with("vthread") {
+            return Some(());
+        }
+        let d = Diagnostic::error("tir", span, format!("a processor has no `{thread}`"));
+        self.report(d.help("write a serial or a parallel loop"))
     }
 }

@@ -19,6 +19,26 @@ impl<'a> Cx<'a> {
         Some(value.map(|value| TStmt::at(TKind::Store { buffer, indices, value }, span)))
     }
 
+    /// `x: T.float32[m, n]`: a buffer that is only there.
+    pub(super) fn local_vector(
+        &mut self,
+        name: &'a str,
+        dtype: DType,
+        shape: &Expr<'a>,
+        span: Span,
+        f: &mut PrimCx,
+    ) -> Option<Vec<Item>> {
+        let shape = match shape.elements() {
+            Some(_) => self.dims(shape)?,
+            None => vec![self.dim(shape)?],
+        };
+        self.scope(f, span)?;
+        let buffer = Buffer::from_parts(name, shape, dtype, vec![], None, "local", span);
+        self.names.bind(name, Value::Buffer(buffer.clone()));
+        f.cells.push(span);
+        Some(vec![Item::Alloc(buffer, span)])
+    }
+
     /// The buffer of one element that `name` stands for from here on, and its first value.
     pub(super) fn mutable(&mut self, name: &'a str, dtype: DType, value: Option<PrimExpr>, span: Span) -> Vec<Item> {
         let buffer = Buffer::new(name, vec![], dtype);

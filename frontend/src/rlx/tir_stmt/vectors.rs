@@ -71,3 +71,46 @@ fn lane(e: &PrimExpr, i: &PrimExpr) -> Option<PrimExpr> {
         _ => return None,
     })
 }
+
+/// `count` lanes of a vector from number `from` on; one is a scalar. `None` where a variable is a vector.
+pub fn lanes_of(e: &PrimExpr, from: u16, count: u16) -> Option<PrimExpr> {
+    let d = e.dtype();
+    if d.lanes == 1 {
+        return Some(e.clone());
+    }
+    let part = |e: &PrimExpr| lanes_of(e, from, count);
+    let dtype = d.with_lanes(count);
+    Some(match e.kind() {
+        PrimKind::Var(_) | PrimKind::Let(..) => return None,
+        PrimKind::Ramp(base, stride) => {
+            let step = PrimExpr::binary(BinOp::Mul, PrimExpr::int(stride.dtype(), from.into()), stride.clone());
+            let base = PrimExpr::binary(BinOp::Add, base.clone(), step);
+            if count == 1 {
+                base
+            } else {
+                base.ramp(stride.clone(), count)
+            }
+        }
+        PrimKind::Broadcast(v) if count == 1 => v.clone(),
+        PrimKind::Broadcast(v) => v.clone().broadcast(count),
+        PrimKind::Cast(v) => PrimExpr::raw(PrimKind::Cast(part(v)?), dtype),
+        PrimKind::Reinterpret(v) if v.dtype().lanes == d.lanes => PrimExpr::raw(PrimKind::Reinterpret(part(v)?), dtype),
+        PrimKind::Call(f, args) => {
+            let args = args.iter().map(part).collect::<Option<Vec<_>>>()?;
+            PrimExpr::raw(PrimKind::Call(*f, args.into()), dtype)
+        }
+        PrimKind::BufferLoad(buffer, indices) => {
+            let indices = indices.iter().map(part).collect::<Option<Vec<_>>>()?;
+            PrimExpr::raw(PrimKind::BufferLoad(buffer.clone(), indices.into()), dtype)
+        }
+        PrimKind::Binary(..)
+        | PrimKind::Not(_)
+        | PrimKind::Neg(_)
+        | PrimKind::Select(..)
+        | PrimKind::IfThenElse(..) => {
+            let parts = e.children().into_iter().map(part).collect::<Option<Vec<_>>>()?;
+            e.with_children(parts)
+        }
+        _ => return None,
+    })
+}

@@ -6,16 +6,78 @@ use relax_ir::prim::BinOp;
 use relax_ir::TypeCode;
 
 impl<'a> Cx<'a> {
-    /// The buffer whose memory `data=A.data` names.
-    pub fn viewed(&self, e: &Expr<'a>, f: &PrimCx) -> Option<Buffer> {
+    /// The buffer whose memory `A.data`, or a name for it, is.
+    pub(super) fn data_of(&self, e: &Expr<'a>) -> Option<Buffer> {
+        if let Some(Value::Data(b)) = e.as_name().and_then(|n| self.names.get(n)) {
+            return Some(b.clone());
+        }
         let ExprKind::Attribute(base, field) = &e.kind else { return None };
         match (self.names.get(base.as_name()?), field.name) {
-            (Some(Value::Buffer(b)), "data") => {
-                let through = f.views.iter().find(|(view, _)| view == b);
-                Some(through.map_or_else(|| b.clone(), |(_, base)| base.clone()))
-            }
+            (Some(Value::Buffer(b)), "data") => Some(b.clone()),
             _ => None,
         }
+    }
+
+    /// The buffer whose memory `data=A.data` names.
+    pub fn viewed(&self, e: &Expr<'a>, f: &PrimCx) -> Option<Buffer> {
+        let b = self.data_of(e)?;
+        let through = f.views.iter().find(|(view, _)| *view == b);
+        Some(through.map_or(b, |(_, base)| base.clone()))
+    }
+
+    /// `x = T.decl_scalar(dtype, data, scope, elem_offset)`: one element of the memory.
+    pub(super) fn scalar_view(&mut self, name: &'a str, call: &CallExpr<'a>, span: Span, f: &mut PrimCx) -> Option<()> {
+        let (Some(dtype), Some(data)) = (call.arg(0, "dtype"), call.arg(1, "data")) else {
+            return self.error("argument", span, "T.decl_scalar takes a dtype, the memory of a buffer and a scope");
+        };
+        let dtype = self.dtype(dtype)?;
+        let offset = match (call.arg(3, "elem_offset"), call.arg(4, "byte_offset")) {
+            (Some(e), _) if !matches!(e.kind, ExprKind::None) => Some(self.prim(e)?),
+            (_, Some(e)) if !matches!(e.kind, ExprKind::None) => {
+                let (bytes, size) = (self.int(e)?, i64::from(dtype.bits / 8));
+                if size == 0 || bytes % size != 0 {
+                    return self.error("tir", e.span, format!("this is no place of an element of {dtype}"));
+                }
+                Some(PrimExpr::int(DType::I32, bytes / size))
+            }
+            _ => None,
+        };
+        let buffer = Buffer::from_parts(name, vec![], dtype, vec![], offset.filter(|o| !o.is_int(0)), "global", span);
+        self.view_as(name, buffer, data, span, f)
+    }
+
+    /// `C = A.view(m, n)`: the same elements in another shape; -1 is what is left of them.
+    pub(super) fn reshaped(
+        &mut self,
+        name: &'a str,
+        of: &Expr<'a>,
+        call: &CallExpr<'a>,
+        span: Span,
+        f: &mut PrimCx,
+    ) -> Option<()> {
+        let buffer = self.buffer(of)?;
+        let dims = match call.args.as_slice() {
+            [one] if one.elements().is_some() => one.elements().unwrap_or(&[]),
+            many => many,
+        };
+        if dims.is_empty() || !call.keywords.is_empty() || dims.iter().any(|d| matches!(d.kind, ExprKind::Str(_))) {
+            return self.unsupported("tir", span, "a view takes a shape alone");
+        }
+        let one = |d: &Expr| matches!(&d.kind, ExprKind::Int(digits) if digits == "1");
+        let open = |d: &Expr| matches!(&d.kind, ExprKind::Unary(UnaryOp::Neg, n) if one(n));
+        let product = |dims: &[PrimExpr]| dims.iter().try_fold(1i64, |n, d| n.checked_mul(d.as_int()?));
+        let stated = dims.iter().filter(|d| !open(d)).map(|d| self.dim(d)).collect::<Option<Vec<_>>>()?;
+        let mut shape = stated.clone();
+        if let Some(at) = dims.iter().position(open) {
+            let left = product(&buffer.shape).zip(product(&stated)).and_then(|(n, d)| n.checked_div(d));
+            let Some(left) = left.filter(|_| shape.len() + 1 == dims.len()) else {
+                return self.unsupported("tir", span, "this dim of a view cannot be computed");
+            };
+            shape.insert(at, PrimExpr::int(DType::I32, left));
+        }
+        let view = Buffer::from_parts(name, shape, buffer.dtype(), vec![], None, "global", span);
+        let base = f.views.iter().find(|(view, _)| *view == buffer).map_or(buffer, |(_, base)| base.clone());
+        self.over(name, view, base, span, f)
     }
 
     pub(super) fn view(
@@ -26,10 +88,18 @@ impl<'a> Cx<'a> {
         span: Span,
         f: &mut PrimCx,
     ) -> Option<()> {
+        let buffer = self.buffer_type(name, call, 0, "global", span)?;
+        self.view_as(name, buffer, data, span, f)
+    }
+
+    fn view_as(&mut self, name: &'a str, buffer: Buffer, data: &Expr<'a>, span: Span, f: &mut PrimCx) -> Option<()> {
         let Some(base) = self.viewed(data, f) else {
             return self.expected(data, "the memory of a buffer, `A.data`,");
         };
-        let buffer = self.buffer_type(name, call, 0, "global", span)?;
+        self.over(name, buffer, base, span, f)
+    }
+
+    fn over(&mut self, name: &'a str, buffer: Buffer, base: Buffer, span: Span, f: &mut PrimCx) -> Option<()> {
         let (from, to) = (base.dtype(), buffer.dtype());
         let whole = |t: DType| t.lanes == 1 && t.bits.is_multiple_of(8) && (t.is_int() || t.is_float());
         if from != to && !(whole(from) && whole(to)) {

@@ -1,0 +1,159 @@
+//! Statements in the words of TVM's script builder: `with T.While(..)`, `T.break_loop()`, `T.static_assert(..)`.
+//!
+//! Source: TVM python/tvm/tirx/script/builder/ir.py and `visit_expr_stmt` of its parser.
+
+use super::*;
+
+/// `T.break_loop()` and its kin, in `T.evaluate` or not: does it leave the loop?
+pub(super) fn jump_call(e: &Expr) -> Option<bool> {
+    match (e.called()?.as_str(), e.as_call()?.args.as_slice()) {
+        ("T.evaluate", [inner]) => jump_call(inner),
+        ("T.break_loop", []) => Some(true),
+        ("T.continue_loop", []) => Some(false),
+        _ => None,
+    }
+}
+
+impl<'a> Cx<'a> {
+    /// A statement that is none of PrimFuncs in Python's words; `None` where `e` is another one.
+    pub(super) fn builder_statement(&mut self, e: &Expr<'a>, span: Span, f: &mut PrimCx) -> Option<Option<Vec<Item>>> {
+        if let Some(out) = jump_call(e) {
+            return Some(self.jump(out, span, f));
+        }
+        let nothing = |known: Option<()>| Some(known.map(|()| vec![]));
+        if let ExprKind::None = e.kind {
+            return nothing(Some(()));
+        }
+        if let Some(name) = e.as_name().filter(|n| self.names.get(n).is_some() || self.names.dims.contains_key(n)) {
+            return nothing((!matches!(self.names.get(name), Some(Value::Poison))).then_some(()));
+        }
+        if self.data_of(e).is_some() {
+            return nothing(Some(()));
+        }
+        let call = e.as_call()?;
+        match (e.called()?.as_str(), call.args.as_slice(), call.keywords.as_slice()) {
+            ("T.evaluate", [inner], []) | ("T.evaluate", [], [(_, inner)])
+                if matches!(inner.kind, ExprKind::Str(_)) || self.data_of(inner).is_some() =>
+            {
+                nothing(Some(()))
+            }
+            ("T.evaluate", [], [(k, inner)]) if k.name == "value" => {
+                let value = self.prim(inner);
+                Some(value.map(|v| vec![Item::Stmt(TStmt::at(TKind::Evaluate(v), span))]))
+            }
+            // Advice to schedulers.
+            ("T.hint", ..) => nothing(Some(())),
+            ("T.static_assert", ..) => nothing(self.static_assertion(call, span)),
+            ("T.Assert", ..) => Some(self.assertion_of(call, span).map(|s| vec![Item::Stmt(s)])),
+            _ => None,
+        }
+    }
+
+    /// Python looks at the condition while it reads: it is made of literals.
+    fn static_assertion(&mut self, call: &CallExpr<'a>, span: Span) -> Option<()> {
+        let Some(x) = call.arg(0, "x") else {
+            return self.error("argument", span, "T.static_assert takes a condition");
+        };
+        let holds = match self.num(x)? {
+            Num::Int(v) => v != 0,
+            Num::Float(v, _) => v != 0.0,
+            Num::Expr(p) => match p.as_int() {
+                Some(v) => v != 0,
+                None => return self.error("type", x.span, "Python cannot decide this while it reads the kernel"),
+            },
+        };
+        if holds {
+            return Some(());
+        }
+        self.error("tir", span, "this static assertion does not hold")
+    }
+
+    /// `T.Assert(condition, message)`
+    pub(super) fn assertion_of(&mut self, call: &CallExpr<'a>, span: Span) -> Option<TStmt> {
+        let (Some(cond), Some(message)) = (call.arg(0, "condition"), call.arg(1, "message")) else {
+            return self.error("argument", span, "T.Assert takes a condition and a message");
+        };
+        let (cond, message) = (self.condition(cond), self.assertion(message));
+        Some(TStmt::at(TKind::Assert { cond: cond?, message: message? }, span))
+    }
+
+    /// `while` in either spelling.
+    pub(super) fn while_loop(
+        &mut self,
+        cond: &Expr<'a>,
+        body: &[Stmt<'a>],
+        span: Span,
+        f: &mut PrimCx,
+    ) -> Option<TStmt> {
+        if f.loops.iter().any(|(kind, single)| *kind == ForKind::Vectorized && !single) {
+            let d = Diagnostic::error("tir", first_line(self.text, span), "a vectorised loop holds no `while`");
+            return self.report(d.help("make the loop around it serial"));
+        }
+        let cond = if cond.is_error() { None } else { self.condition(cond) };
+        f.jumps.push(Jumps::default());
+        let body = self.nested(body, f);
+        let jumps = f.jumps.pop().unwrap_or_default();
+        let body = jumps.round(body);
+        let cond = jumps.condition(cond?);
+        Some(jumps.around(TStmt::at(TKind::While { cond, body }, span)))
+    }
+
+    /// `with T.If(condition):` around `with T.Then():` and `with T.Else():`.
+    pub(super) fn if_statement(
+        &mut self,
+        call: &CallExpr<'a>,
+        body: &[Stmt<'a>],
+        span: Span,
+        f: &mut PrimCx,
+    ) -> Option<TStmt> {
+        let usage = "T.If holds `with T.Then():` and perhaps `with T.Else():`";
+        let Some(cond) = call.arg(0, "condition") else {
+            return self.error("argument", span, "T.If takes a condition");
+        };
+        let cond = self.condition(cond);
+        let (mut then, mut otherwise) = (None, None);
+        for s in body {
+            let part = match &s.kind {
+                StmtKind::With { items, body } => match items.as_slice() {
+                    [(item, None)] => item.called().map(|what| (what, body)),
+                    _ => None,
+                },
+                _ => None,
+            };
+            match part {
+                Some((what, body)) if what == "T.Then" && then.is_none() => then = Some(self.nested(body, f)),
+                Some((what, body)) if what == "T.Else" && otherwise.is_none() => otherwise = Some(self.nested(body, f)),
+                _ => return self.error("tir", s.span, usage),
+            }
+        }
+        let Some(then) = then else { return self.error("tir", first_line(self.text, span), usage) };
+        Some(TStmt::at(TKind::If { cond: cond?, then, otherwise }, span))
+    }
+
+    /// `T.let` of the memory of a buffer: a pointer to its elements, where a type is stated.
+    pub(super) fn pointer_let(&mut self, annotation: &Expr<'a>, data: &Buffer) -> bool {
+        let ExprKind::Subscript(base, of) = &annotation.kind else {
+            return annotation.dotted().as_deref() == Some("T.let");
+        };
+        let stated = of.as_call().filter(|c| c.func.dotted().as_deref() == Some("T.handle"));
+        let stated = stated.and_then(|c| c.arg(0, "dtype")).and_then(|t| self.dtype(t));
+        base.dotted().as_deref() == Some("T.let") && stated == Some(data.dtype())
+    }
+
+    /// A name that the scope under way has already stands for that: Python would bind it again, TVM does not. Names of
+    /// values are given another value.
+    pub(super) fn bound_once(&mut self, target: &Expr<'a>, again: bool, f: &PrimCx) -> Option<()> {
+        let Some(name) = target.as_name() else { return Some(()) };
+        let assigned = match self.names.own(name) {
+            None | Some(Value::Poison) => return Some(()),
+            Some(Value::Prim(v)) => f.scalars.contains(v),
+            Some(Value::Buffer(b)) => b.ndim() == 0 || b.ndim() == 1 && b.shape[0].is_int(1),
+            Some(_) => false,
+        };
+        if again && assigned {
+            return Some(());
+        }
+        let d = Diagnostic::error("tir", target.span, format!("`{name}` is defined in this scope already"));
+        self.report(d.help("take another name"))
+    }
+}
