@@ -146,8 +146,15 @@ impl<'a> Cx<'a> {
             })
             .collect();
         let old = std::mem::replace(&mut self.names.int, DType::I64);
+        // What is an index of the result must be an expression of TIR, a number of Python is none.
         let results = match body.elements() {
-            Some(items) => items.iter().map(|i| self.prim(i)).collect(),
+            Some(items) => items
+                .iter()
+                .map(|i| match i.kind {
+                    ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Float(_) => self.expected(i, "an index of TIR"),
+                    _ => self.prim(i),
+                })
+                .collect(),
             None => vec![self.prim(body)],
         };
         self.names.int = old;

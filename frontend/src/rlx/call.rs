@@ -29,6 +29,15 @@ impl<'a> Cx<'a> {
                 _ => self.unknown_operator(name, call),
             };
         };
+        if decl.name == "assert_op" {
+            let call = self.assert_call(call)?;
+            return self.declared_call(decl, &call, span);
+        }
+        self.declared_call(decl, call, span)
+    }
+
+    /// The call of an operator, its arguments in the order of its declaration.
+    fn declared_call(&mut self, decl: &'static OpDecl, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
         let given = self.bind(decl, call, span)?;
         let mut args: Vec<RExpr> = vec![];
         let mut attrs = Attrs::default();
@@ -38,6 +47,11 @@ impl<'a> Cx<'a> {
             match param.kind {
                 ParamKind::Variadic => {
                     for e in given {
+                        if decl.name == "print" && e.elements().is_some() {
+                            let _: Option<()> = self.expected(e, "a value");
+                            ok = false;
+                            continue;
+                        }
                         if matches!(e.kind, ExprKind::None) {
                             let d = Diagnostic::error("argument", e.span, "None is no value of Relax");
                             self.diags.push(d.help("R.null_value() gives a value that is none"));
@@ -62,37 +76,7 @@ impl<'a> Cx<'a> {
                 }
                 ParamKind::Attr => {
                     let v = match given.first() {
-                        // How TVM 0.25 and before says that the result has the operands' type.
-                        Some(e) if e.as_str() == Some("void") && param.name.ends_with("dtype") => Some(AttrValue::None),
-                        Some(e) if matches!(e.kind, ExprKind::None) && !may_be_none(decl, param) => {
-                            let message = format!("`{}` of R.{} cannot be None", param.name, decl.name);
-                            self.report(Diagnostic::error("argument", e.span, message).help(signature(decl)))
-                        }
-                        Some(e)
-                            if param.name.ends_with("dtype")
-                                && matches!(e.as_str(), Some("int" | "uint" | "float")) =>
-                        {
-                            self.dtype(e).map(|d| AttrValue::Str(d.to_string()))
-                        }
-                        Some(e) if param.name == "dst_vdevice" && e.as_str().is_some() => {
-                            self.listed_device(e, true).map(AttrValue::Str)
-                        }
-                        // TVM converts no number of Python to such a list.
-                        Some(e) if decl.name.ends_with("pool2d_backward") && matches!(e.kind, ExprKind::Int(_)) => {
-                            self.expected(e, "a list of integers")
-                        }
-                        // Numbers of TIR are none of Python.
-                        Some(e) if matches!(param.name, "axis" | "axes") && scalars(e) => {
-                            self.expected(e, "an integer of Python, or a list of them")
-                        }
-                        // `T.float32` and `R.dtype(..)` are values, no names of types.
-                        Some(e)
-                            if param.name.ends_with("dtype")
-                                && matches!(e.kind, ExprKind::Attribute(..) | ExprKind::Call(_)) =>
-                        {
-                            self.expected(e, "a data type in quotes")
-                        }
-                        Some(e) => self.attr_value(e),
+                        Some(e) => self.attribute(decl, param, e),
                         None => Some(default_attr(param)),
                     };
                     match v {
@@ -163,6 +147,7 @@ impl<'a> Cx<'a> {
 
     /// `R.linear(data, weight, bias=None, out_dtype=None)`, which TVM reads as a product with the transposed weight.
     fn linear(&mut self, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
+        self.no_more(call, "R.linear", &["data", "weight", "bias", "out_dtype"])?;
         let operand = |i: usize, name: &str| call.arg(i, name).filter(|e| !matches!(e.kind, ExprKind::None));
         let (Some(data), Some(weight)) = (operand(0, "data"), operand(1, "weight")) else {
             return self.error("argument", span, "R.linear takes data and weight");
@@ -180,11 +165,29 @@ impl<'a> Cx<'a> {
 
     /// `R.nn.relu6(data)`: clipped to 0 and 6.
     fn relu6(&mut self, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
+        self.no_more(call, "R.nn.relu6", &["data"])?;
         let Some(data) = call.arg(0, "data") else {
             return self.error("argument", span, "R.nn.relu6 takes data");
         };
         let bound = |v: i64| RExpr::new(RKind::Prim(PrimExpr::i64(v)), span);
         operator("clip", vec![self.relax(data)?, bound(0), bound(6)], vec![], span)
+    }
+
+    /// Refuses arguments beyond `params`.
+    fn no_more(&mut self, call: &CallExpr<'a>, name: &str, params: &[&str]) -> Option<()> {
+        if let Some(e) = call.args.get(params.len()) {
+            return self.error("argument", e.span, format!("{name} takes {} arguments", params.len()));
+        }
+        for (k, _) in &call.keywords {
+            match params.iter().position(|p| *p == k.name) {
+                None => return self.error("argument", k.span, format!("{name} has no argument `{}`", k.name)),
+                Some(at) if at < call.args.len() => {
+                    return self.error("argument", k.span, format!("`{}` of {name} is given twice", k.name));
+                }
+                _ => {}
+            }
+        }
+        Some(())
     }
 
     fn unknown_operator<T>(&mut self, name: &str, call: &CallExpr<'a>) -> Option<T> {
@@ -275,10 +278,13 @@ impl<'a> Cx<'a> {
     }
 
     fn operand(&mut self, decl: &'static OpDecl, param: &ParamDecl, e: &Expr<'a>) -> Option<RExpr> {
+        self.of_its_type(decl, param, e)?;
         match (&e.kind, param.name) {
             (ExprKind::Str(name), "func") => Some(RExpr::new(RKind::ExternFunc(name.clone()), e.span)),
             // TVM takes a plain tuple for a shape.
-            (ExprKind::Tuple(_) | ExprKind::List(_), "shape" | "size" | "tir_vars") => {
+            (ExprKind::Tuple(_) | ExprKind::List(_), "shape" | "size" | "tir_vars")
+                if decl.name != "builtin.alloc_tensor" =>
+            {
                 Some(RExpr::new(RKind::Shape(self.dims(e)?), e.span))
             }
             (kind, "args") if decl.name.starts_with("call_tir") || decl.name == "call_dps_packed" => {
@@ -287,6 +293,7 @@ impl<'a> Cx<'a> {
                 let inner = self.relax_args(e)?;
                 Some(if tuple { inner } else { RExpr::new(RKind::Tuple(vec![inner]), e.span) })
             }
+            (_, "on_value" | "off_value") if matches!(e.kind, ExprKind::Float(_)) => self.wide_float(e),
             (_, "x1" | "x2") if whole(e) => {
                 let value = match self.num(e)? {
                     Num::Int(v) if fits(DType::I32, v) => int_literal(DType::I32, v),
@@ -381,29 +388,8 @@ fn default_attr(param: &ParamDecl) -> AttrValue {
     }
 }
 
-/// Attributes that TVM takes `None` for: those that it is the default of, and these.
-fn may_be_none(decl: &OpDecl, param: &ParamDecl) -> bool {
-    const OPTIONAL: [(&str, &str); 6] = [
-        ("concat", "axis"),
-        ("meshgrid", "indexing"),
-        ("nn.pad", "pad_mode"),
-        ("nn.pad", "pad_value"),
-        ("cumsum", "exclusive"),
-        ("cumprod", "exclusive"),
-    ];
-    matches!(param.default, Default::Required | Default::None) || OPTIONAL.contains(&(decl.name, param.name))
-}
-
-/// `T.int64(1)`, or a list with one.
-fn scalars(e: &Expr) -> bool {
-    match e.elements() {
-        Some(items) => items.iter().any(scalars),
-        None => e.called().is_some_and(|n| n.starts_with("T.")),
-    }
-}
-
 /// `R.name(x, axis=..)`, for help texts.
-fn signature(decl: &OpDecl) -> String {
+pub(super) fn signature(decl: &OpDecl) -> String {
     let params: Vec<String> = decl
         .params
         .iter()

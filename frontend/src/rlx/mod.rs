@@ -7,6 +7,7 @@
 //! Invariants: a function that returns `None` has reported why; names bound by something unreadable are poisoned, so
 //! that one mistake is reported once; every recursion is bounded by the height limit of the syntax tree.
 
+mod arguments;
 mod attrs;
 mod call;
 mod context;

@@ -39,6 +39,8 @@ impl<'a> Cx<'a> {
     pub fn python_binding(&mut self, name: &'a str, value: &Expr<'a>) -> bool {
         let value = match &value.kind {
             ExprKind::None | ExprKind::Str(_) | ExprKind::Dict(_) | ExprKind::Lambda(..) => value,
+            // A list of sizes stays one of Python, which a shape may be made of; a tuple is a value of Relax.
+            ExprKind::List(items) if !items.is_empty() && items.iter().all(|i| self.is_size(i)) => value,
             ExprKind::Call(call) => match (meta_var(value), call.args.as_slice()) {
                 (true, [inner]) => inner,
                 _ => return false,
@@ -50,6 +52,17 @@ impl<'a> Cx<'a> {
         self.names.pythons.push(Named { value: value.clone(), mentions });
         self.names.bind(name, Value::Python(self.names.pythons.len() - 1));
         true
+    }
+
+    /// A whole number or a dim.
+    fn is_size(&self, e: &Expr<'a>) -> bool {
+        match &e.kind {
+            ExprKind::Int(_) => true,
+            ExprKind::Name(n) => self.names.prim(n).is_some(),
+            ExprKind::Unary(_, a) => self.is_size(a),
+            ExprKind::Binary(_, a, b) => self.is_size(a) && self.is_size(b),
+            _ => false,
+        }
     }
 
     /// As [`Cx::written_out`], for what is bound to a name: `I.meta_var(..)` stays, around what is written out.

@@ -225,7 +225,10 @@ impl<'a> Cx<'a> {
                 [v] => RKind::Prim(self.python_scalar(v)?),
                 _ => return self.error("argument", span, "R.prim_value takes one value"),
             },
-            "R.tuple" => RKind::Tuple(self.relax_list(&call.args)?),
+            "R.tuple" => match call.args.iter().find(|e| e.elements().is_some()) {
+                Some(e) => return self.expected(e, "a field of R.tuple, not a list of them,"),
+                None => RKind::Tuple(self.relax_list(&call.args)?),
+            },
             "R.ExternFunc" => match call.arg(0, "global_symbol").and_then(Expr::as_str) {
                 Some(s) => self.extern_function(s),
                 None => return self.error("argument", span, "R.ExternFunc takes the name of a function"),
@@ -255,7 +258,8 @@ impl<'a> Cx<'a> {
         let mut sinfo_args = vec![];
         for (k, v) in &call.keywords {
             match k.name {
-                "ty_args" | "sinfo_args" => sinfo_args = self.struct_infos(v)?,
+                // How older versions of TVM print the types of a call.
+                "sinfo_args" => sinfo_args = self.struct_infos(v)?,
                 _ => {
                     let message = format!("a function takes no argument by name (`{}`)", k.name);
                     return self.error("argument", k.span, message);
@@ -304,6 +308,12 @@ impl<'a> Cx<'a> {
         let Some(value) = call.arg(0, "value") else {
             return self.error("argument", span, "R.const takes a value and a data type");
         };
+        if let Some(e) = call.args.get(2) {
+            return self.error("argument", e.span, "R.const takes a value and a data type");
+        }
+        if matches!(value.kind, ExprKind::Tuple(_)) {
+            return self.expected(value, "a number or a list");
+        }
         let dtype = match call.arg(1, "dtype").filter(|d| !matches!(d.kind, ExprKind::None)) {
             Some(d) => self.dtype(d)?,
             None => natural_dtype(value),

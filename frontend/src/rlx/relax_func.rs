@@ -541,6 +541,9 @@ impl<'a> Cx<'a> {
         ) else {
             return self.error("argument", e.span, "R.match_cast takes a value and a type");
         };
+        if let Some(e) = call.args.get(2) {
+            return self.error("argument", e.span, "R.match_cast takes a value and a type");
+        }
         let value = self.relax(value);
         let struct_info: Option<StructInfo> = self.struct_info(info);
         Some(BindingValue::MatchCast { value: value?, struct_info: struct_info? })

@@ -135,6 +135,10 @@ impl<'a> Cx<'a> {
             None => {}
             Some(d) if matches!(d.kind, ExprKind::None) || d.as_str().is_some_and(|s| s == "void" || s.is_empty()) => {}
             Some(d) => match self.dtype(d) {
+                // `R.dtype(..)` is a value, no name of a type.
+                Some(_) if d.called().as_deref() == Some("R.dtype") => {
+                    return self.expected(d, "a data type in quotes");
+                }
                 Some(t) if t.is_handle() => {
                     return self.error("dtype", d.span, "a tensor has no elements of type handle")
                 }
@@ -178,8 +182,12 @@ impl<'a> Cx<'a> {
             let info = self.dims(values).map(StructInfo::shape)?;
             if let (Some(n), StructInfo::Shape { ndim: Some(have), .. }) = (call.arg(1, "ndim"), &info) {
                 let stated = self.int(n)?;
-                if stated != -1 && stated != *have as i64 {
-                    return self.error("type", n.span, format!("the shape has {have} values, ndim says {stated}"));
+                if stated != -1 {
+                    let message = match stated == *have as i64 {
+                        true => "a shape states its values or their number, not both".to_string(),
+                        false => format!("the shape has {have} values, ndim says {stated}"),
+                    };
+                    return self.error("type", n.span, message);
                 }
             }
             return Some(info);
@@ -199,7 +207,11 @@ impl<'a> Cx<'a> {
     fn prim_type(&mut self, call: Option<&CallExpr<'a>>, span: Span) -> Option<StructInfo> {
         let Some(call) = call else { return self.error("type", span, "R.Prim needs a data type") };
         self.known_keywords(call, &["dtype", "value"]);
-        if let Some(v) = call.arg(1, "value") {
+        if let Some(e) = call.args.get(1) {
+            return self.error("argument", e.span, "R.Prim takes one data type");
+        }
+        // How TVM 0.25 and before states a value.
+        if let Some(v) = call.keyword("value") {
             let value = if v.as_str().is_some() { self.dim(v)? } else { self.prim(v)? };
             return Some(StructInfo::Prim { dtype: value.dtype(), value: Some(value) });
         }

@@ -42,6 +42,24 @@ pub fn open_divisors(condition: &PrimExpr, facts: &mut Facts) -> Vec<PrimExpr> {
     list
 }
 
+/// The divisors of a branch's condition that must not be 0, or it has no answer. Where one part of the condition decides whether
+/// another is looked at, there are none.
+pub fn decisive_divisors(condition: &PrimExpr, facts: &mut Facts) -> Vec<PrimExpr> {
+    let mut whole = true;
+    condition.walk(&mut |e| {
+        let parts = matches!(
+            e.kind(),
+            PrimKind::Binary(BinOp::And | BinOp::Or, ..) | PrimKind::IfThenElse(..) | PrimKind::Select(..)
+        );
+        whole &= !parts;
+    });
+    if whole {
+        open_divisors(condition, facts).into_iter().rev().collect()
+    } else {
+        vec![]
+    }
+}
+
 /// What divides in `e` and is no number.
 pub fn divisors(e: &PrimExpr) -> Vec<PrimExpr> {
     let mut out: Vec<PrimExpr> = vec![];

@@ -7,8 +7,10 @@ mod context;
 pub mod elem;
 pub mod families;
 pub mod rule;
+mod takes;
 
 pub use context::{Answer, ComputeCx, InferCx, ShapeFacts, TensorArg};
+pub use takes::Takes;
 
 use crate::diag::Diagnostic;
 use crate::relax::StructInfo;

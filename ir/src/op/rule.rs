@@ -256,6 +256,11 @@ impl InferCx<'_> {
 
     /// Operand `i` as a shape: its values where stated, and its rank.
     pub fn shape_operand(&self, i: usize) -> Result<(Option<Vec<PrimExpr>>, Option<usize>), Diagnostic> {
+        // A tuple of Python written in the call is a shape for the parser; a value that is a tuple is none.
+        if matches!(self.infos.get(i), Some(StructInfo::Tuple(_))) && !self.op.name.starts_with("onnx.") {
+            let d = self.error(format!("operand {} must be a shape, not a tuple", self.operand(i)));
+            return Err(d.help("write R.shape([..])"));
+        }
         if let Some(v) = scalar_values(self.args.get(i), self.infos.get(i)) {
             let n = v.len();
             return Ok((Some(v.into_iter().map(|d| d.cast(DType::I64)).collect()), Some(n)));

@@ -524,6 +524,10 @@ impl<'a> Planner<'a> {
         if let Some(known) = condition.as_int() {
             return self.seq(if known != 0 { then } else { otherwise }, &mut scope.clone());
         }
+        for d in constraints::decisive_divisors(&condition, &mut self.facts) {
+            let zero = PrimExpr::int(d.dtype(), 0);
+            self.require(d.ne(zero), code::CHECK, "the condition of `if` divides by it".to_string(), cond.span())?;
+        }
         let divisors = constraints::open_divisors(&condition, &mut self.facts);
         let (a, mut then_steps) = self.nested(|p| {
             divisors.iter().for_each(|d| p.assume(&d.clone().ne(PrimExpr::int(d.dtype(), 0))));

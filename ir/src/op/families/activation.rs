@@ -86,7 +86,12 @@ pub static OPS: &[OpDecl] = &[
         "nn.softplus",
         "`log(1 + exp(beta * x)) / beta`, or `x` where `beta * x > threshold`, elementwise, float dtypes.",
         &[operand("data"), attr("beta", Default::Float(1.0)), attr("threshold", Default::Float(20.0))],
-        float,
+        |cx| {
+            if cx.attrs.float("beta") == Some(0.0) {
+                return Err(cx.error("beta is 0, it is a divisor"));
+            }
+            float(cx)
+        },
         Compute::Kernel(|cx| {
             let beta = cx.attrs.float("beta").unwrap_or(1.0);
             let threshold = cx.attrs.float("threshold").unwrap_or(20.0);

@@ -73,6 +73,7 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         return Err(cx.error(format!("keys and values are numbers, not {wrong}")));
     }
     (0..3).try_for_each(|i| rules::require_ndim(cx, i, 4))?;
+    (3..7).filter(|i| cx.has(*i)).try_for_each(|i| cx.tensor(i).map(|_| ()))?;
     match cx.attrs.get("causal_mask") {
         Some(m) if !m.is_none() && !matches!(m.as_str(), Some("TopLeft" | "BottomRight")) => {
             return Err(cx.error("causal_mask must be \"TopLeft\", \"BottomRight\" or None"));

@@ -151,7 +151,7 @@ fn infer_arange(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let len = match (number(&start), number(&end), number(&step)) {
         (Some(s), Some(e), Some(by)) => PrimExpr::i64(((e - s) / by).ceil().max(0.0) as i64),
         _ if [&start, &end, &step].iter().any(|e| !e.dtype().is_int()) => {
-            return result(None, Some(1), Some(dtype));
+            return Err(cx.error("the length is known only when bounds that are no integers are literals"));
         }
         _ => {
             let (s, e, by) = (start.cast(DType::I64), end.cast(DType::I64), step.cast(DType::I64));
@@ -183,6 +183,14 @@ fn arange(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 
 fn infer_eye(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let dtype = cx.dtype("dtype")?.unwrap_or(DType::F32);
+    for i in 0..3 {
+        match cx.infos.get(i) {
+            Some(StructInfo::Prim { dtype, .. }) if dtype.is_float() => {
+                return Err(cx.error(format!("{} must be an integer, it is {dtype}", cx.operand(i))));
+            }
+            _ => {}
+        }
+    }
     let n = cx.scalar(0);
     let m = if cx.has(1) { cx.scalar(1) } else { n.clone() };
     let dims = n.zip(m).map(|(n, m)| vec![n.cast(DType::I64), m.cast(DType::I64)]);
@@ -292,6 +300,10 @@ fn window(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let d = wide_dtype(out.dtype);
     let n = if periodic != 0.0 { out.dims[0].clone() } else { out.dims[0].clone() - 1 };
     let y = k.compute("hamming_window", out.dims, out.dtype, |i| {
+        // A window of one element is that element, as in TVM and PyTorch.
+        if out.dims[0].is_int(1) {
+            return PrimExpr::float(d, 1.0);
+        }
         let turn = PrimExpr::float(d, std::f64::consts::TAU) * i[0].clone().cast(d) / n.max(PrimExpr::i64(1)).cast(d);
         PrimExpr::float(d, alpha) - PrimExpr::float(d, beta) * turn.call1(Intrin::Cos)
     });

@@ -69,7 +69,7 @@ pub static OPS: &[OpDecl] = &[
         "Marks where parameter lifting stops; the identity.",
         &[operand("x")],
         Purity::Pure,
-        same,
+        |cx| Ok(StructInfo::Tensor(cx.tensor(0)?.clone())),
     ),
     host(
         "builtin.copy",

@@ -166,6 +166,9 @@ fn nll_loss_backward(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 
 fn infer_pool(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let win = Window::read("max_pool2d", cx.attrs).map_err(|e| cx.error(e))?;
+    if cx.attrs.ints("padding").is_some_and(|p| p.len() != 4) {
+        return Err(cx.error("padding must be 4 integers: top, left, bottom, right"));
+    }
     let (g, x) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
     cx.same_dtype(&[("output_grad", g.dtype), ("data", x.dtype)])?;
     rules::require_ndim(cx, 0, win.out.rank())?;

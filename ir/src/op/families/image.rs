@@ -80,7 +80,11 @@ fn infer(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
             return Err(cx.error(format!("{name} is \"{v}\", it must be one of {}", values.join(", "))));
         }
     }
-    let (size, ndim) = match cx.scalar(1) {
+    let number = matches!(cx.infos.get(1), Some(StructInfo::Prim { dtype, .. }) if dtype.is_int() || dtype.is_bool());
+    if let Some(list) = cx.attrs.get("roi").and_then(|v| v.as_list()).filter(|l| l.len() < 2 * axes.len()) {
+        return Err(cx.error(format!("roi must have {} numbers, it has {}", 2 * axes.len(), list.len())));
+    }
+    let (size, ndim) = match cx.scalar(1).filter(|_| number) {
         Some(v) => (Some(vec![v.cast(DType::I64); axes.len()]), Some(axes.len())),
         None => cx.shape_operand(1)?,
     };

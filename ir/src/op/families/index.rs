@@ -389,7 +389,7 @@ fn scatter_nd(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 /// The index tensors of operand 1 (a tuple, or a lone tensor) and what they broadcast to.
 fn indices(cx: &mut InferCx) -> Result<(usize, TensorInfo), Diagnostic> {
     let list: Vec<TensorInfo> = match cx.infos.get(1) {
-        Some(StructInfo::Tensor(t)) => vec![t.clone()],
+        Some(StructInfo::Tensor(t)) if cx.op.name == "index_put" => vec![t.clone()],
         _ => cx.tensors(1)?.into_iter().cloned().collect(),
     };
     if list.is_empty() {
@@ -397,6 +397,9 @@ fn indices(cx: &mut InferCx) -> Result<(usize, TensorInfo), Diagnostic> {
     }
     for t in &list {
         cx.require_int(1, t.dtype)?;
+        if let Some(d) = t.dtype.filter(|d| cx.op.name == "index_tensor" && d.is_uint()) {
+            return Err(cx.error(format!("indices must be signed integers, not {d}")));
+        }
     }
     let n = cx.tensor(0)?.ndim;
     if n.is_some_and(|n| n < list.len()) {

@@ -577,6 +577,9 @@ fn infer_layout(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
             return Err(cx.error(format!("pad_value is of dtype {}, x of {d}", p.dtype())));
         }
     }
+    if let (Some(AttrValue::Float(_)), Some(d)) = (cx.attrs.get("pad_value"), t.dtype.filter(|d| !d.is_float())) {
+        return Err(cx.error(format!("pad_value is a float, x is of {d}")));
+    }
     let ndim = Some(map.results.len());
     let Some(dims) = t.known_dims() else { return Ok(StructInfo::Tensor(t.with_dims(None, ndim))) };
     let vars: HashMap<Var, PrimExpr> = map.params.iter().cloned().zip(dims.iter().cloned()).collect();
@@ -591,7 +594,65 @@ fn infer_layout(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         let e = extent_of(r, &vars).ok_or_else(|| cx.error("the range of an index_map result cannot be derived"))?;
         out.push(cx.simplify(e));
     }
+    let sizes = |dims: &[PrimExpr]| dims.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>();
+    if let (Some(from), Some(to)) = (sizes(dims), sizes(&out)) {
+        if to.is_empty() || covers(&map, &from, &to) == Some(false) {
+            return Err(cx.error("index_map must reach every index of its result, its results depend on each other"));
+        }
+    }
     Ok(StructInfo::Tensor(t.with_dims(Some(out), None)))
+}
+
+/// Does the map of whole blocks from `from` reach every index of `to`? `None` where that is too many to see.
+///
+/// TVM asks for a map that it can invert over the padded source (`IndexMap::NonSurjectiveInverse`): one whose results are
+/// independent parts of the indices.
+fn covers(map: &crate::attrs::IndexMap, from: &[i64], to: &[i64]) -> Option<bool> {
+    const MOST: i64 = 1 << 16;
+    let block = map.results.iter().try_fold(1, |n, r| blocks(r, n))?;
+    let whole: Vec<i64> =
+        from.iter().map(|d| d.checked_add(block - 1).map(|d| d / block * block)).collect::<Option<_>>()?;
+    let total = |dims: &[i64]| dims.iter().try_fold(1i64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MOST);
+    let (count, cells) = (total(&whole)?, total(to)?);
+    let mut reached = vec![false; cells as usize];
+    for flat in 0..count {
+        let mut rest = flat;
+        let mut at: HashMap<Var, PrimExpr> = HashMap::new();
+        for (v, d) in map.params.iter().zip(&whole).rev() {
+            at.insert(v.clone(), PrimExpr::int(v.dtype(), rest % d));
+            rest /= d;
+        }
+        let mut cell = Some(0);
+        for (r, d) in map.results.iter().zip(to) {
+            let i = r.substitute(&at).as_int()?;
+            cell = cell.filter(|_| (0..*d).contains(&i)).map(|c| c * d + i);
+        }
+        if let Some(c) = cell {
+            reached[c as usize] = true;
+        }
+    }
+    Some(reached.into_iter().all(|r| r))
+}
+
+/// The least common multiple of `n` and the divisors in `e`.
+fn blocks(e: &PrimExpr, n: i64) -> Option<i64> {
+    match e.kind() {
+        PrimKind::Binary(op, a, b) => {
+            let n = blocks(b, blocks(a, n)?)?;
+            match (op, b.as_int()) {
+                (BinOp::FloorDiv | BinOp::FloorMod | BinOp::TruncDiv | BinOp::TruncMod, Some(d)) if d > 0 => {
+                    let (mut a, mut b) = (n, d);
+                    while b != 0 {
+                        (a, b) = (b, a % b);
+                    }
+                    n.checked_mul(d / a)
+                }
+                _ => Some(n),
+            }
+        }
+        PrimKind::Cast(a) | PrimKind::Neg(a) => blocks(a, n),
+        _ => Some(n),
+    }
 }
 
 fn layout(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {

@@ -196,6 +196,15 @@ fn view(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let dtype = if cx.has(2) { dtype_operand(cx, 2) } else { old.dtype };
     let mut new = if cx.has(1) { shaped(cx, 1, dtype)? } else { TensorInfo { dtype, ..old.clone() } };
     new.vdevice = old.vdevice.clone();
+    match cx.infos.get(3).filter(|_| cx.has(3)) {
+        Some(StructInfo::Prim { dtype, .. }) if *dtype != DType::I64 => {
+            return Err(cx.error(format!("relative_byte_offset must be int64, it is {dtype}")));
+        }
+        Some(StructInfo::Tensor(_) | StructInfo::Shape { .. }) => {
+            return Err(cx.error("relative_byte_offset must be a scalar"));
+        }
+        _ => {}
+    }
     let offset = match (cx.has(3), cx.args.get(3).map(|a| a.kind()), cx.infos.get(3)) {
         (false, ..) => Some(PrimExpr::i64(0)),
         (_, Some(ExprKind::Prim(p)), _) => Some(p.clone()),
@@ -215,6 +224,14 @@ fn view(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
             cx.require(PrimExpr::raw_binary(BinOp::Ge, offset, PrimExpr::i64(0)), || {
                 "the byte offset of a view must not be negative".to_string()
             })?;
+        }
+    }
+    // Of one dtype, known or not: more elements are more bytes.
+    if let (None, None, false, Some(a), Some(b)) = (old.dtype, new.dtype, cx.has(2), old.known_dims(), new.known_dims())
+    {
+        let more = PrimExpr::raw_binary(BinOp::Gt, PrimExpr::product(b), PrimExpr::product(a));
+        if cx.facts.prove(&more) == crate::op::Answer::Yes {
+            return Err(cx.error("the view reaches past the end of the tensor"));
         }
     }
     Ok(StructInfo::Tensor(new))

@@ -428,7 +428,7 @@ fn infer_all_class(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     rules::require_ndim(cx, 0, 3)?;
     rules::require_ndim(cx, 1, 3)?;
     for i in 2..5 {
-        let t = cx.elements(i)?;
+        let t = rules::tensor(cx, i)?;
         let one =
             t.known_dims().is_none_or(|d| d.is_empty() || d.len() == 1 && (d[0].is_int(1) || d[0].as_int().is_none()));
         if !one {

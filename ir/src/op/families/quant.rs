@@ -63,13 +63,13 @@ fn infer(cx: &mut InferCx, quantize: bool) -> Result<StructInfo, Diagnostic> {
         allowed("the dtype of data", x.dtype, &[&SHORT, &[DType::I32], &BYTES, &FLOATS])?;
         allowed("out_dtype", Some(to), &[&FLOATS])?;
     }
-    allowed("the dtype of scale", cx.elements(1)?.dtype, &[&FLOATS])?;
-    allowed("the dtype of zero_point", cx.elements(2)?.dtype, &[&SHORT, &[DType::I32, DType::U32, DType::F16]])?;
+    allowed("the dtype of scale", cx.tensor(1)?.dtype, &[&FLOATS])?;
+    allowed("the dtype of zero_point", cx.tensor(2)?.dtype, &[&SHORT, &[DType::I32, DType::U32, DType::F16]])?;
     if let Some(n) = x.ndim.filter(|n| *n > 0) {
         cx.axis(cx.int("axis")?, n)?;
     }
     for i in 1..3 {
-        let p = cx.elements(i)?;
+        let p = cx.tensor(i)?.clone();
         let (Some(n), Some(dims)) = (x.ndim, p.known_dims()) else { continue };
         if dims.iter().all(|d| d.is_int(1)) {
             continue;

@@ -80,7 +80,7 @@ fn infer_where(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     if let Some(d) = c.dtype.filter(|d| !d.is_bool()) {
         return Err(cx.error(format!("condition must be bool, it is {d}")));
     }
-    let dtype = cx.arithmetic_dtype(("x1", a.dtype), ("x2", b.dtype))?;
+    let dtype = cx.same_dtype(&[("x1", a.dtype), ("x2", b.dtype)])?;
     Ok(StructInfo::Tensor(cx.broadcast(&[a, b, c])?.with_dtype(dtype)))
 }
 

@@ -70,8 +70,13 @@ fn tensor_to_shape(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     if let Some(d) = t.dtype.filter(|d| !d.is_int() || d.bits < 8) {
         return Err(cx.error(format!("the elements must be integers, not {d}")));
     }
-    if t.ndim.is_some_and(|n| n != 1) {
-        return Err(cx.error(format!("the tensor must have rank 1, not {}", t.ndim.unwrap_or(0))));
+    match t.ndim {
+        Some(1) => {}
+        Some(n) => return Err(cx.error(format!("the tensor must have rank 1, not {n}"))),
+        None => {
+            let d = cx.error("the tensor must have rank 1, its rank is not known");
+            return Err(d.help("state it with R.match_cast"));
+        }
     }
     if let Some(ExprKind::Constant(c)) = cx.args.first().map(|a| a.kind()) {
         return Ok(StructInfo::shape((0..c.elements()).map(|i| PrimExpr::i64(c.get_i64(i))).collect()));

@@ -259,6 +259,14 @@ fn dynamic(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 
 fn infer_slice_scatter(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (t, src) = (cx.tensor(0)?.clone(), cx.tensor(1)?.clone());
+    for i in 2..5 {
+        match cx.infos.get(i) {
+            Some(StructInfo::Prim { dtype, .. }) if !dtype.is_int() => {
+                return Err(cx.error(format!("{} must be an integer, it is {dtype}", cx.operand(i))));
+            }
+            _ => {}
+        }
+    }
     cx.same_dtype(&[("input_tensor", t.dtype), ("src", src.dtype)])?;
     if let (Some(a), Some(b)) = (t.ndim, src.ndim) {
         if a != b {

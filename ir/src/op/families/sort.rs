@@ -384,6 +384,9 @@ fn infer_multinomial(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     cx.require_float(0, prob.dtype)?;
     cx.require_float(1, uniform.dtype)?;
     cx.require_int(2, index.dtype)?;
+    if let Some(d) = index.dtype.filter(|d| d.is_uint()) {
+        return Err(cx.error(format!("sample_indices must be signed integers, not {d}")));
+    }
     for (i, t) in [&prob, &uniform, &index].into_iter().enumerate() {
         if t.ndim.is_some_and(|n| n != 2) {
             return Err(cx.error(format!("operand {} must have 2 dims", cx.operand(i))));
