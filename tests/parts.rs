@@ -4,7 +4,7 @@
 
 mod command;
 
-use command::{path, relax_aot, tensor};
+use command::{path, relax_aot, tensor, weights};
 use relax_aot::loader::Library;
 use std::path::Path;
 
@@ -96,25 +96,12 @@ const WEIGHTS: &[(&str, &[i64])] = &[
     ("c", &[104]),
 ];
 
-/// Writes the weights as safetensors.
-fn weights(file: &Path) {
-    let (mut head, mut all) = (vec![], vec![]);
-    for (seed, (name, shape)) in WEIGHTS.iter().enumerate() {
-        let begin = all.len();
-        all.extend(tensor(shape, seed as i64 + 5).bytes().iter().copied());
-        head.push(format!(r#""{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[{begin},{}]}}"#, all.len()));
-    }
-    let head = format!("{{{}}}", head.join(","));
-    let bytes = [(head.len() as u64).to_le_bytes().as_slice(), head.as_bytes(), &all].concat();
-    std::fs::write(file, bytes).expect("the weights are written");
-}
-
 #[test]
 fn parts_as_written_and_in_place() {
     let dir = tempfile::tempdir().expect("a folder");
     let (model, file) = (dir.path().join("model.rlx"), dir.path().join("weights.safetensors"));
     std::fs::write(&model, MODEL).expect("the model is written");
-    weights(&file);
+    weights(&file, WEIGHTS, 5);
     let compile = |out: &Path, options: &[&str]| {
         relax_aot(&[&[path(&model), "--params", path(&file), "--prefix", "m", "-o", path(out)], options].concat());
     };
@@ -161,7 +148,7 @@ fn what_copies_is_gone() {
     let dir = tempfile::tempdir().expect("a folder");
     let (model, file) = (dir.path().join("model.rlx"), dir.path().join("weights.safetensors"));
     std::fs::write(&model, MODEL).expect("the model is written");
-    weights(&file);
+    weights(&file, WEIGHTS, 5);
     let out = dir.path().join("m.tir");
     relax_aot(&[path(&model), "--params", path(&file), "--emit", "tir", "--target-cpu", "x86-64-v3", "-o", path(&out)]);
     let text = std::fs::read_to_string(&out).expect("the text");

@@ -1,11 +1,13 @@
 //! Constant folding: kernels whose every input is a constant run at compile time, in the reference interpreter.
 
 use crate::interp::{self, Arg, Budget, Tensor};
+use crate::legalize::legalize_those;
 use crate::relayout;
 use relax_ir::analysis::Typed;
+use relax_ir::op::Compute;
 use relax_ir::relax::{map_bindings, BindingValue, Expr, ExprKind, RVar, StructInfo, StructInfoMap};
-use relax_ir::{Constant, Func, IRModule};
-use std::collections::HashMap;
+use relax_ir::{Constant, Diagnostics, Func, IRModule};
+use std::collections::{HashMap, HashSet};
 
 /// Results of kernels without inputs (`R.zeros`) are folded only up to this many bytes: a loop is smaller than data.
 const MAX_BYTES_FROM_NOTHING: i64 = 4096;
@@ -78,6 +80,55 @@ pub fn transpose_constants(typed: &mut Typed) {
         });
     }
     typed.module.funcs = funcs;
+}
+
+/// Rule `computed weights`: what convolutions multiply by is a constant before layouts are chosen, where it is computed from
+/// constants alone (norms of weights, for one).
+pub fn computed_weights(typed: &mut Typed) -> Result<(), Diagnostics> {
+    // By variables computed from constants alone: those that they are computed from; none for constants.
+    let mut made: HashMap<RVar, Option<Vec<RVar>>> = HashMap::new();
+    let mut wanted: Vec<RVar> = vec![];
+    for b in typed.module.relax_funcs().flat_map(|f| f.bindings()) {
+        let Some(c) = b.expr().as_call() else {
+            if matches!(b.expr().kind(), ExprKind::Constant(_)) {
+                made.insert(b.var.clone(), None);
+            }
+            continue;
+        };
+        let Some(op) = c.op() else { continue };
+        if op.name.starts_with("nn.conv") {
+            wanted.extend(c.args.get(1).and_then(|w| w.as_var()).cloned());
+        }
+        let mut from = vec![];
+        let mut known = matches!(op.compute, Compute::Kernel(_)) || crate::host::VIEWS.contains(&op.name);
+        for a in &c.args {
+            a.walk(&mut |e| match e.kind() {
+                ExprKind::Var(v) => {
+                    known &= made.contains_key(v);
+                    from.push(v.clone());
+                }
+                ExprKind::Shape(dims) => known &= dims.iter().all(|d| d.as_int().is_some()),
+                _ => {}
+            });
+        }
+        if known {
+            made.insert(b.var.clone(), Some(from));
+        }
+    }
+    let mut those: HashSet<RVar> = HashSet::new();
+    while let Some(v) = wanted.pop() {
+        let Some(Some(from)) = made.get(&v) else { continue };
+        if those.insert(v) {
+            wanted.extend(from.iter().cloned());
+        }
+    }
+    if those.is_empty() {
+        return Ok(());
+    }
+    legalize_those(typed, &|v| those.contains(v))?;
+    fold_constants(typed);
+    crate::dead::remove_dead(typed);
+    Ok(())
 }
 
 /// The same data with other dims.

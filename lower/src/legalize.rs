@@ -12,11 +12,19 @@ use std::collections::{HashMap, HashSet};
 
 /// Rewrites the module in place; operators that stay are views, host operators and data-dependent ones.
 pub fn legalize(typed: &mut Typed) -> Result<(), Diagnostics> {
+    legalize_those(typed, &|_| true)
+}
+
+/// The same for bindings of `those` variables.
+pub fn legalize_those(typed: &mut Typed, those: &dyn Fn(&RVar) -> bool) -> Result<(), Diagnostics> {
     let mut pass = Legalize { names: Names::new(&typed.module), new: vec![], errors: Diagnostics::default() };
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     for f in &mut funcs {
         if let Func::Relax(f) = f {
-            f.body = map_bindings(&f.body, &mut |b, dataflow| pass.binding(b, dataflow, typed));
+            f.body = map_bindings(&f.body, &mut |b, dataflow| match those(&b.var) {
+                true => pass.binding(b, dataflow, typed),
+                false => None,
+            });
         }
     }
     funcs.extend(pass.new.into_iter().map(Func::Prim));

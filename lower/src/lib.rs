@@ -35,6 +35,7 @@ mod share;
 mod stand_in;
 mod streamed;
 mod threads;
+mod turns;
 
 pub use bind_params::{bind_params, of_bytes};
 pub use host::Region;
@@ -188,7 +189,11 @@ pub fn passes(
     outside::resolve(&mut typed)?;
     stand_in::stand_in(&mut typed)?;
     fresh::constants(&mut typed);
+    if opt_level >= 1 {
+        turns::turns(&mut typed);
+    }
     if let Some(choice) = wide.filter(|w| opt_level >= 2 && w.lanes > 4) {
+        fold::computed_weights(&mut typed)?;
         layout::channels_last(&mut typed, choice);
     }
     if opt_level >= 1 {

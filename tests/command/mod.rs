@@ -21,3 +21,17 @@ pub fn tensor(shape: &[i64], seed: i64) -> Constant {
     let value = |i: i64| ((i * 37 + 11 * seed) % 1009) as f32 / 1009.0 - 0.5;
     Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
 }
+
+/// Writes weights of these names and shapes as safetensors, the first by `seed`.
+#[allow(dead_code)]
+pub fn weights(file: &Path, list: &[(&str, &[i64])], seed: i64) {
+    let (mut head, mut all) = (vec![], vec![]);
+    for (i, (name, shape)) in list.iter().enumerate() {
+        let begin = all.len();
+        all.extend(tensor(shape, i as i64 + seed).bytes().iter().copied());
+        head.push(format!(r#""{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[{begin},{}]}}"#, all.len()));
+    }
+    let head = format!("{{{}}}", head.join(","));
+    let bytes = [(head.len() as u64).to_le_bytes().as_slice(), head.as_bytes(), &all].concat();
+    std::fs::write(file, bytes).expect("the weights are written");
+}

@@ -22,7 +22,10 @@ impl Pass {
         let [x, weight] = c.args.as_slice() else { return None };
         let float = out.typed.info_of(weight)?.as_tensor()?.dtype == Some(DType::F32);
         let shape = self.dims(weight, out).filter(|_| float && self.constant(weight).is_none())?;
-        let mut w = self.window_of(&b.var, c, data, dims, &shape)?;
+        if shape.len() != 4 {
+            return None;
+        }
+        let mut w = self.plane_of(&b.var, c, data, dims, &shape)?.window;
         // Few points do not pay for the packing.
         if w.batch * w.out[0] * w.out[1] < COMPUTED_POINTS {
             return None;

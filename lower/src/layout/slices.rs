@@ -1,12 +1,10 @@
 //! Channels last for what cuts tensors, and for pictures of another size.
 
+use super::forms::place;
 use super::{Out, Pass};
 use relax_ir::attrs::Attrs;
-use relax_ir::relax::{Binding, BindingValue, Call, Expr, ExprKind, RVar, StructInfo};
+use relax_ir::relax::{Binding, Call, Expr, ExprKind, RVar, StructInfo};
 use relax_ir::{AttrValue, DType, PrimExpr, Span};
-
-/// Where the axes of NCHW are in NHWC.
-const LAST: [i64; 4] = [0, 3, 1, 2];
 
 /// What an NHWC tensor is cut into, along one of its axes: where each piece begins, and the end.
 pub(super) struct Pieces {
@@ -15,7 +13,7 @@ pub(super) struct Pieces {
     cuts: Vec<i64>,
 }
 
-fn list(values: &[i64], span: Span) -> Expr {
+pub(super) fn list(values: &[i64], span: Span) -> Expr {
     let one = |v: &i64| Expr::new(ExprKind::Prim(PrimExpr::i64(*v)), span);
     Expr::new(ExprKind::Tuple(values.iter().map(one).collect()), span)
 }
@@ -25,8 +23,9 @@ impl Pass {
     pub(super) fn slice(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<RVar> {
         let x = self.last_of(c.args.first()?)?;
         let ExprKind::Tuple(axes) = c.args.get(1)?.kind() else { return None };
+        let rank = self.dims(c.args.first()?, out)?.len();
         let axis = |e: &Expr| match e.kind() {
-            ExprKind::Prim(p) => LAST.get(p.as_int()?.rem_euclid(4) as usize).copied(),
+            ExprKind::Prim(p) => place(rank, p.as_int()?),
             _ => None,
         };
         let axes: Vec<i64> = axes.iter().map(axis).collect::<Option<_>>()?;
@@ -39,13 +38,14 @@ impl Pass {
     /// Remembers what a tensor is cut into; [`Pass::piece`] makes the pieces.
     pub(super) fn cut(&mut self, b: &Binding, c: &Call, out: &Out) -> Option<()> {
         let of = self.last_of(c.args.first()?)?;
-        let axis = c.attrs.int("axis")?.rem_euclid(4) as usize;
+        let rank = self.dims(c.args.first()?, out)?.len();
+        let axis = c.attrs.int("axis")?.rem_euclid(rank as i64);
         let mut cuts = vec![0];
         for field in out.typed.sinfo.get(&b.var)?.as_tuple()? {
             let t = field.as_tensor().filter(|t| t.dtype == Some(DType::F32))?;
-            cuts.push(cuts.last()? + super::dims_of(t)?.get(axis)?);
+            cuts.push(cuts.last()? + super::dims_of(t)?.get(axis as usize)?);
         }
-        self.pieces.insert(b.var.clone(), Pieces { of, axis: LAST[axis], cuts });
+        self.pieces.insert(b.var.clone(), Pieces { of, axis: place(rank, axis)?, cuts });
         None
     }
 
@@ -57,6 +57,17 @@ impl Pass {
         let args = [vec![p.of.expr()], bounds.to_vec()].concat();
         let value = super::call("strided_slice", args, Attrs::default(), out.span)?;
         out.bind(b.var.name(), value)
+    }
+
+    /// Another size along one axis.
+    pub(super) fn resize_axis(&mut self, b: &Binding, c: &Call, dims: &[i64], out: &mut Out) -> Option<RVar> {
+        let x = c.args.first()?.clone();
+        let axis = place(dims.len(), c.attrs.int("axis")?).filter(|_| self.is_last(&x))?;
+        let x = self.as_last(&x, out)?;
+        let mut c = c.clone();
+        c.attrs.set("axis", AttrValue::Int(axis));
+        c.args[0] = x.expr();
+        out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
     }
 
     /// Pictures of another size.
@@ -78,20 +89,9 @@ impl Pass {
         let e = b.expr();
         let ExprKind::TupleGetItem(of, i) = e.kind() else { return None };
         let StructInfo::Tensor(t) = typed.sinfo.get(&b.var)?.clone() else { return None };
-        let dims = super::dims_of(&t).filter(|d| d.len() == 4)?;
+        let dims = super::dims_of(&t).filter(|d| (3..=5).contains(&d.len()))?;
         let mut out = Out { typed, dataflow, span: e.span(), list: vec![] };
         let new = self.piece(b, of, *i, &mut out)?;
-        let value = self.named(&new, &dims, out.span)?;
-        self.last.insert(b.var.clone(), new);
-        out.list.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
-        Some(out.list)
-    }
-
-    /// The NCHW form of an NHWC tensor.
-    pub(super) fn named(&self, new: &RVar, dims: &[i64], span: Span) -> Option<Expr> {
-        match dims[2] * dims[3] {
-            1 => super::reshape(new.expr(), dims, span),
-            _ => super::transpose(new.expr(), &[0, 3, 1, 2], span),
-        }
+        self.bound(b, new, &dims, out)
     }
 }

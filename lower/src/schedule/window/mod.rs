@@ -228,12 +228,13 @@ impl Window {
     }
 
     /// Whether panels of so many channels can be computed: each belongs to one group, or to several whole ones that do
-    /// not share vectors, or share one in equal parts.
+    /// not share vectors, or share one in equal parts. The last panel may be half a vector, for a group of its own.
     pub fn takes_panel(&self, panel: i64) -> bool {
         let [taken, made] = self.group();
         let equal = taken == made && [2, 4, 8].contains(&made) && panel <= 16;
         let several = panel % made.max(1) == 0 && (made % 16 == 0 || equal);
-        self.groups <= 1 || (self.made % panel == 0 && (made % panel == 0 || several))
+        let whole = self.made % panel == 0 || equal && panel == 16 && made == 8 && self.made % panel == made;
+        self.groups <= 1 || (whole && (made % panel == 0 || several))
     }
 
     /// Whether [`Kind::Winograd`] can compute it.

@@ -1,0 +1,229 @@
+//! Convolutions over one axis and over frames, transposed ones, and tensors of tokens between convolutions, which all become
+//! kernels over channels-last pictures: their results are those of the model as written (`-O0`), and the kernels are made.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod command;
+
+use command::{path, relax_aot, tensor, weights};
+use relax_aot::loader::Library;
+use std::path::Path;
+
+struct Case {
+    /// What the test is about.
+    name: &'static str,
+    data: &'static [i64],
+    weights: &'static [(&'static str, &'static [i64])],
+    /// From `x` and the weights to `y`.
+    body: &'static str,
+    /// Kernels that are made, and those that are not.
+    made: &'static [&'static str],
+    gone: &'static [&'static str],
+}
+
+const PLAIN: Case = Case { name: "", data: &[], weights: &[], body: "", made: &[], gone: &[] };
+
+const CASES: &[Case] = &[
+    Case {
+        name: "one axis, with strides, borders of their own, and tokens behind",
+        data: &[2, 8, 41],
+        weights: &[("a", &[16, 8, 3]), ("b", &[1, 16, 1]), ("c", &[20, 16, 9]), ("d", &[20, 12])],
+        body: "p = R.nn.gelu(R.add(R.nn.conv1d(x, a, strides=[2], padding=[1, 1]), b));
+               q = R.nn.relu(R.nn.conv1d(p, c, padding=[4, 4]));
+               y = R.matmul(R.permute_dims(q, axes=[0, 2, 1]), d)",
+        made: &["conv2d"],
+        gone: &["nn_conv1d"],
+    },
+    Case {
+        name: "one axis, one channel of data, far dilations, sums and concatenation",
+        data: &[1, 1, 90],
+        weights: &[("a", &[16, 1, 10]), ("b", &[16, 16, 3]), ("c", &[16, 1, 5])],
+        body: "p = R.nn.conv1d(x, a, strides=[3]);
+               q = R.add(p, R.nn.relu(R.nn.conv1d(p, b, padding=[8, 8], dilation=[8])));
+               r = R.nn.conv1d(q, c, padding=[4, 4], dilation=[2], groups=16);
+               y = R.mean(R.concat((q, r), axis=1), axis=[2])",
+        made: &["conv2d", "depthwise_conv2d"],
+        gone: &["nn_conv1d"],
+    },
+    Case {
+        name: "one axis, windows in groups of many columns",
+        data: &[1, 32, 23],
+        weights: &[("a", &[32, 16, 24]), ("b", &[32, 16, 18])],
+        body: "y = R.nn.conv1d(R.nn.conv1d(x, a, padding=[12, 12], groups=2), b, strides=[2], padding=[5, 9], groups=2)",
+        made: &["stack_columns", "conv2d"],
+        gone: &["nn_conv1d"],
+    },
+    Case {
+        name: "weights that are computed from constants",
+        data: &[1, 8, 30],
+        weights: &[("a", &[16, 8, 3]), ("b", &[16, 1, 1])],
+        body: "n = R.sqrt(R.sum(R.multiply(a, a), axis=[1, 2], keepdims=True));
+               y = R.nn.conv1d(x, R.multiply(R.divide(a, n), b))",
+        made: &["conv2d"],
+        gone: &["nn_conv1d"],
+    },
+    Case {
+        name: "frames under windows, every frame alone, every second one",
+        data: &[2, 4, 5, 9, 8],
+        weights: &[("a", &[16, 4, 3, 3, 3]), ("b", &[16, 16, 1, 3, 3]), ("c", &[16, 16, 3, 1, 1]), ("d", &[1, 16, 1, 1, 1])],
+        body: "p = R.nn.relu(R.nn.conv3d(x, a, padding=[1, 1, 1, 1, 1, 1]));
+               q = R.add(p, R.multiply(R.nn.conv3d(p, b, padding=[0, 1, 1, 0, 1, 1]), d));
+               r = R.nn.conv3d(q, c, strides=[2, 1, 1], padding=[1, 0, 0, 1, 0, 0]);
+               s = R.nn.conv3d(r, b, strides=[2, 1, 2]);
+               y = R.concat((s, s), axis=3)",
+        made: &["stack_frames", "conv2d"],
+        gone: &["nn_conv3d"],
+    },
+    Case {
+        name: "frames far apart, one picture scaled by its mean",
+        data: &[1, 16, 6, 6, 7],
+        weights: &[("a", &[16, 16, 3, 3, 3])],
+        body: "p = R.nn.conv3d(x, a, padding=[2, 1, 1, 2, 1, 1], dilation=[2, 1, 1]);
+               y = R.multiply(p, R.sigmoid(R.mean(p, axis=[2, 3, 4], keepdims=True)))",
+        made: &["stack_frames"],
+        gone: &["nn_conv3d"],
+    },
+    Case {
+        name: "transposed: phases of two taps",
+        data: &[2, 12, 5, 4],
+        weights: &[("a", &[12, 32, 4, 4]), ("b", &[32, 1, 1])],
+        body: "y = R.nn.relu(R.add(R.nn.conv2d_transpose(x, a, strides=[2, 2], padding=[1, 1, 1, 1]), b))",
+        made: &["conv2d"],
+        gone: &["nn_conv2d_transpose"],
+    },
+    Case {
+        name: "transposed: phases of two taps and of one, more at the end",
+        data: &[1, 8, 5, 4],
+        weights: &[("a", &[8, 16, 3, 3])],
+        body: "y = R.nn.conv2d_transpose(x, a, strides=[2, 2], padding=[1, 1, 1, 1], output_padding=[1, 1])",
+        made: &["conv2d"],
+        gone: &["nn_conv2d_transpose"],
+    },
+    Case {
+        name: "transposed: side by side, then into a convolution",
+        data: &[1, 8, 5, 4],
+        weights: &[("a", &[8, 16, 2, 2]), ("b", &[16, 16, 3, 3])],
+        body: "y = R.nn.conv2d(R.nn.conv2d_transpose(x, a, strides=[2, 2]), b, padding=[1, 1, 1, 1])",
+        made: &["conv2d"],
+        gone: &["nn_conv2d_transpose"],
+    },
+    Case {
+        name: "transposed: few channels, cut at both ends, strides that differ",
+        data: &[1, 8, 6, 7],
+        weights: &[("a", &[8, 4, 5, 4])],
+        body: "y = R.nn.conv2d_transpose(x, a, strides=[3, 2], padding=[2, 1, 1, 2])",
+        made: &["conv2d"],
+        gone: &["nn_conv2d_transpose"],
+    },
+    Case {
+        name: "transposed: fewer taps than the stride, whose last phases are zero",
+        data: &[1, 8, 3, 3],
+        weights: &[("a", &[8, 16, 2, 1])],
+        body: "y = R.nn.conv2d_transpose(x, a, strides=[3, 2], output_padding=[1, 1])",
+        made: &["conv2d"],
+        gone: &["nn_conv2d_transpose"],
+    },
+    Case {
+        name: "transposed: strides of one, and one axis",
+        data: &[1, 8, 12],
+        weights: &[("a", &[8, 16, 4]), ("b", &[16, 16, 3])],
+        body: "y = R.nn.conv1d_transpose(R.nn.relu(R.nn.conv1d_transpose(x, a, strides=[2], padding=[1, 1])), b, padding=[1, 1])",
+        made: &["conv2d"],
+        gone: &["nn_conv1d_transpose"],
+    },
+    Case {
+        name: "tokens as pictures and back",
+        data: &[1, 30, 16],
+        weights: &[("a", &[16, 32]), ("b", &[32, 1, 3, 3]), ("c", &[32, 8]), ("d", &[16, 16, 1, 1])],
+        body: "t = R.matmul(x, a);
+               p = R.reshape(R.permute_dims(t, axes=[0, 2, 1]), R.shape([1, 32, 5, 6]));
+               q = R.nn.conv2d(p, b, padding=[1, 1, 1, 1], groups=32);
+               u = R.permute_dims(R.reshape(q, R.shape([1, 32, 30])), axes=[0, 2, 1]);
+               v = R.permute_dims(R.reshape(x, R.shape([1, 5, 6, 16])), axes=[0, 3, 1, 2]);
+               w = R.concat((R.nn.conv2d(v, d), v), axis=1);
+               z = R.permute_dims(R.reshape(w, R.shape([1, 32, 30])), axes=[0, 2, 1]);
+               y = R.add(R.matmul(u, c), R.matmul(z, c))",
+        made: &["depthwise_conv2d", "conv2d"],
+        gone: &["permute_dims"],
+    },
+    Case {
+        name: "groups of eight, of which the last has half a vector",
+        data: &[1, 40, 7, 6],
+        weights: &[("a", &[40, 8, 3, 3])],
+        body: "y = R.nn.conv2d(R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1], groups=5)), a, strides=[2, 2], groups=5)",
+        made: &["conv2d"],
+        gone: &["nn_conv2d"],
+    },
+    Case {
+        name: "transpositions that move nothing",
+        data: &[1, 6, 1, 8],
+        body: "p = R.permute_dims(x, axes=[0, 2, 1, 3]);
+               q = R.permute_dims(R.permute_dims(R.exp(p), axes=[3, 0, 2, 1]), axes=[1, 2, 3, 0]);
+               y = R.add(R.tanh(q), R.permute_dims(p, axes=[1, 2, 0, 3]))",
+        gone: &["permute_dims"],
+        ..PLAIN
+    },
+];
+
+fn values(so: &Path, data: &[i64]) -> Vec<f64> {
+    let library = Library::open(so, "m").expect("the library");
+    let results = library.run("main", &[tensor(data, 1)], 1).unwrap_or_else(|e| panic!("{}: {}", e.code, e.message));
+    (0..results[0].elements()).map(|i| results[0].get_f64(i)).collect()
+}
+
+#[test]
+fn planes_as_written_and_rewritten() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, file) = (dir.path().join("model.rlx"), dir.path().join("weights.safetensors"));
+    for case in CASES {
+        let annotation = |name: &str, shape: &[i64]| {
+            let dims: Vec<String> = shape.iter().map(|d| d.to_string()).collect();
+            format!("{name}: R.Tensor(({},), \"float32\")", dims.join(", "))
+        };
+        let mut params = vec![annotation("x", case.data)];
+        params.extend(case.weights.iter().map(|(name, shape)| annotation(name, shape)));
+        let body: Vec<&str> = case.body.split(';').map(str::trim).collect();
+        let text = format!(
+            "@I.ir_module\nclass Module:\n    @R.function\n    def main({}):\n        with R.dataflow():\n            {}\n            \
+             R.output(y)\n        return y\n",
+            params.join(", "),
+            body.join("\n            ")
+        );
+        std::fs::write(&model, text).expect("the model is written");
+        weights(&file, case.weights, 2);
+        let compile = |out: &Path, options: &[&str]| {
+            relax_aot(&[&[path(&model), "--params", path(&file), "--prefix", "m", "-o", path(out)], options].concat());
+        };
+        let plain = dir.path().join("plain.so");
+        compile(&plain, &["-O0"]);
+        let wanted = values(&plain, case.data);
+        let largest = wanted.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+        let forms: &[&[&str]] = &[
+            &["--target-cpu", "baseline"],
+            &["--target-cpu", "x86-64-v3"],
+            &["--target-cpu", "native"],
+            &["--target-cpu", "auto", "--threads", "2"],
+            &["--target-cpu", "native", "--fp", "strict", "--check-bounds"],
+        ];
+        for options in forms {
+            let so = dir.path().join(format!("{}.so", options.join("")));
+            compile(&so, options);
+            let got = values(&so, case.data);
+            assert_eq!(wanted.len(), got.len(), "{}, {options:?}", case.name);
+            for (i, (a, b)) in wanted.iter().zip(&got).enumerate() {
+                let near = (a - b).abs() <= 1e-5 * largest;
+                assert!(near, "{}, {options:?}: element {i} is {b}, not {a}", case.name);
+            }
+        }
+        let stage = ["print", path(&model), "--params", path(&file), "--stage", "tir", "--target-cpu", "x86-64-v3"];
+        let text = relax_aot(&stage);
+        let kernels: Vec<&str> =
+            text.lines().filter_map(|l| l.trim().strip_prefix("def ")?.split('(').next()).collect();
+        for part in case.made {
+            assert!(kernels.iter().any(|k| k.contains(part)), "{}: no {part} among {kernels:?}", case.name);
+        }
+        for part in case.gone {
+            let left: Vec<_> = kernels.iter().filter(|k| k.contains(part) && !k.contains("fused")).collect();
+            assert!(left.is_empty(), "{}: {left:?} among {kernels:?}", case.name);
+        }
+    }
+}
