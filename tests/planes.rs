@@ -131,6 +131,25 @@ const CASES: &[Case] = &[
         gone: &["nn_conv1d_transpose"],
     },
     Case {
+        name: "transposed: frames that become two or three",
+        data: &[1, 8, 3, 4, 5],
+        weights: &[("a", &[8, 8, 2, 2, 2]), ("b", &[8, 16, 3, 4, 4]), ("c", &[16, 1, 1, 1])],
+        body: "p = R.nn.relu(R.nn.conv3d_transpose(x, a, strides=[2, 2, 2]));
+               y = R.add(R.nn.conv3d_transpose(p, b, strides=[3, 2, 2], padding=[0, 1, 1, 0, 1, 1]), c)",
+        made: &["conv2d"],
+        gone: &["nn_conv3d_transpose"],
+    },
+    Case {
+        name: "comparisons and choices between convolutions",
+        data: &[1, 8, 30],
+        weights: &[("a", &[16, 8, 3]), ("b", &[16, 1]), ("c", &[16, 16, 1])],
+        body: "p = R.nn.conv1d(x, a, padding=[1, 1]);
+               q = R.where(R.less(p, R.const(0, 'float32')), R.multiply(p, b), p);
+               y = R.permute_dims(R.nn.conv1d(q, c), axes=[0, 2, 1])",
+        made: &["conv2d"],
+        gone: &["nn_conv1d"],
+    },
+    Case {
         name: "tokens as pictures and back",
         data: &[1, 30, 16],
         weights: &[("a", &[16, 32]), ("b", &[32, 1, 3, 3]), ("c", &[32, 8]), ("d", &[16, 16, 1, 1])],

@@ -58,7 +58,11 @@ const ELEMENTWISE: &[&str] = &[
     "clip",
     "erf",
     "nn.dropout",
+    "where",
 ];
+
+/// Those that compare: their results are bools.
+const COMPARISONS: &[&str] = &["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"];
 
 /// Operators that reduce axes.
 const REDUCTIONS: &[&str] = &["mean", "sum", "max", "min"];
@@ -231,7 +235,8 @@ impl Pass {
             return self.reduced(b, c, &mut out);
         }
         let float = out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype == Some(DType::F32);
-        if !(3..=5).contains(&dims.len()) || !float {
+        let compared = COMPARISONS.contains(&name);
+        if !(3..=5).contains(&dims.len()) || !float && !compared {
             return None;
         }
         if name == "permute_dims" {
@@ -239,7 +244,9 @@ impl Pass {
         }
         let new = match name {
             _ if CONVOLUTIONS.contains(&name) => self.conv(b, c, &dims, e, &mut out)?,
-            "nn.conv1d_transpose" | "nn.conv2d_transpose" => self.transposed(b, c, &dims, &mut out)?,
+            "nn.conv1d_transpose" | "nn.conv2d_transpose" | "nn.conv3d_transpose" => {
+                self.transposed(b, c, &dims, &mut out)?
+            }
             "concat" => self.concat(b, c, &mut out)?,
             "nn.max_pool2d" if self.last_of(c.args.first()?).is_some() => {
                 match self.windows(Kind::Max, b, c, &dims, &mut out) {
@@ -256,7 +263,7 @@ impl Pass {
             "image.resize2d" => self.resize(b, c, &mut out)?,
             "onnx.resize_axis" => self.resize_axis(b, c, &dims, &mut out)?,
             _ if REDUCTIONS.contains(&name) => self.reduction(b, c, &mut out)?,
-            _ if ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,
+            _ if compared || ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,
             _ => return None,
         };
         self.bound(b, new, &dims, out)

@@ -50,38 +50,50 @@ impl Axis {
 }
 
 impl Pass {
-    /// The NHWC form of a transposed convolution over one or two axes.
+    /// The NHWC form of a transposed convolution over one or two axes, or over frames each of which becomes `stride` ones.
     pub(super) fn transposed(&mut self, b: &Binding, c: &Call, dims: &[i64], out: &mut Out) -> Option<RVar> {
         let x = c.args.first()?;
         let data = self.dims(x, out)?;
         let weight = self.constant(c.args.get(1)?).filter(|w| w.dtype == DType::F32)?;
-        let rank = weight.shape.len().checked_sub(2).filter(|r| (1..=2).contains(r))?;
+        let rank = weight.shape.len().checked_sub(2).filter(|r| (1..=3).contains(r))?;
         let sides = Sides::read(c, rank, "IO")?;
         if sides.groups != 1 || sides.dilation.iter().any(|d| *d != 1) || dims.contains(&0) || data.contains(&0) {
             return None;
         }
         let one = Axis { data: 1, made: 1, kernel: 1, stride: 1, before: 0 };
         let mut axes = [one; 2];
-        for i in 0..rank {
-            axes[2 - rank + i] = Axis {
-                data: data[2 + i],
-                made: dims[2 + i],
-                kernel: weight.shape[2 + i],
-                stride: sides.stride[i],
-                before: sides.before[i],
-            };
+        let axis = |i: usize| Axis {
+            data: data[2 + i],
+            made: dims[2 + i],
+            kernel: weight.shape[2 + i],
+            stride: sides.stride[i],
+            before: sides.before[i],
+        };
+        for i in rank.max(2) - 2..rank {
+            axes[2 + i - rank] = axis(i);
         }
         let [rows, columns] = axes;
-        let channels = dims[1];
+        // Frames that a frame becomes are channels first.
+        let frames = if rank == 3 { axis(0) } else { one };
+        let sz = frames.stride;
+        if frames.kernel != sz || frames.before != 0 || frames.made != frames.data * sz {
+            return None;
+        }
+        let channels = dims[1] * sz;
         let values = super::floats(&weight);
         let tap = |o: i64, i: i64, y: i64, x: i64| match y < rows.kernel && x < columns.kernel {
-            true => values[(((i * channels + o) * rows.kernel + y) * columns.kernel + x) as usize],
+            true => {
+                let (frame, o) = (o / dims[1], o % dims[1]);
+                let at = (i * dims[1] + o) * sz + frame;
+                values[((at * rows.kernel + y) * columns.kernel + x) as usize]
+            }
             false => 0.0,
         };
         let panel = self.lanes;
+        let images = data[0] * frames.data;
         let window = |p: [Phase; 2], made: i64, epilogue: i64| Window {
             kind: Kind::Conv,
-            batch: data[0],
+            batch: images,
             size: [rows.data, columns.data],
             taken: data[1],
             pitch: 0,
@@ -101,7 +113,7 @@ impl Pass {
             (0..sy * sx).map(|i| Some([rows.phase(i / sx)?, columns.phase(i % sx)?])).collect();
         let whole = rows.whole().zip(columns.whole()).map(|(r, c)| [r, c]);
         let points = |p: &[Phase; 2]| p[0].points * p[1].points;
-        let lossless = whole.is_some_and(|w| points(&w) * sy * sx == dims[2..].iter().product::<i64>());
+        let lossless = whole.is_some_and(|w| points(&w) * sy * sx == rows.made * columns.made);
         let apart = phases.filter(|_| !lossless && channels % 4 == 0 && channels >= self.lanes);
         let last = self.as_last(x, out)?;
         let conv = |pass: &mut Pass, mut w: Window, first: [i64; 2], shared: bool, out: &mut Out| {
@@ -130,7 +142,7 @@ impl Pass {
                     parts.push(conv(self, w, [p[0].first, p[1].first], false, out)?.expr());
                 }
                 let points = [all[0][0].points, all[0][1].points];
-                if parts.len() == 1 {
+                if parts.len() == 1 && sz == 1 {
                     return parts.pop()?.as_var().cloned();
                 }
                 let mut attrs = Attrs::default();
@@ -147,12 +159,19 @@ impl Pass {
         // Phases to rows and columns.
         let mut joined = made;
         if sy > 1 {
-            let apart = [data[0], points[0], points[1], sy, sx * channels];
+            let apart = [images, points[0], points[1], sy, sx * channels];
             joined = out.bind("phases", reshape(joined.expr(), &apart, out.span)?)?;
             joined = out.bind("phases", transpose(joined.expr(), &[0, 1, 3, 2, 4], out.span)?)?;
         }
         let size = [points[0] * sy, points[1] * sx];
-        joined = out.bind("joined", reshape(joined.expr(), &[data[0], size[0], size[1], channels], out.span)?)?;
+        joined = out.bind("joined", reshape(joined.expr(), &[images, size[0], size[1], channels], out.span)?)?;
+        if sz > 1 {
+            let apart = [images, size[0] * size[1], sz, dims[1]];
+            joined = out.bind("frames", reshape(joined.expr(), &apart, out.span)?)?;
+            joined = out.bind("frames", transpose(joined.expr(), &[0, 2, 1, 3], out.span)?)?;
+            let whole = [images * sz, size[0], size[1], dims[1]];
+            joined = out.bind("frames", reshape(joined.expr(), &whole, out.span)?)?;
+        }
         if size == [rows.made, columns.made] {
             return Some(joined);
         }

@@ -18,8 +18,15 @@ const CYCLES: f64 = 3500.0;
 const CALLS: &[&str] = &["nn.silu", "nn.gelu", "nn.gelu_tanh", "nn.softplus", "sigmoid", "tanh", "exp", "erf"];
 
 /// Operators that kernels with an epilogue compute.
-const STARTS: &[&str] =
-    &["nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.max_pool2d"];
+const STARTS: &[&str] = &[
+    "nn.conv1d",
+    "nn.conv2d",
+    "nn.conv3d",
+    "nn.conv1d_transpose",
+    "nn.conv2d_transpose",
+    "nn.conv3d_transpose",
+    "nn.max_pool2d",
+];
 
 /// What the elementwise operators behind each value do that one operator alone reads, see [`epilogue_class`].
 pub(super) fn epilogues(typed: &Typed) -> HashMap<RVar, i64> {

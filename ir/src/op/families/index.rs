@@ -285,15 +285,22 @@ fn combine(how: &str, old: PrimExpr, value: PrimExpr) -> PrimExpr {
     }
 }
 
-/// Copies `x`, then combines `value(i)` into the copy at `to(i)` for every `i` below `extents`, in order; places out of
-/// range in the dims of `checked` are skipped.
+/// Places of updates in what they go into.
+struct Places<'a> {
+    /// The dims in which they may be out of range; such updates are skipped.
+    checked: &'a [usize],
+    /// So many axes of the updates decide where in those dims they go.
+    rows: usize,
+}
+
+/// Copies `x`, then combines `value(i)` into the copy at `to(i)` for every `i` below `extents`, in order.
 fn scatter(
     k: &mut KernelBuilder,
     x: &Buffer,
     extents: &[PrimExpr],
     how: &str,
     to: impl FnOnce(&[PrimExpr]) -> Vec<PrimExpr>,
-    checked: &[usize],
+    Places { checked, rows }: Places,
     value: impl FnOnce(&[PrimExpr]) -> PrimExpr,
 ) -> Buffer {
     let y = k.buffer("scatter", &x.shape, x.dtype());
@@ -316,13 +323,17 @@ fn scatter(
             all.and(v.expr().ge(PrimExpr::i64(0))).and(v.expr().lt(y.shape[d].clone()))
         });
         let mut body = Stmt::store(&y, at, new);
+        let around = |body: Stmt, axes: std::ops::Range<usize>| {
+            axes.rev().fold(body, |s, a| Stmt::for_serial(&vars[a], extents[a].clone(), s))
+        };
+        body = around(body, rows..extents.len());
         if inside.as_int().is_none() {
             body = Stmt::if_then(inside, body);
         }
         for (v, place) in bound.into_iter().rev() {
             body = Stmt::let_in(&v, place, body);
         }
-        vars.iter().zip(extents).rev().fold(body, |s, (v, e)| Stmt::for_serial(v, e.clone(), s))
+        around(body, 0..rows)
     });
     y
 }
@@ -337,7 +348,8 @@ fn scatter_elements(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         at[axis] = wrap(index.at(i), &x.shape[axis]);
         at
     };
-    let y = scatter(&mut k, x, &updates.shape, how, to, &[axis], |i| updates.at(i));
+    let places = Places { checked: &[axis], rows: updates.ndim() };
+    let y = scatter(&mut k, x, &updates.shape, how, to, places, |i| updates.at(i));
     Ok(k.finish(&[y]))
 }
 
@@ -382,7 +394,8 @@ fn scatter_nd(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         at
     };
     let checked: Vec<usize> = (0..len).collect();
-    let y = scatter(&mut k, x, &updates.shape, how, to, &checked, |i| updates.at(i));
+    let places = Places { checked: &checked, rows: lead };
+    let y = scatter(&mut k, x, &updates.shape, how, to, places, |i| updates.at(i));
     Ok(k.finish(&[y]))
 }
 
@@ -503,7 +516,8 @@ fn index_put(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         true => values.at(unflatten(flat_index(i, &extents), &values.shape)),
         false => Elem::Buffer(values.clone()).at(i),
     };
-    let y = scatter(&mut k, x, &extents, how, to, &checked, value);
+    let places = Places { checked: &checked, rows: extents.len() };
+    let y = scatter(&mut k, x, &extents, how, to, places, value);
     Ok(k.finish(&[y]))
 }
 
