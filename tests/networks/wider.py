@@ -49,7 +49,6 @@ class Part(nn.Module):
         super().__init__()
         self.model, self.pick = (model, pick)
 
-
     def forward(self, *args):
         return self.pick(self.model, *args)
 
@@ -60,12 +59,13 @@ class UNet(nn.Module):
         super().__init__()
 
         def b(i, o):
-            return nn.Sequential(nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(), nn.Conv2d(o, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU())
+            return nn.Sequential(nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(), nn.Conv2d(o, o, 3,
+                padding=1), nn.BatchNorm2d(o), nn.ReLU())
         s.d = nn.ModuleList([b(3, c), b(c, 2 * c), b(2 * c, 4 * c), b(4 * c, 8 * c)])
-        s.u = nn.ModuleList([nn.ConvTranspose2d(8 * c, 4 * c, 2, 2), nn.ConvTranspose2d(4 * c, 2 * c, 2, 2), nn.ConvTranspose2d(2 * c, c, 2, 2)])
+        s.u = nn.ModuleList([nn.ConvTranspose2d(8 * c, 4 * c, 2, 2), nn.ConvTranspose2d(4 * c, 2 * c, 2, 2),
+            nn.ConvTranspose2d(2 * c, c, 2, 2)])
         s.e = nn.ModuleList([b(8 * c, 4 * c), b(4 * c, 2 * c), b(2 * c, c)])
         s.o = nn.Conv2d(c, 2, 1)
-
 
     def forward(s, x):
         k = []
@@ -86,9 +86,10 @@ class DCGAN(nn.Module):
         L = []
         c = [100, 512, 256, 128, 64, 3]
         for i in range(5):
-            L += [nn.ConvTranspose2d(c[i], c[i + 1], 4, 1 if i == 0 else 2, 0 if i == 0 else 1, bias=False)] + ([nn.BatchNorm2d(c[i + 1]), nn.ReLU()] if i < 4 else [nn.Tanh()])
+            stride, padding = (1, 0) if i == 0 else (2, 1)
+            L.append(nn.ConvTranspose2d(c[i], c[i + 1], 4, stride, padding, bias=False))
+            L += [nn.BatchNorm2d(c[i + 1]), nn.ReLU()] if i < 4 else [nn.Tanh()]
         s.m = nn.Sequential(*L)
-
 
     def forward(s, x):
         return s.m(x)
@@ -99,9 +100,9 @@ class TCN(nn.Module):
     def __init__(s, c=64):
         super().__init__()
         s.i = nn.Conv1d(40, c, 1)
-        s.l = nn.ModuleList([nn.Sequential(nn.Conv1d(c, c, 3, padding=2 ** i, dilation=2 ** i), nn.PReLU(), nn.GroupNorm(1, c), nn.Conv1d(c, c, 1)) for i in range(8)])
+        s.l = nn.ModuleList([nn.Sequential(nn.Conv1d(c, c, 3, padding=2 ** i, dilation=2 ** i), nn.PReLU(),
+            nn.GroupNorm(1, c), nn.Conv1d(c, c, 1)) for i in range(8)])
         s.o = nn.Conv1d(c, 30, 1)
-
 
     def forward(s, x):
         x = s.i(x)
@@ -118,7 +119,6 @@ class BiLSTM(nn.Module):
         s.l = nn.LSTM(128, 128, 2, bidirectional=True, batch_first=True)
         s.o = nn.Linear(256, 20)
 
-
     def forward(s, x):
         return s.o(s.l(s.e(x))[0])
 
@@ -132,7 +132,6 @@ class ESPCN(nn.Module):
         s.c = nn.Conv2d(32, 9, 3, padding=1)
         s.p = nn.PixelShuffle(3)
 
-
     def forward(s, x):
         return s.p(s.c(torch.tanh(s.b(torch.tanh(s.a(x))))))
 
@@ -142,9 +141,9 @@ class MLPMixer(nn.Module):
     def __init__(s, d=256, t=196):
         super().__init__()
         s.p = nn.Conv2d(3, d, 16, 16)
-        s.l = nn.ModuleList([nn.ModuleList([nn.LayerNorm(d), nn.Linear(t, 128), nn.Linear(128, t), nn.LayerNorm(d), nn.Linear(d, 1024), nn.Linear(1024, d)]) for _ in range(8)])
+        s.l = nn.ModuleList([nn.ModuleList([nn.LayerNorm(d), nn.Linear(t, 128), nn.Linear(128, t), nn.LayerNorm(d),
+            nn.Linear(d, 1024), nn.Linear(1024, d)]) for _ in range(8)])
         s.o = nn.Linear(d, 1000)
-
 
     def forward(s, x):
         x = s.p(x).flatten(2).transpose(1, 2)
@@ -158,9 +157,9 @@ class PointNet(nn.Module):
 
     def __init__(s):
         super().__init__()
-        s.m = nn.Sequential(nn.Conv1d(3, 64, 1), nn.BatchNorm1d(64), nn.ReLU(), nn.Conv1d(64, 128, 1), nn.BatchNorm1d(128), nn.ReLU(), nn.Conv1d(128, 1024, 1))
+        s.m = nn.Sequential(nn.Conv1d(3, 64, 1), nn.BatchNorm1d(64), nn.ReLU(), nn.Conv1d(64, 128, 1),
+            nn.BatchNorm1d(128), nn.ReLU(), nn.Conv1d(128, 1024, 1))
         s.o = nn.Sequential(nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 40))
-
 
     def forward(s, x):
         return s.o(s.m(x).amax(2))
@@ -172,8 +171,8 @@ class DLRM(nn.Module):
         super().__init__()
         s.b = nn.Sequential(nn.Linear(13, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU())
         s.e = nn.ModuleList([nn.Embedding(2000, 64) for _ in range(26)])
-        s.t = nn.Sequential(nn.Linear(64 + 351, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 1), nn.Sigmoid())
-
+        s.t = nn.Sequential(nn.Linear(64 + 351, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 1),
+            nn.Sigmoid())
 
     def forward(s, d, i):
         x = s.b(d)
@@ -193,9 +192,9 @@ class HifiGan(nn.Module):
         for u, k in [(8, 16), (8, 16), (2, 4), (2, 4)]:
             s.ups.append(nn.ConvTranspose1d(c, c // 2, k, u, (k - u) // 2))
             c //= 2
-            s.res.append(nn.ModuleList([nn.ModuleList([nn.Conv1d(c, c, kk, padding=kk // 2 * d, dilation=d) for d in (1, 3)]) for kk in (3, 7, 11)]))
+            s.res.append(nn.ModuleList([nn.ModuleList([nn.Conv1d(c, c, kk, padding=kk // 2 * d,
+                dilation=d) for d in (1, 3)]) for kk in (3, 7, 11)]))
         s.post = nn.Conv1d(c, 1, 7, padding=3)
-
 
     def forward(s, x):
         x = s.pre(x)
@@ -222,7 +221,6 @@ class Bottleneck(nn.Module):
         s.a = conv_block(c, c, 3)
         s.b = conv_block(c, c, 3)
 
-
     def forward(s, x):
         return x + s.b(s.a(x))
 
@@ -235,7 +233,6 @@ class C2f(nn.Module):
         s.a = conv_block(i, o)
         s.m = nn.ModuleList([Bottleneck(s.h) for _ in range(n)])
         s.b = conv_block((2 + n) * s.h, o)
-
 
     def forward(s, x):
         y = list(s.a(x).split(s.h, 1))
@@ -250,7 +247,6 @@ class SPPF(nn.Module):
         super().__init__()
         s.a = conv_block(c, c // 2)
         s.b = conv_block(c * 2, c)
-
 
     def forward(s, x):
         x = s.a(x)
@@ -279,8 +275,8 @@ class Detector(nn.Module):
         s.n4 = C2f(12 * w, 8 * w, 1)
         s.d5 = conv_block(8 * w, 8 * w, 3, 2)
         s.n5 = C2f(24 * w, 16 * w, 1)
-        s.h = nn.ModuleList([nn.Sequential(conv_block(c, 64, 3), conv_block(64, 64, 3), nn.Conv2d(64, 144, 1)) for c in (4 * w, 8 * w, 16 * w)])
-
+        s.h = nn.ModuleList([nn.Sequential(conv_block(c, 64, 3), conv_block(64, 64, 3), nn.Conv2d(64, 144,
+            1)) for c in (4 * w, 8 * w, 16 * w)])
 
     def forward(s, x):
         p3 = s.c3(s.s3(s.c2(s.s2(s.s1(x)))))
@@ -308,7 +304,6 @@ class ResidualBlock(nn.Module):
         s.k = nn.Conv2d(i, o, 1) if i != o else nn.Identity()
         s.t = nn.Linear(t, o) if t else None
 
-
     def forward(s, x, t=None):
         h = s.c1(F.silu(s.n1(x)))
         if t is not None:
@@ -324,7 +319,6 @@ class SpatialAttention(nn.Module):
         s.q = nn.Linear(c, 3 * c)
         s.o = nn.Linear(c, c)
         s.h = h
-
 
     def forward(s, x):
         n, c, hh, w = x.shape
@@ -354,7 +348,6 @@ class DiffusionUNet(nn.Module):
         s.n = nn.GroupNorm(32, c)
         s.o = nn.Conv2d(c, 4, 3, padding=1)
 
-
     def forward(s, x, t):
         t = s.t(t)
         x = s.i(x)
@@ -372,10 +365,10 @@ class PictureDecoder(nn.Module):
         super().__init__()
         s.i = nn.Conv2d(4, c, 3, padding=1)
         s.r = nn.ModuleList([ResidualBlock(c, c), ResidualBlock(c, c // 2), ResidualBlock(c // 2, c // 2)])
-        s.u = nn.ModuleList([nn.Conv2d(c, c, 3, padding=1), nn.Conv2d(c // 2, c // 2, 3, padding=1), nn.Conv2d(c // 2, c // 2, 3, padding=1)])
+        s.u = nn.ModuleList([nn.Conv2d(c, c, 3, padding=1), nn.Conv2d(c // 2, c // 2, 3, padding=1), nn.Conv2d(c // 2,
+            c // 2, 3, padding=1)])
         s.n = nn.GroupNorm(32, c // 2)
         s.o = nn.Conv2d(c // 2, 3, 3, padding=1)
-
 
     def forward(s, x):
         x = s.i(x)
@@ -390,7 +383,8 @@ class UNet3d(nn.Module):
         super().__init__()
 
         def b(i, o):
-            return nn.Sequential(nn.Conv3d(i, o, 3, padding=1), nn.InstanceNorm3d(o, affine=True), nn.LeakyReLU(0.01), nn.Conv3d(o, o, 3, padding=1), nn.InstanceNorm3d(o, affine=True), nn.LeakyReLU(0.01))
+            return nn.Sequential(nn.Conv3d(i, o, 3, padding=1), nn.InstanceNorm3d(o, affine=True), nn.LeakyReLU(0.01),
+                nn.Conv3d(o, o, 3, padding=1), nn.InstanceNorm3d(o, affine=True), nn.LeakyReLU(0.01))
         s.a = b(1, c)
         s.b = b(c, 2 * c)
         s.c = b(2 * c, 4 * c)
@@ -399,7 +393,6 @@ class UNet3d(nn.Module):
         s.u1 = nn.ConvTranspose3d(2 * c, c, 2, 2)
         s.d1 = b(2 * c, c)
         s.o = nn.Conv3d(c, 3, 1)
-
 
     def forward(s, x):
         a = s.a(x)
@@ -416,11 +409,12 @@ class ConvTasNet(nn.Module):
         s.e = nn.Conv1d(1, N, 16, 8, bias=False)
         s.n = nn.GroupNorm(1, N)
         s.b = nn.Conv1d(N, Bc, 1)
-        s.l = nn.ModuleList([nn.ModuleList([nn.Conv1d(Bc, H, 1), nn.PReLU(), nn.GroupNorm(1, H), nn.Conv1d(H, H, 3, padding=2 ** i, dilation=2 ** i, groups=H), nn.PReLU(), nn.GroupNorm(1, H), nn.Conv1d(H, Bc, 1)]) for i in range(8)])
+        s.l = nn.ModuleList([nn.ModuleList([nn.Conv1d(Bc, H, 1), nn.PReLU(), nn.GroupNorm(1, H), nn.Conv1d(H, H, 3,
+            padding=2 ** i, dilation=2 ** i, groups=H), nn.PReLU(), nn.GroupNorm(1, H), nn.Conv1d(H, Bc,
+            1)]) for i in range(8)])
         s.m = nn.Conv1d(Bc, 2 * N, 1)
         s.d = nn.ConvTranspose1d(N, 1, 16, 8, bias=False)
         s.N = N
-
 
     def forward(s, x):
         w = F.relu(s.e(x))
@@ -438,10 +432,10 @@ class AudioEncoder(nn.Module):
 
     def __init__(s):
         super().__init__()
-        s.c = nn.Sequential(nn.Conv1d(1, 32, 7, padding=3), nn.ELU(), nn.Conv1d(32, 64, 4, 2, 1), nn.ELU(), nn.Conv1d(64, 128, 8, 4, 2), nn.ELU(), nn.Conv1d(128, 256, 10, 5, 3), nn.ELU(), nn.Conv1d(256, 256, 16, 8, 4))
+        s.c = nn.Sequential(nn.Conv1d(1, 32, 7, padding=3), nn.ELU(), nn.Conv1d(32, 64, 4, 2, 1), nn.ELU(),
+            nn.Conv1d(64, 128, 8, 4, 2), nn.ELU(), nn.Conv1d(128, 256, 10, 5, 3), nn.ELU(), nn.Conv1d(256, 256, 16, 8, 4))
         s.l = nn.LSTM(256, 256, 2, batch_first=True)
         s.o = nn.Conv1d(256, 128, 7, padding=3)
-
 
     def forward(s, x):
         x = s.c(x).transpose(1, 2)
@@ -455,7 +449,6 @@ class GNN(nn.Module):
         s.a = nn.Linear(32, 64)
         s.b = nn.Linear(64, 64)
         s.o = nn.Linear(64, 7)
-
 
     def forward(s, x, e):
         for l in (s.a, s.b):
@@ -471,7 +464,6 @@ class Gru(nn.Module):
         s.g = nn.GRU(64, 256, 1)
         s.o = nn.Linear(256, 10)
 
-
     def forward(s, x):
         return s.o(s.g(x)[0][-1])
 
@@ -480,10 +472,11 @@ class CRNN(nn.Module):
 
     def __init__(s):
         super().__init__()
-        s.c = nn.Sequential(nn.Conv2d(1, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(64, 128, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(128, 256, 3, padding=1), nn.BatchNorm2d(256), nn.ReLU(), nn.MaxPool2d((2, 1)), nn.Conv2d(256, 256, (4, 1)))
+        s.c = nn.Sequential(nn.Conv2d(1, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(64, 128, 3,
+            padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(128, 256, 3, padding=1), nn.BatchNorm2d(256), nn.ReLU(),
+            nn.MaxPool2d((2, 1)), nn.Conv2d(256, 256, (4, 1)))
         s.l = nn.LSTM(256, 128, 1, bidirectional=True)
         s.o = nn.Linear(256, 37)
-
 
     def forward(s, x):
         return s.o(s.l(s.c(x).squeeze(2).permute(2, 0, 1))[0]).log_softmax(-1)
@@ -493,8 +486,8 @@ class NBeats(nn.Module):
 
     def __init__(s):
         super().__init__()
-        s.b = nn.ModuleList([nn.Sequential(*sum([[nn.Linear(i, 256), nn.ReLU()] for i in (120, 256, 256, 256)], []), nn.Linear(256, 144)) for _ in range(6)])
-
+        s.b = nn.ModuleList([nn.Sequential(*sum([[nn.Linear(i, 256), nn.ReLU()] for i in (120, 256, 256, 256)], []),
+            nn.Linear(256, 144)) for _ in range(6)])
 
     def forward(s, x):
         o = 0
@@ -540,7 +533,8 @@ def main():
     eager = {"attn_implementation": "eager"}
     small = {"vocab_size": 5000, "num_hidden_layers": 3}
     words, hidden = [1, 128, 1000], lambda m, x: m(x).last_hidden_state
-    save("distilbert", lambda: Part(tr.DistilBertModel(tr.DistilBertConfig(n_layers=3, vocab_size=5000, **eager)), hidden), words)
+    save("distilbert", lambda: Part(tr.DistilBertModel(tr.DistilBertConfig(n_layers=3, vocab_size=5000, **eager)),
+        hidden), words)
     save("roberta", lambda: Part(tr.RobertaModel(tr.RobertaConfig(**small, **eager), add_pooling_layer=False), hidden), words)
     sizes = {"hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536}
     save("deberta", lambda: Part(tr.DebertaV2Model(tr.DebertaV2Config(**small, **sizes)), hidden), words)
@@ -548,11 +542,13 @@ def main():
     save("albert", lambda: Part(tr.AlbertModel(tr.AlbertConfig(vocab_size=5000, **shared, **eager)), hidden), words)
     save("t5enc", lambda: Part(tr.T5EncoderModel(tr.T5Config(num_layers=4, vocab_size=5000)), hidden), words)
     both = lambda m, x, y: m(input_ids=x, decoder_input_ids=y, use_cache=False).last_hidden_state
-    save("t5dec", lambda: Part(tr.T5Model(tr.T5Config(num_layers=2, vocab_size=2000, use_cache=False)), both), [1, 64, 2000], [1, 16, 2000])
+    save("t5dec", lambda: Part(tr.T5Model(tr.T5Config(num_layers=2, vocab_size=2000, use_cache=False)), both), [1, 64,
+        2000], [1, 16, 2000])
     masked = lambda m, x, k: m(x, attention_mask=k + 1).last_hidden_state
     bert = tr.BertConfig(**{**small, **sizes, "num_hidden_layers": 2}, **eager)
     save("bert_b8", lambda: Part(tr.BertModel(bert, add_pooling_layer=False), masked), [8, 64, 3000], [8, 64, 1])
-    llama = {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4}
+    llama = {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 4, "num_attention_heads": 8,
+        "num_key_value_heads": 4}
     llama = tr.LlamaConfig(**llama, vocab_size=4000, use_cache=False, **eager)
     save("llama_prefill", lambda: Part(tr.LlamaModel(llama), hidden), words)
     gpt2 = tr.GPT2Config(n_layer=4, vocab_size=5000, bos_token_id=0, eos_token_id=0, use_cache=False, **eager)
