@@ -1,7 +1,7 @@
 //! What `--report` says of shapes: every fact proved, assumed (with its line) or checked (with its number), and what each
 //! dim that stays open costs, those too that no argument tells.
 
-#[expect(dead_code, reason = "no tensors are given")]
+#[expect(dead_code, reason = "neither tensors nor weights are given")]
 mod command;
 
 use command::{path, relax_aot};

@@ -1,6 +1,7 @@
 //! Rewritings of the lowering passes: that they happen, and that the results are those of the model as written (`-O0`).
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+#[expect(dead_code, reason = "no weights are given")]
 mod command;
 
 use command::{path, relax_aot, tensor};

@@ -23,7 +23,6 @@ pub fn tensor(shape: &[i64], seed: i64) -> Constant {
 }
 
 /// Writes weights of these names and shapes as safetensors, the first by `seed`.
-#[allow(dead_code)]
 pub fn weights(file: &Path, list: &[(&str, &[i64])], seed: i64) {
     let (mut head, mut all) = (vec![], vec![]);
     for (i, (name, shape)) in list.iter().enumerate() {
