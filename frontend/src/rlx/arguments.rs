@@ -68,7 +68,7 @@ impl<'a> Cx<'a> {
                 _ => self.expected(e, "an integer of Python"),
             },
             Takes::Bool => match self.number(e) {
-                Some(false) => Some(match self.attr_value(e)? {
+                Some(false) => Some(match whole(self.attr_value(e)?) {
                     AttrValue::Int(v) => AttrValue::Bool(v != 0),
                     other => other,
                 }),
@@ -215,11 +215,16 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// True and False are 1 and 0 where a number is wanted.
+/// True and False are 1 and 0 where a number is wanted, and what Python computes is a number.
 fn whole(v: AttrValue) -> AttrValue {
-    match v {
-        AttrValue::Bool(b) => AttrValue::Int(b as i64),
-        other => other,
+    match &v {
+        AttrValue::Bool(b) => AttrValue::Int(*b as i64),
+        AttrValue::Prim(p) => match (p.as_int(), p.as_float()) {
+            (Some(n), _) => AttrValue::Int(n),
+            (None, Some(f)) => AttrValue::Float(f),
+            _ => v,
+        },
+        _ => v,
     }
 }
 
