@@ -42,7 +42,7 @@ enum Place {
     LocalResult(RVar),
     /// What some function returns, called as a value.
     AnyResult,
-    /// An argument that is written to.
+    /// An argument that is written to, or what comes from where it may be written to later.
     Written,
 }
 
@@ -61,6 +61,31 @@ pub fn constants(typed: &mut Typed) {
         f.body = r.sequence(&f.body, &result);
     }
     typed.module.funcs = funcs;
+}
+
+/// The variables whose tensor somebody may write to, and those that may share one with them: what is written through one
+/// name is read through the other, so no rewriting may let two of them share a tensor that were apart, or read for one of
+/// them what was computed beside it.
+pub fn shared(typed: &Typed) -> HashSet<RVar> {
+    let flow = Flow::of(typed);
+    if !flow.writes {
+        return HashSet::new();
+    }
+    let mut beside: HashMap<&Place, Vec<&Place>> = HashMap::new();
+    for (to, from) in flow.sources.iter().flat_map(|(to, all)| all.iter().map(move |from| (to, from))) {
+        beside.entry(to).or_default().push(from);
+        beside.entry(from).or_default().push(to);
+    }
+    let mut found = HashSet::from([&Place::Written]);
+    let mut open = vec![&Place::Written];
+    while let Some(p) = open.pop() {
+        open.extend(beside.get(p).into_iter().flatten().filter(|p| found.insert(p)));
+    }
+    let var = |p: &Place| match p {
+        Place::Var(v) => Some(v.clone()),
+        _ => None,
+    };
+    found.into_iter().filter_map(var).collect()
 }
 
 /// From which places the values of each place come.
@@ -230,12 +255,13 @@ impl Flow {
     fn results(&self, c: &Call) -> Vec<Place> {
         match &c.callee {
             Callee::Op(o) if matches!(o.name, "invoke_closure" | "invoke_pure_closure") => vec![Place::AnyResult],
+            Callee::Op(o) if matches!(o.name, "call_tir_inplace" | "call_inplace_packed") => vec![Place::Written],
             Callee::Op(_) => vec![],
             Callee::Expr(f) => match f.kind() {
                 ExprKind::GlobalVar(name) => vec![Place::Result(name.clone())],
                 ExprKind::Var(v) if self.locals.contains_key(v) => vec![Place::LocalResult(v.clone())],
                 ExprKind::Var(_) => vec![Place::AnyResult],
-                _ => vec![],
+                _ => vec![Place::Written],
             },
         }
     }

@@ -30,7 +30,7 @@ use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, E
 use relax_ir::sym::Facts;
 use relax_ir::tir::PrimFunc;
 use relax_ir::{AttrValue, Constant, DType, Func, PrimExpr, Span};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weights::{epilogues, transformed};
 
@@ -87,8 +87,8 @@ pub struct Choice {
     pub tuned: Option<Arc<Tuned>>,
 }
 
-/// Rewrites every function.
-pub fn channels_last(typed: &mut Typed, choice: Choice) {
+/// Rewrites every function. Of `written`, the variables whose tensor somebody may write to, the NHWC form is not kept.
+pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) {
     let lanes = choice.lanes;
     let mut pass = Pass {
         names: Names::new(&typed.module),
@@ -96,6 +96,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice) {
         known: HashMap::new(),
         last: HashMap::new(),
         turned: HashMap::new(),
+        written,
         transformed: HashMap::new(),
         sigmoids: HashMap::new(),
         parts: HashMap::new(),
@@ -139,6 +140,8 @@ struct Pass {
     last: HashMap<RVar, RVar>,
     /// What values are transpositions of that has channels last, with the same rows and columns in one order.
     turned: HashMap<RVar, RVar>,
+    /// The variables whose tensor somebody may write to.
+    written: HashSet<RVar>,
     /// Convolutions by Winograd's algorithm, and the size of their tiles.
     transformed: HashMap<RVar, i64>,
     /// Operands of the NHWC forms of `sigmoid`.

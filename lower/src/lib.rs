@@ -46,7 +46,7 @@ use relax_ir::flat::{Assembled, FlatFunc};
 use relax_ir::program::Program;
 use relax_ir::tir::PrimFunc;
 use relax_ir::{Diagnostics, Lines};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What the caller chooses.
@@ -189,12 +189,13 @@ pub fn passes(
     outside::resolve(&mut typed)?;
     stand_in::stand_in(&mut typed)?;
     fresh::constants(&mut typed);
+    let shared = if opt_level >= 1 { fresh::shared(&typed) } else { HashSet::new() };
     if opt_level >= 1 {
-        turns::turns(&mut typed);
+        turns::turns(&mut typed, &shared);
     }
     if let Some(choice) = wide.filter(|w| opt_level >= 2 && w.lanes > 4) {
         fold::computed_weights(&mut typed)?;
-        layout::channels_last(&mut typed, choice);
+        layout::channels_last(&mut typed, choice, shared);
     }
     if opt_level >= 1 {
         fold::transpose_constants(&mut typed);

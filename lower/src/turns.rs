@@ -6,10 +6,11 @@ use relax_ir::attrs::Attrs;
 use relax_ir::op::lookup;
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, ExprKind, RVar};
 use relax_ir::{Func, PrimExpr};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-/// Rewrites every Relax function, before operators become kernels.
-pub fn turns(typed: &mut Typed) {
+/// Rewrites every Relax function, before operators become kernels. The result shares its tensor with what was turned:
+/// neither may be one of `shared`, the variables whose tensor somebody may write to.
+pub fn turns(typed: &mut Typed, shared: &HashSet<RVar>) {
     let sinfo = &typed.sinfo;
     let dims = |v: &RVar| -> Option<Vec<PrimExpr>> { Some(sinfo.get(v)?.as_tensor()?.known_dims()?.to_vec()) };
     // What was turned, and how.
@@ -19,6 +20,9 @@ pub fn turns(typed: &mut Typed) {
         f.body = map_bindings(&f.body, &mut |b, _| {
             let c = b.expr().as_op_call("permute_dims")?;
             let x = c.args.first()?.as_var()?.clone();
+            if shared.contains(&b.var) || shared.contains(&x) {
+                return None;
+            }
             let to = dims(&b.var)?;
             let rank = to.len() as i64;
             let mut axes = match c.attrs.ints("axes") {

@@ -68,7 +68,7 @@ impl Pass {
         if let Some(x) = e.as_var().and_then(|v| self.turned.get(v)).cloned() {
             return out.bind("channels_last", reshape(x.expr(), &to, out.span)?);
         }
-        if dims[1] == 1 || dims[2..].iter().product::<i64>() == 1 {
+        if self.own(e) && (dims[1] == 1 || dims[2..].iter().product::<i64>() == 1) {
             return out.bind("channels_last", reshape(e.clone(), &to, out.span)?);
         }
         let turned = out.bind("channels_last", transpose(e.clone(), turns(dims.len())?.0, out.span)?)?;
@@ -99,7 +99,7 @@ impl Pass {
         let x = c.args.first()?;
         let axes = c.attrs.ints("axes")?;
         let rank = dims.len();
-        let (to, from) = turns(rank).filter(|_| axes.len() == rank)?;
+        let (to, from) = turns(rank).filter(|_| axes.len() == rank && self.apart(b, x))?;
         let axes: Vec<i64> = axes.iter().map(|a| a.rem_euclid(rank as i64)).collect();
         let whole = self.last_of(x).or_else(|| x.as_var().and_then(|v| self.turned.get(v)).cloned());
         if let Some(last) = whole.filter(|_| axes == to) {
@@ -115,7 +115,7 @@ impl Pass {
 
     /// Tensors of other dims with the same elements.
     pub(super) fn viewed(&mut self, b: &Binding, c: &Call, dims: &[i64], mut out: Out) -> Option<Vec<Binding>> {
-        let x = c.args.first()?;
+        let x = c.args.first().filter(|x| self.apart(b, x))?;
         let from = self.dims(x, &out)?;
         let points = |dims: &[i64]| dims.get(2..).map(|d| d.iter().product::<i64>());
         // Without rows and columns the order of the elements is the same in both forms.
@@ -140,10 +140,22 @@ impl Pass {
         None
     }
 
+    /// Whether nobody writes to what the call returns, nor to its operand: they may share a tensor.
+    fn apart(&self, b: &Binding, x: &Expr) -> bool {
+        !self.written.contains(&b.var) && self.own(x)
+    }
+
+    /// Whether nobody writes to the tensor of `x` but what makes it.
+    fn own(&self, x: &Expr) -> bool {
+        !x.as_var().is_some_and(|v| self.written.contains(v))
+    }
+
     /// Binds `new`, the NHWC form, as what the program names.
     pub(super) fn bound(&mut self, b: &Binding, new: RVar, dims: &[i64], mut out: Out) -> Option<Vec<Binding>> {
         let value = self.named(&new, dims, &mut out)?;
-        self.last.insert(b.var.clone(), new);
+        if !self.written.contains(&b.var) {
+            self.last.insert(b.var.clone(), new);
+        }
         out.list.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
         Some(out.list)
     }
