@@ -71,15 +71,15 @@ pub fn shared(typed: &Typed) -> HashSet<RVar> {
     if !flow.writes {
         return HashSet::new();
     }
-    let mut beside: HashMap<&Place, Vec<&Place>> = HashMap::new();
+    let mut reached: HashMap<&Place, Vec<&Place>> = HashMap::new();
     for (to, from) in flow.sources.iter().flat_map(|(to, all)| all.iter().map(move |from| (to, from))) {
-        beside.entry(to).or_default().push(from);
-        beside.entry(from).or_default().push(to);
+        reached.entry(from).or_default().push(to);
     }
-    let mut found = HashSet::from([&Place::Written]);
-    let mut open = vec![&Place::Written];
+    let written = flow.written();
+    let mut found: HashSet<&Place> = written.iter().collect();
+    let mut open: Vec<&Place> = found.iter().copied().collect();
     while let Some(p) = open.pop() {
-        open.extend(beside.get(p).into_iter().flatten().filter(|p| found.insert(p)));
+        open.extend(reached.get(p).into_iter().flatten().filter(|p| found.insert(p)));
     }
     let var = |p: &Place| match p {
         Place::Var(v) => Some(v.clone()),

@@ -177,7 +177,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
         match item {
             Item::Stmt(s) => match recurrence(s) {
                 Some((var, extent, stages)) => steps(&mut e, &var, &extent, &stages, f.span, options)?,
-                None => StmtEmit { e: &mut e, env: Default::default() }.stmt(s)?,
+                None => StmtEmit { e: &mut e, options, env: Default::default() }.stmt(s)?,
             },
             Item::Rows(rows) => rows.emit(&mut e, f.span, options)?,
             Item::Stage(s) => {

@@ -1,12 +1,17 @@
-//! Statements as written, in scalar code: the form for everything that is no plain computation of a buffer.
+//! Statements as written, in scalar code: the form for everything that is no plain computation of a buffer. Innermost loops
+//! over the elements of a row that do not depend on each other are stages all the same.
 //!
 //! Blocks are realised by substituting axis bindings; predicates become guards. A block's init runs in a loop nest of
 //! its own before the reduction where the loops allow it (so that an empty reduction gives the init value), else in
 //! the first reduction step. Thread, vector and parallel annotations are plain loops. Asserts are dropped: a kernel
 //! has no way to report.
 
-use super::emit::{Emit, Place, Res};
+use super::emit::{has_load, Emit, Place, Res};
+use super::map::elementwise;
 use super::poly::Poly;
+use super::stage::{Axis, Out, Stage};
+use super::SchedOptions;
+use relax_ir::prim::PrimKind;
 use relax_ir::tir::{Block, Buffer, IterKind, MatchBufferRegion, Stmt, StmtKind};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
@@ -14,6 +19,7 @@ use std::collections::HashMap;
 /// Emits statements; `env` maps loop variables and block axes to expressions over int64 loop variables.
 pub struct StmtEmit<'a> {
     pub e: &'a mut Emit,
+    pub options: &'a SchedOptions,
     pub env: HashMap<Var, PrimExpr>,
 }
 
@@ -57,6 +63,9 @@ impl StmtEmit<'_> {
                 if part == Part::Init && !init_loops(s).contains(var) {
                     return self.part(body, part);
                 }
+                if let Some(row) = self.row(s).filter(|_| part == Part::Whole) {
+                    return elementwise(self.e, &row, self.options);
+                }
                 let (begin, count) = (self.poly(min), self.poly(extent));
                 let lv = Var::new(var.name(), DType::I64);
                 self.env.insert(var.clone(), lv.expr().cast(var.dtype()));
@@ -65,7 +74,7 @@ impl StmtEmit<'_> {
                 let (b, n) = (self.e.index(&begin)?, self.e.index(&end)?);
                 let mut env = std::mem::take(&mut self.env);
                 let r = self.e.for_loop(&lv, b, n, 1, |e| {
-                    let mut inner = StmtEmit { e, env: std::mem::take(&mut env) };
+                    let mut inner = StmtEmit { e, options: self.options, env: std::mem::take(&mut env) };
                     let r = inner.part(body, part);
                     env = inner.env;
                     r
@@ -77,7 +86,7 @@ impl StmtEmit<'_> {
                 let cond = self.sub(cond);
                 let mut env = std::mem::take(&mut self.env);
                 let r = self.e.while_loop(&cond, |e| {
-                    let mut inner = StmtEmit { e, env: std::mem::take(&mut env) };
+                    let mut inner = StmtEmit { e, options: self.options, env: std::mem::take(&mut env) };
                     let r = inner.part(body, part);
                     env = inner.env;
                     r
@@ -89,7 +98,7 @@ impl StmtEmit<'_> {
                 let cond = self.scalar(cond)?;
                 let env = std::cell::RefCell::new(std::mem::take(&mut self.env));
                 let branch = |e: &mut Emit, s: &Stmt| {
-                    let mut inner = StmtEmit { e, env: env.take() };
+                    let mut inner = StmtEmit { e, options: self.options, env: env.take() };
                     let r = inner.part(s, part);
                     env.replace(inner.env);
                     r
@@ -120,6 +129,47 @@ impl StmtEmit<'_> {
         }
     }
 
+    /// A loop that stores element after element of a row, each computed from others of its rows or from itself only, so that
+    /// the order is free.
+    fn row(&self, s: &Stmt) -> Option<Stage> {
+        let StmtKind::For { var, min, extent, body, .. } = s.kind() else { return None };
+        let StmtKind::Store { buffer, indices, value } = body.kind() else { return None };
+        let (last, before) = indices.split_last()?;
+        let along = |e: &PrimExpr| e.uses(var);
+        let target = self.e.places.get(buffer)?;
+        let moves = |e: &PrimExpr| along(e) || reads(e, &target.ptr, self.e);
+        if last.as_var() != Some(var) || before.iter().any(moves) {
+            return None;
+        }
+        let mut free = true;
+        value.walk(&mut |e| match e.kind() {
+            PrimKind::BufferLoad(b, at) if b == buffer => free &= at[..] == indices[..],
+            PrimKind::BufferLoad(b, at) => {
+                let apart = self.e.places.get(b).is_some_and(|p| p.ptr != target.ptr);
+                free &= apart && !at.iter().any(|i| along(i) && has_load(i));
+            }
+            _ => {}
+        });
+        if !free {
+            return None;
+        }
+        let at = Var::new(var.name(), DType::I64);
+        let mut env = self.env.clone();
+        env.insert(var.clone(), (at.expr() + self.sub(min).cast(DType::I64)).cast(var.dtype()));
+        let indices = indices.iter().map(|i| i.substitute(&env)).collect();
+        let out = Out { buffer: buffer.clone(), indices, value: value.substitute(&env) };
+        let axis = Axis { var: at, extent: self.sub(extent).cast(DType::I64) };
+        Some(Stage {
+            spatial: vec![axis],
+            reduce: vec![],
+            accs: vec![],
+            outs: vec![out],
+            span: s.span(),
+            window: None,
+            given: None,
+        })
+    }
+
     fn block(&mut self, b: &Block, part: Part) -> Res<()> {
         for a in &b.axes {
             let binding = self.sub(&a.binding);
@@ -134,7 +184,7 @@ impl StmtEmit<'_> {
         let r = self.e.if_then(
             cond,
             |e| {
-                let mut inner = StmtEmit { e, env: std::mem::take(&mut env) };
+                let mut inner = StmtEmit { e, options: self.options, env: std::mem::take(&mut env) };
                 let r = inner.block_body(b, part);
                 env = inner.env;
                 r
@@ -156,7 +206,11 @@ impl StmtEmit<'_> {
             let cond = self.scalar(&cond)?;
             let env = std::mem::take(&mut self.env);
             let copy = env.clone();
-            let r = self.e.if_then(cond, |e| StmtEmit { e, env: copy }.part(init, Part::Whole), |_| Ok(()));
+            let r = self.e.if_then(
+                cond,
+                |e| StmtEmit { e, options: self.options, env: copy }.part(init, Part::Whole),
+                |_| Ok(()),
+            );
             self.env = env;
             r?;
         }
@@ -217,6 +271,17 @@ impl StmtEmit<'_> {
                 p.vars().iter().all(|v| axes.contains(&v) || spatial.contains(v))
             })
     }
+}
+
+/// Whether `e` loads from this pointer.
+fn reads(e: &PrimExpr, ptr: &Var, emit: &Emit) -> bool {
+    let mut found = false;
+    e.walk(&mut |e| {
+        if let PrimKind::BufferLoad(b, _) = e.kind() {
+            found |= emit.places.get(b).is_none_or(|p| p.ptr == *ptr);
+        }
+    });
+    found
 }
 
 /// The block at the end of a perfect loop nest.
