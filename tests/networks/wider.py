@@ -500,9 +500,9 @@ class NBeats(nn.Module):
 
 def main():
     os.makedirs(OUT, exist_ok=True)
-    for name in ("mobilenet_v3_small mobilenet_v3_large shufflenet_v2_x1_0 mnasnet1_0 regnet_y_400mf regnet_x_800mf convnext_tiny "
-                 "efficientnet_v2_s densenet121 resnext50_32x4d wide_resnet50_2 swin_t swin_v2_t maxvit_t vit_b_16 alexnet "
-                 "resnet34").split():
+    for name in ("mobilenet_v3_small mobilenet_v3_large shufflenet_v2_x1_0 mnasnet1_0 regnet_y_400mf regnet_x_800mf "
+                 "convnext_tiny efficientnet_v2_s densenet121 resnext50_32x4d wide_resnet50_2 swin_t swin_v2_t maxvit_t "
+                 "vit_b_16 alexnet resnet34").split():
         save(name, lambda: getattr(tv, name)(weights=None), PICTURE)
     save("googlenet", lambda: tv.googlenet(weights=None, init_weights=False), PICTURE)
     save("inception_v3", lambda: tv.inception_v3(weights=None, init_weights=False), (1, 3, 299, 299))

@@ -22,25 +22,25 @@ impl<'a> Cx<'a> {
             }
             let device = e.called().is_some_and(|n| matches!(n.as_str(), "I.vdevice" | "R.device"));
             if decl.name == "to_vdevice" && !device && !matches!(e.kind, ExprKind::Name(_)) {
-                return self.expected(e, "a device");
+                return self.takes(decl, param, e, "a device");
             }
         }
         match (decl.name, param.name) {
             ("topk", "k") if e.called().as_deref() != Some("R.const") && self.number(e) != Some(false) => {
-                return self.expected(e, "an integer of Python");
+                return self.takes(decl, param, e, "a constant integer");
             }
             (_, "roi") if e.elements().is_none() && self.number(e) != Some(true) => {
-                return self.expected(e, "a list of numbers");
+                return self.takes(decl, param, e, "a list of numbers");
             }
             ("nn.attention" | "nn.attention_bias" | "nn.attention_var_len", "window_size")
                 if self.number(e) == Some(true) =>
             {
-                return self.expected(e, "an integer");
+                return self.takes(decl, param, e, "a constant integer");
             }
             (_, "variances") => {
                 let numbers = e.elements().is_some_and(|l| l.iter().all(|i| self.number(i).is_some()));
                 if !numbers {
-                    return self.expected(e, "a list of numbers");
+                    return self.takes(decl, param, e, "a list of numbers");
                 }
             }
             _ => {}
@@ -55,54 +55,68 @@ impl<'a> Cx<'a> {
                 // How TVM 0.25 and before says that the result has the operands' type.
                 Some("void" | "") => Some(AttrValue::None),
                 // `T.float32` and `R.dtype(..)` are values, no names of types.
-                None if !matches!(e.kind, ExprKind::Name(_)) => self.expected(e, "a data type in quotes"),
+                None if !matches!(e.kind, ExprKind::Name(_)) => self.takes(decl, param, e, "a data type in quotes"),
                 _ => self.dtype(e).map(|d| AttrValue::Str(d.to_string())),
             },
             Takes::Str => match e.kind {
                 ExprKind::Str(_) => self.attr_value(e),
                 ExprKind::Name(_) if self.number(e).is_some() => self.attr_value(e),
-                _ => self.expected(e, "a string"),
+                _ => self.takes(decl, param, e, "a string"),
             },
             Takes::Int => match self.number(e) {
                 Some(false) => Some(whole(self.attr_value(e)?)),
-                _ => self.expected(e, "an integer of Python"),
+                _ => self.takes(decl, param, e, "a constant integer"),
             },
             Takes::Bool => match self.number(e) {
                 Some(false) => Some(match whole(self.attr_value(e)?) {
                     AttrValue::Int(v) => AttrValue::Bool(v != 0),
                     other => other,
                 }),
-                _ => self.expected(e, "True or False"),
+                _ => self.takes(decl, param, e, "True or False"),
             },
             Takes::Float => match self.number(e) {
                 Some(_) => Some(match whole(self.attr_value(e)?) {
                     AttrValue::Int(v) => AttrValue::Float(v as f64),
                     other => other,
                 }),
-                None => self.expected(e, "a number of Python"),
+                None => self.takes(decl, param, e, "a constant number"),
             },
             Takes::Ints => match e.elements() {
-                Some(items) => self.whole_numbers(items),
+                Some(items) => self.whole_numbers(decl, param, items),
                 None if matches!(e.kind, ExprKind::Name(_)) => self.attr_value(e),
-                None => self.expected(e, "a list of integers of Python"),
+                None => self.takes(decl, param, e, "a list of constant integers"),
             },
             Takes::IntOrInts => match (e.elements(), self.number(e)) {
-                (Some(items), _) => self.whole_numbers(items),
+                (Some(items), _) => self.whole_numbers(decl, param, items),
                 (None, Some(false)) => Some(whole(self.attr_value(e)?)),
-                _ => self.expected(e, "an integer of Python, or a list of them"),
+                _ => self.takes(decl, param, e, "a constant integer or a list of them"),
             },
         }
     }
 
-    fn whole_numbers(&mut self, items: &[Expr<'a>]) -> Option<AttrValue> {
+    fn whole_numbers(&mut self, decl: &'static OpDecl, param: &ParamDecl, items: &[Expr<'a>]) -> Option<AttrValue> {
         let mut list = vec![];
         for item in items {
             match self.number(item) {
                 Some(false) => list.push(whole(self.attr_value(item)?)),
-                _ => return self.expected(item, "an integer of Python"),
+                _ if item.is_error() => return None,
+                _ => {
+                    let of = format!("an element of `{}` of R.{}", param.name, decl.name);
+                    let message = format!("{of} is a constant integer, not {}", item.describe());
+                    return self.error("argument", item.span, message);
+                }
             }
         }
         Some(AttrValue::List(list))
+    }
+
+    /// "`axis` of R.sum is an integer, not a string".
+    fn takes<T>(&mut self, decl: &OpDecl, param: &ParamDecl, e: &Expr<'a>, what: &str) -> Option<T> {
+        if e.is_error() {
+            return None;
+        }
+        let (of, given) = (format!("`{}` of R.{}", param.name, decl.name), e.describe());
+        self.error("argument", e.span, format!("{of} is {what}, not {given}"))
     }
 
     /// Is this a number of Python, and one with a fraction? Scalars of Relax and TIR are none.
@@ -177,7 +191,7 @@ impl<'a> Cx<'a> {
                 let part = self.number(e) == Some(true) && param.name.starts_with("return_");
                 let step = matches!(e.kind, ExprKind::None) && matches!(param.name, "step" | "k");
                 if text || list || part || none || step || called(&["R.const"]) {
-                    return self.expected(e, "a scalar: a number, a dim or R.prim_value(..)");
+                    return self.takes(decl, param, e, "a scalar: a number, a dim or R.prim_value(..)");
                 }
             }
             Takes::Scalars => {
@@ -186,18 +200,18 @@ impl<'a> Cx<'a> {
                 let scalar = self.number(e).is_some() && !matches!(e.kind, ExprKind::Name(_))
                     || call.as_deref().is_some_and(|n| n.starts_with("T."));
                 if text || wrong || scalar || called(&["R.shape", "R.const", "R.prim_value"]) {
-                    return self.expected(e, "a list of integers");
+                    return self.takes(decl, param, e, "a list of integers");
                 }
             }
             _ if param.name == "format" => {
                 let python = matches!(e.kind, ExprKind::Name(_)) && self.number(e).is_some();
                 if !matches!(e.kind, ExprKind::Str(_)) && !python && !called(&["R.str"]) {
-                    return self.expected(e, "a format in quotes");
+                    return self.takes(decl, param, e, "a format in quotes");
                 }
             }
             _ if param.name == "dtype" && param.kind == ParamKind::Operand => {
                 if e.elements().is_some() || self.number(e).is_some() && !matches!(e.kind, ExprKind::Name(_)) {
-                    return self.expected(e, "a data type");
+                    return self.takes(decl, param, e, "a data type");
                 }
                 if let Some(name) = e.as_str().filter(|s| !matches!(*s, "" | "void")) {
                     self.dtype_text(name, e.span)?;
@@ -207,7 +221,7 @@ impl<'a> Cx<'a> {
                 && !matches!(e.kind, ExprKind::Str(_) | ExprKind::Name(_))
                 && !called(&["R.str"]) =>
             {
-                return self.expected(e, "the name of a scope in quotes");
+                return self.takes(decl, param, e, "the name of a scope in quotes");
             }
             _ => {}
         }
@@ -230,7 +244,14 @@ fn whole(v: AttrValue) -> AttrValue {
 
 /// Attributes that TVM takes `None` for: those that it is the default of, and these.
 fn may_be_none(decl: &OpDecl, param: &ParamDecl) -> bool {
-    const OPTIONAL: [(&str, &str); 4] =
-        [("concat", "axis"), ("meshgrid", "indexing"), ("cumsum", "exclusive"), ("cumprod", "exclusive")];
+    const OPTIONAL: [(&str, &str); 7] = [
+        ("argsort", "dtype"),
+        ("concat", "axis"),
+        ("cumprod", "exclusive"),
+        ("cumsum", "exclusive"),
+        ("meshgrid", "indexing"),
+        ("stack", "axis"),
+        ("topk", "dtype"),
+    ];
     matches!(param.default, Default::None) || OPTIONAL.contains(&(decl.name, param.name))
 }

@@ -100,6 +100,7 @@ impl<'a> Cx<'a> {
         while args.last().is_some_and(|a| matches!(a.kind(), RKind::Absent)) {
             args.pop();
         }
+        self.operand_divides(decl, &args)?;
         let mut call = Call { callee: Callee::Op(decl), args, attrs, sinfo_args };
         if let Some(kernel) = call.args.first().and_then(|f| self.kernel(f)) {
             match decl.name {
@@ -116,6 +117,30 @@ impl<'a> Cx<'a> {
             }
         }
         Some(RExpr::new(RKind::Call(call), span))
+    }
+
+    /// A divisor that is written as a scalar is not 0.
+    ///
+    /// Source: TVM computes with it when a module is built; there a float remainder (`R.mod`) is no division.
+    fn operand_divides(&mut self, decl: &OpDecl, args: &[RExpr]) -> Option<()> {
+        let Some(divisor) = args.get(1) else { return Some(()) };
+        let (integer, zero) = match divisor.kind() {
+            RKind::Constant(c) if c.shape.is_empty() => {
+                let float = c.dtype.is_float();
+                (!float, if float { c.get_f64(0) == 0.0 } else { c.get_i64(0) == 0 })
+            }
+            RKind::Prim(p) => (p.as_int().is_some(), p.is_int(0) || p.as_float() == Some(0.0)),
+            _ => return Some(()),
+        };
+        let divides = match decl.name {
+            "divide" | "floor_divide" | "floor_mod" => true,
+            "mod" => integer,
+            _ => false,
+        };
+        if divides && zero {
+            return self.error("operator", divisor.span(), format!("R.{} divides by zero", decl.name));
+        }
+        Some(())
     }
 
     /// `R.emit_with_ty("relax.name", (x, y), ty_args)`: an operator without attributes by its name.

@@ -80,7 +80,6 @@ impl<'a> Cx<'a> {
     /// The statement of a kernel with what Python computes in it written out; `None` where that is the statement itself.
     pub fn kernel_without_python(&mut self, s: &Stmt<'a>) -> Result<Option<Stmt<'a>>, Reported> {
         let kind = match &s.kind {
-            StmtKind::Expr(e) => self.written_out(e)?.map(StmtKind::Expr),
             StmtKind::Assign { target, annotation, value: Some(value) } => {
                 let (place, new) = (self.element_written_out(target)?, self.bound_written_out(value)?);
                 (place.is_some() || new.is_some()).then(|| StmtKind::Assign {
@@ -102,14 +101,23 @@ impl<'a> Cx<'a> {
             StmtKind::While { cond, body } => {
                 self.written_out(cond)?.map(|cond| StmtKind::While { cond, body: body.clone() })
             }
+            other => self.kind_written_out(other)?,
+        };
+        Ok(kind.map(|kind| Stmt { kind, span: s.span }))
+    }
+
+    /// A statement that Relax and kernels share, with what Python computes in it written out; `None` where that is the
+    /// statement itself.
+    pub fn kind_written_out(&mut self, kind: &StmtKind<'a>) -> Result<Option<StmtKind<'a>>, Reported> {
+        Ok(match kind {
+            StmtKind::Expr(e) => self.written_out(e)?.map(StmtKind::Expr),
             StmtKind::If { cond, then, otherwise } => self.written_out(cond)?.map(|cond| StmtKind::If {
                 cond,
                 then: then.clone(),
                 otherwise: otherwise.clone(),
             }),
             _ => None,
-        };
-        Ok(kind.map(|kind| Stmt { kind, span: s.span }))
+        })
     }
 
     /// An element that is given a value; a name that is, stays.

@@ -273,7 +273,6 @@ impl<'a> Cx<'a> {
     /// The statement with what Python computes in it written out; `None` where that is the statement itself.
     fn without_python(&mut self, s: &Stmt<'a>) -> Result<Option<Stmt<'a>>, Reported> {
         let kind = match &s.kind {
-            StmtKind::Expr(e) => self.written_out(e)?.map(StmtKind::Expr),
             StmtKind::Return(Some(e)) => self.written_out(e)?.map(|e| StmtKind::Return(Some(e))),
             StmtKind::Assign { target, annotation, value: Some(value) } => {
                 let stated = match annotation {
@@ -287,12 +286,7 @@ impl<'a> Cx<'a> {
                     value: Some(new.unwrap_or_else(|| value.clone())),
                 })
             }
-            StmtKind::If { cond, then, otherwise } => self.written_out(cond)?.map(|cond| StmtKind::If {
-                cond,
-                then: then.clone(),
-                otherwise: otherwise.clone(),
-            }),
-            _ => None,
+            other => self.kind_written_out(other)?,
         };
         Ok(kind.map(|kind| Stmt { kind, span: s.span }))
     }

@@ -33,6 +33,7 @@ const MAX_GRID: usize = 64;
 const MAX_SCOPES: u32 = 512;
 
 /// A block's parts that its first statements state. `None` where statements belong to no block.
+#[derive(Default)]
 pub struct BlockParts {
     axes: Vec<BlockAxis>,
     predicate: Option<PrimExpr>,

@@ -5,6 +5,14 @@ use super::*;
 use relax_ir::prim::BinOp;
 use relax_ir::TypeCode;
 
+/// The buffer that has the elements of `b`: what it is a view of, or itself.
+fn behind(b: Buffer, f: &PrimCx) -> Buffer {
+    match f.views.iter().find(|(view, _)| *view == b) {
+        Some((_, base)) => base.clone(),
+        None => b,
+    }
+}
+
 impl<'a> Cx<'a> {
     /// The buffer whose memory `A.data`, or a name for it, is.
     pub(super) fn data_of(&self, e: &Expr<'a>) -> Option<Buffer> {
@@ -20,9 +28,7 @@ impl<'a> Cx<'a> {
 
     /// The buffer whose memory `data=A.data` names.
     pub fn viewed(&self, e: &Expr<'a>, f: &PrimCx) -> Option<Buffer> {
-        let b = self.data_of(e)?;
-        let through = f.views.iter().find(|(view, _)| *view == b);
-        Some(through.map_or(b, |(_, base)| base.clone()))
+        Some(behind(self.data_of(e)?, f))
     }
 
     /// `x = T.decl_scalar(dtype, data, scope, elem_offset)`: one element of the memory.
@@ -76,8 +82,7 @@ impl<'a> Cx<'a> {
             shape.insert(at, PrimExpr::int(DType::I32, left));
         }
         let view = Buffer::from_parts(name, shape, buffer.dtype(), vec![], None, "global", span);
-        let base = f.views.iter().find(|(view, _)| *view == buffer).map_or(buffer, |(_, base)| base.clone());
-        self.over(name, view, base, span, f)
+        self.over(name, view, behind(buffer, f), span, f)
     }
 
     pub(super) fn view(

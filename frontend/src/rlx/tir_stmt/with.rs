@@ -33,16 +33,7 @@ impl<'a> Cx<'a> {
                     Some(n) => self.string(n)?,
                     None => String::new(),
                 };
-                let mut parts = Some(BlockParts {
-                    axes: vec![],
-                    predicate: None,
-                    reads: None,
-                    writes: None,
-                    attrs: Attrs::default(),
-                    alloc_buffers: vec![],
-                    match_buffers: vec![],
-                    init: None,
-                });
+                let mut parts = Some(BlockParts::default());
                 self.names.push();
                 let outside = f.cells.len();
                 let list = self.tir_list(body, f, &mut parts, Place::Body);

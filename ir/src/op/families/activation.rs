@@ -133,7 +133,14 @@ pub static OPS: &[OpDecl] = &[
 fn infer_prelu(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (x, alpha) = (cx.tensor(0)?.clone(), cx.tensor(1)?.clone());
     cx.require_float(0, x.dtype)?;
-    cx.same_dtype(&[("data", x.dtype), ("alpha", alpha.dtype)])?;
+    // A product of both must have the dtype of `data`.
+    if let (Some(d), Some(a)) = (x.dtype, alpha.dtype) {
+        if d != a && a.is_float() && a.bits >= d.bits {
+            return Err(cx
+                .error(format!("alpha is {a}, which data, {d}, does not hold"))
+                .help("convert one with R.astype"));
+        }
+    }
     if alpha.ndim.is_some_and(|n| n != 1) {
         return Err(cx.error("alpha must have one dim"));
     }
@@ -157,7 +164,7 @@ fn prelu(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let axis = cx.axis(cx.attrs.int("axis").unwrap_or(1), x.ndim())?;
     let y = k.compute("prelu", &x.shape, x.dtype(), |i| {
         let at = if alpha.shape[0].is_int(1) { PrimExpr::i64(0) } else { i[axis].clone() };
-        let (v, a) = (wide(x.at(i)), wide(alpha.at([at])));
+        let (v, a) = (wide(x.at(i)), wide(alpha.at([at]).cast(x.dtype())));
         convert(v.clone().gt(PrimExpr::zero(v.dtype())).select(v.clone(), v * a), x.dtype())
     });
     Ok(k.finish(&[y]))

@@ -18,7 +18,7 @@ pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "take",
         "The slices of `x` at `indices` along `axis` (`x` is a vector without one). Indices out of range: undefined \
-         (\"fast\"), the nearest (\"clip\"), modulo (\"wrap\") or NaN (\"nan\").",
+         (\"fast\"), the nearest (\"clip\"), NaN (\"nan\") or modulo (\"wrap\" and any other mode).",
         &[operand("x"), operand("indices"), attr("axis", Default::None), attr("mode", Default::Str("fast"))],
         infer_take,
         Compute::Kernel(take),
@@ -95,9 +95,6 @@ fn wrap(i: PrimExpr, n: &PrimExpr) -> PrimExpr {
 fn infer_take(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (x, i) = (cx.tensor(0)?.clone(), cx.elements(1)?);
     cx.require_int(1, i.dtype)?;
-    if !matches!(cx.attrs.str("mode"), None | Some("fast" | "clip" | "wrap" | "nan")) {
-        return Err(cx.error("mode must be \"fast\", \"clip\", \"wrap\" or \"nan\""));
-    }
     let rank = match (x.ndim, i.ndim) {
         (Some(a), Some(b)) if a > 0 => Some(a - 1 + b),
         (Some(0), _) => return Err(cx.error("x must have at least one dim")),
@@ -139,12 +136,13 @@ fn take(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let x = |at: PrimExpr| x.at([&i[..axis], &[at][..], &i[axis + rank..]].concat());
         match cx.attrs.str("mode") {
             Some("clip") => x(at.max(zero.clone()).min(n - 1)),
-            Some("wrap") => x(at.floor_mod(n)),
+            None | Some("fast") => x(at),
             Some("nan") if out.dtype.is_float() => {
                 let inside = at.clone().ge(zero.clone()).and(at.clone().lt(n));
                 inside.if_then_else(x(at), PrimExpr::float(out.dtype, f64::NAN))
             }
-            _ => x(at),
+            Some("nan") => x(at),
+            Some(_) => x(at.floor_mod(n)),
         }
     });
     Ok(k.finish(&[y]))

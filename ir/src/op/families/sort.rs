@@ -2,6 +2,7 @@
 //! descending.
 
 use super::reduce::{one_axis, Reduction};
+use crate::attrs::AttrValue;
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::op::elem::{convert, unflatten, wide, wide_dtype};
@@ -63,16 +64,25 @@ fn infer_sort(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     Ok(StructInfo::Tensor(t))
 }
 
+/// The dtype of indices: what `dtype` says, that of the data where it is None.
+fn index_dtype(cx: &InferCx, data: Option<DType>) -> Result<Option<DType>, Diagnostic> {
+    match cx.attrs.get("dtype") {
+        Some(AttrValue::None) => Ok(data),
+        _ => Ok(Some(cx.dtype("dtype")?.unwrap_or(DType::I32))),
+    }
+}
+
 fn infer_argsort(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     infer_sort(cx)?;
-    let dtype = cx.dtype("dtype")?.unwrap_or(DType::I32);
-    Ok(StructInfo::Tensor(cx.tensor(0)?.with_dtype(Some(dtype))))
+    let t = cx.tensor(0)?.clone();
+    let dtype = index_dtype(cx, t.dtype)?;
+    Ok(StructInfo::Tensor(t.with_dtype(dtype)))
 }
 
 fn infer_topk(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let t = cx.tensor(0)?.clone();
     let k = cx.int("k")?;
-    let dtype = cx.dtype("dtype")?.unwrap_or(DType::I32);
+    let dtype = index_dtype(cx, t.dtype)?;
     let mut values = t.with_dims(t.known_dims().map(<[PrimExpr]>::to_vec), t.ndim);
     if let (Some(n), Some(dims)) = (t.ndim, t.known_dims()) {
         let axis = cx.axis(cx.int("axis")?, n)?;
@@ -90,7 +100,7 @@ fn infer_topk(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         }
         values = t.with_dims(Some(dims), None);
     }
-    let indices = StructInfo::Tensor(values.with_dtype(Some(dtype)));
+    let indices = StructInfo::Tensor(values.with_dtype(dtype));
     Ok(match cx.attrs.str("ret_type") {
         Some("values") => StructInfo::Tensor(values),
         Some("indices") => indices,

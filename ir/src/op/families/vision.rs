@@ -82,7 +82,9 @@ fn infer_roi(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         return Err(cx.error("mode must be \"avg\", \"max\" or \"max_tap\""));
     }
     cx.require_float(0, x.dtype)?;
-    let dtype = cx.same_dtype(&[("data", x.dtype), ("rois", r.dtype)])?;
+    // Regions may be of another one.
+    cx.require_float(1, r.dtype)?;
+    let dtype = x.dtype;
     rules::require_ndim(cx, 0, layout.rank())?;
     rules::require_ndim(cx, 1, 2)?;
     let (Some(xd), Some(rd)) = (x.known_dims(), r.known_dims()) else {

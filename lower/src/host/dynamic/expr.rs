@@ -391,6 +391,7 @@ impl<'a, 'p> Gen<'a, 'p> {
         match e.kind() {
             ExprKind::If { cond, then, otherwise } => {
                 let condition = self.condition(cond, scope)?;
+                self.require_answer(cond, &condition, scope);
                 let divisors = constraints::open_divisors(&condition, &mut self.facts);
                 let mut lists = vec![];
                 for (branch, holds) in [(then, true), (otherwise, false)] {
@@ -521,6 +522,7 @@ impl<'a, 'p> Gen<'a, 'p> {
             ExprKind::Function(f) => self.local_function(f, None, scope, e.span())?,
             ExprKind::If { cond, then, otherwise } => {
                 let condition = self.condition(cond, scope)?;
+                self.require_answer(cond, &condition, scope);
                 let divisors = constraints::open_divisors(&condition, &mut self.facts);
                 let to = self.slot();
                 let mut lists = vec![];
@@ -554,6 +556,22 @@ impl<'a, 'p> Gen<'a, 'p> {
                 ))
             }
         })
+    }
+
+    /// The condition of a branch has an answer: what divides in it is not 0.
+    fn require_answer(&mut self, cond: &Expr, condition: &PrimExpr, scope: &Scope) {
+        // In the model's names where it is written in place.
+        let stated = match cond.kind() {
+            ExprKind::Prim(p) if p.vars().iter().all(|v| scope.dims.contains_key(v)) => p,
+            _ => condition,
+        };
+        for d in constraints::decisive_divisors(stated, &mut self.facts) {
+            let zero = PrimExpr::int(d.dtype(), 0);
+            let answers = d.ne(zero);
+            let text = relax_ir::printer::print_prim(&answers);
+            let message = "the condition of `if` divides by it".to_string();
+            self.require_named(answers.substitute(&scope.dims), text, code::CHECK, message, cond.span());
+        }
     }
 
     /// A scalar bool.
