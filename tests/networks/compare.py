@@ -249,7 +249,8 @@ def main():
                 failed.append(f"{path.stem}: {e}")
                 print(f"{path.stem:24s} FAILED: {e}", flush=True)
     if seconds:
-        print(f"{len(paths)} networks, {len(failed)} failed; compilation: median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s")
+        print(f"{len(paths)} networks, {len(failed)} failed; "
+              f"compilation: median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s")
         if statistics.median(seconds) > a.limit / 10:
             failed.append("the median of compilations is too long")
     for f in failed:

@@ -85,11 +85,13 @@ def main():
         model, library = pathlib.Path(tmp, "large.onnx"), pathlib.Path(tmp, "large.so")
         size = write(model, a.megabytes)
         whole = pathlib.Path(tmp, "whole.so")
-        for name, args in [("check", ["check", model]), ("embedded", [model, "-o", whole]), ("--weights external", [model, "-o", library, "--weights", "external"])]:
+        external = [model, "-o", library, "--weights", "external"]
+        for name, args in [("check", ["check", model]), ("embedded", [model, "-o", whole]), ("--weights external", external)]:
             (peak, own), seconds = run(a.compiler, *args)
             good = peak < size + ROOM and own < ROOM
             failed |= not good
-            print(f"{name}: peak {peak} MB for {size} MB of weights, {own} MB of it the process's own; {seconds:.1f} s" + ("" if good else ": TOO MUCH"))
+            print(f"{name}: peak {peak} MB for {size} MB of weights, {own} MB of it the process's own; {seconds:.1f} s"
+                  + ("" if good else ": TOO MUCH"))
         import onnxruntime
 
         x = np.random.default_rng(1).standard_normal((3, SIDE), dtype="f4")
