@@ -66,6 +66,8 @@ pub struct Emit {
     /// Variables of block form and what they stand for in flat form.
     values: HashMap<Var, PrimExpr>,
     locals: HashSet<Var>,
+    /// Small arrays whose elements are local variables, by their pointers.
+    cells: HashMap<Var, Vec<Var>>,
     /// Lane variables that count from 0 (not from the value of a loop variable).
     from_zero: HashSet<Var>,
     /// Above 0 inside an operand that may not be evaluated.
@@ -90,6 +92,7 @@ impl Emit {
             level: HashMap::new(),
             values: HashMap::new(),
             locals: HashSet::new(),
+            cells: HashMap::new(),
             from_zero: HashSet::new(),
             guarded: 0,
             contract: false,
@@ -181,6 +184,23 @@ impl Emit {
 
     pub fn assign(&mut self, var: &Var, value: PrimExpr) {
         self.push(FlatStmt::Assign { var: var.clone(), value });
+    }
+
+    /// Makes the elements of `buffer`, of `count` elements with one index, local variables of the current scope: every
+    /// access must be of a known element.
+    pub fn cells(&mut self, buffer: &Buffer, count: i64) {
+        let d = buffer.dtype();
+        let zero = if d.is_float() { PrimExpr::float(d, 0.0) } else { PrimExpr::int(d, 0) };
+        let cells = (0..count).map(|_| self.local(&buffer.name, zero.clone())).collect();
+        let ptr = Var::new(&buffer.name, DType::HANDLE);
+        self.cells.insert(ptr.clone(), cells);
+        self.places.insert(buffer.clone(), Place { ptr, offset: Poly::default(), strides: vec![Poly::constant(1)] });
+    }
+
+    /// The local variable that is element `offset` behind `ptr`.
+    fn cell(&self, ptr: &Var, offset: &Poly) -> Option<Var> {
+        let cells = self.cells.get(ptr)?;
+        offset.as_const().and_then(|i| cells.get(usize::try_from(i).ok()?)).cloned()
     }
 
     /// What the block-form variable `v` stands for.
@@ -458,6 +478,13 @@ impl Emit {
 
     /// Stores `value` (in compute type) as `dtype` at `offset`.
     pub fn store(&mut self, ptr: &Var, offset: &Poly, dtype: DType, value: PrimExpr) -> Res<()> {
+        if let Some(cell) = self.cell(ptr, offset) {
+            self.assign(&cell, value);
+            for s in &mut self.scopes {
+                s.loads.retain(|e, _| !e.uses(&cell));
+            }
+            return Ok(());
+        }
         let value = to_store(value, dtype);
         let (ptr, offset) = self.address(ptr, offset, dtype.bytes() as i64)?;
         self.push(FlatStmt::Store { ptr, offset, value });
@@ -479,6 +506,9 @@ impl Emit {
 
     /// Reads `dtype` elements at `offset`: `lanes` consecutive ones.
     fn load(&mut self, ptr: &Var, offset: &Poly, dtype: DType) -> Res<PrimExpr> {
+        if let Some(cell) = self.cell(ptr, offset) {
+            return Ok(self.keep(cell.expr()));
+        }
         let (p, off) = self.address(ptr, offset, dtype.bytes() as i64)?;
         let load = PrimExpr::load_ptr(p, off, memory_type(dtype));
         Ok(self.keep_loaded(load, dtype))

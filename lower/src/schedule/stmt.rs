@@ -121,7 +121,13 @@ impl StmtEmit<'_> {
                 self.e.set_value(var, x);
                 self.part(body, part)
             }
-            StmtKind::Attr { body, .. } | StmtKind::Alloc { body, .. } => self.part(body, part),
+            StmtKind::Attr { body, .. } => self.part(body, part),
+            StmtKind::Alloc { buffer, body } => {
+                if let Some(count) = cells(buffer, body) {
+                    self.e.cells(buffer, count);
+                }
+                self.part(body, part)
+            }
             StmtKind::Assert { .. } | StmtKind::Evaluate(_) => Ok(()),
             StmtKind::CallPacked { function, .. } => {
                 Err(self.e.unsupported(&format!("a kernel cannot call `{function}` itself")))
@@ -143,7 +149,9 @@ impl StmtEmit<'_> {
         }
         let mut free = true;
         value.walk(&mut |e| match e.kind() {
-            PrimKind::BufferLoad(b, at) if b == buffer => free &= at[..] == indices[..],
+            PrimKind::BufferLoad(b, at) if b == buffer => {
+                free &= at[..] == indices[..] || self.other_row(at, indices) && !at.iter().any(has_load);
+            }
             PrimKind::BufferLoad(b, at) => {
                 let apart = self.e.places.get(b).is_some_and(|p| p.ptr != target.ptr);
                 free &= apart && !at.iter().any(|i| along(i) && has_load(i));
@@ -168,6 +176,13 @@ impl StmtEmit<'_> {
             window: None,
             given: None,
         })
+    }
+
+    /// Whether an index before the last one differs, whatever the variables are.
+    fn other_row(&self, a: &[PrimExpr], b: &[PrimExpr]) -> bool {
+        let before = |i: &[PrimExpr]| i[..i.len().saturating_sub(1)].to_vec();
+        let mut pairs = before(a).into_iter().zip(before(b));
+        pairs.any(|(a, b)| self.poly(&a).sub(&self.poly(&b)).as_const().is_some_and(|d| d != 0))
     }
 
     fn block(&mut self, b: &Block, part: Part) -> Res<()> {
@@ -299,12 +314,42 @@ fn init_loops(s: &Stmt) -> Vec<Var> {
     b.axes.iter().filter(|a| a.kind != IterKind::Reduce).flat_map(|a| a.binding.vars()).collect()
 }
 
-/// Buffers allocated anywhere inside a statement.
+/// The most elements of a buffer that are kept in variables.
+const MOST_CELLS: i64 = 8;
+
+/// How many elements a buffer has that lives in `body`, if these can be variables: few, and each access is of one that is
+/// known.
+fn cells(buffer: &Buffer, body: &Stmt) -> Option<i64> {
+    let [count] = buffer.shape.as_slice() else { return None };
+    let count = count.as_int().filter(|n| (1..=MOST_CELLS).contains(n))?;
+    let plain = matches!(buffer.dtype(), DType::I32 | DType::I64 | DType::F32 | DType::F64);
+    let mut known = plain && buffer.strides.is_empty() && buffer.elem_offset.is_none();
+    let element = |at: &[PrimExpr]| matches!(at, [i] if i.as_int().is_some_and(|i| (0..count).contains(&i)));
+    body.walk(&mut |s| {
+        match s.kind() {
+            StmtKind::Store { buffer: b, indices, .. } if b == buffer => known &= element(indices),
+            StmtKind::Block(b) => {
+                known &= b.match_buffers.iter().all(|m| m.source.buffer != *buffer) && b.init.is_none();
+            }
+            StmtKind::CallPacked { .. } => known = false,
+            _ => {}
+        }
+        for e in s.exprs() {
+            e.walk(&mut |e| match e.kind() {
+                PrimKind::BufferLoad(b, at) if b == buffer => known &= element(at),
+                _ => {}
+            });
+        }
+    });
+    known.then_some(count)
+}
+
+/// Buffers allocated anywhere inside a statement that need memory.
 pub fn nested_allocs(s: &Stmt) -> Vec<Buffer> {
     let mut out = vec![];
     s.walk(&mut |s| match s.kind() {
         StmtKind::Block(b) => out.extend(b.alloc_buffers.iter().cloned()),
-        StmtKind::Alloc { buffer, .. } => out.push(buffer.clone()),
+        StmtKind::Alloc { buffer, body } if cells(buffer, body).is_none() => out.push(buffer.clone()),
         _ => {}
     });
     out

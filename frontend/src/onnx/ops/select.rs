@@ -71,6 +71,12 @@ fn compress(cx: &mut NodeCx) -> Res<Vec<Value>> {
 fn cumulate(cx: &mut NodeCx, kind: &str) -> Res<Vec<Value>> {
     let (x, axis) = (cx.input(0)?, cx.input(1)?);
     let axis = single(cx, &axis, 0)?;
+    let along = axis.as_constant().map(|c| cx.axis(c.get_i64(0), x.rank())).transpose()?;
+    // Whole rows are added to rows, where it is not the last axis; backwards there is no other operator.
+    if let Some(axis) = along.filter(|a| a + 1 < x.rank() && !cx.flag("reverse", false)) {
+        let attrs = [axis_attr(axis), ("exclusive", AttrValue::Bool(cx.flag("exclusive", false)))];
+        return one(cx.call(if kind == "sum" { "cumsum" } else { "cumprod" }, &[(&x).into()], &attrs)?);
+    }
     let attrs = [
         ("kind", AttrValue::Str(kind.into())),
         ("exclusive", AttrValue::Bool(cx.flag("exclusive", false))),

@@ -129,8 +129,8 @@ pub static OPS: &[OpDecl] = &[
     binary!("right_shift", "`x1 >> x2` of integers, with broadcasting; keeps the sign.", shift, |a, b| {
         PrimExpr::binary(BinOp::Shr, a, b)
     }),
-    binary!("logical_and", "Logical and of bools, with broadcasting.", |a, b| truth(a).and(truth(b))),
-    binary!("logical_or", "Logical or of bools, with broadcasting.", |a, b| truth(a).or(truth(b))),
+    binary!("logical_and", "Logical and of bools, with broadcasting.", |a, b| both(truth(a), truth(b))),
+    binary!("logical_or", "Logical or of bools, with broadcasting.", |a, b| either(truth(a), truth(b))),
     binary!("logical_xor", "Logical exclusive or of bools, with broadcasting.", |a, b| truth(a).ne(truth(b))),
     OpDecl::pure(
         "ewise_fma",
@@ -222,11 +222,21 @@ fn truth(e: PrimExpr) -> PrimExpr {
     elem::convert(e, DType::BOOL)
 }
 
+/// Whether both hold, where both may be read: `and` of kernels leaves the second alone when the first fails.
+fn both(a: PrimExpr, b: PrimExpr) -> PrimExpr {
+    a.select(b, PrimExpr::bool(false))
+}
+
+/// Whether one of them holds, where both may be read.
+fn either(a: PrimExpr, b: PrimExpr) -> PrimExpr {
+    a.select(PrimExpr::bool(true), b)
+}
+
 fn bits(op: BinOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
     match op {
         _ if !a.dtype().is_bool() => PrimExpr::binary(op, a, b),
-        BinOp::BitAnd => a.and(b),
-        BinOp::BitOr => a.or(b),
+        BinOp::BitAnd => both(a, b),
+        BinOp::BitOr => either(a, b),
         _ => a.ne(b),
     }
 }

@@ -484,33 +484,45 @@ fn all_class(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let key = wide_dtype(real);
     let sorted =
         merge_sort(&mut k, &rows, &n, key, true, |row, p| scores.at([row[0].clone(), row[1].clone(), p]).cast(key));
-    let alive = k.buffer("alive", &scores.shape, real);
     let chosen = k.buffer("chosen", &scores.shape, DType::I64);
     let count = k.buffer("count", &rows, DType::I64);
     k.rows("all_class_nms", &rows, |row| {
         let at = |i: PrimExpr| vec![row[0].clone(), row[1].clone(), i];
-        let (p, j, i) = (Var::dim("p"), Var::dim("j"), Var::dim("i"));
-        let (ji, ii) = (j.expr(), i.expr());
+        // Cell 0: which of the chosen boxes is compared; 1: whether one of them was too near.
+        let state = Buffer::new("state", vec![PrimExpr::i64(2)], DType::I64);
+        let cell = |n: i64| state.at([PrimExpr::i64(n)]);
+        let set = |n: i64, v: PrimExpr| Stmt::store(&state, vec![PrimExpr::i64(n)], v);
+        let j = Var::dim("j");
+        let ji = j.expr();
         let corner = |i: &PrimExpr, e: i64| {
             boxes.at([row[0].clone(), sorted.index(row, i.clone()), PrimExpr::i64(e)]).cast(real)
         };
-        let iou = overlap(real, |e| corner(&ji, e), |e| corner(&ii, e));
-        let suppress = Stmt::store(&alive, at(ii.clone()), PrimExpr::float(real, -1.0));
-        let rival = ii.clone().gt(ji.clone()).and(alive.at(at(ii)).gt(PrimExpr::zero(real)));
+        let taken = chosen.at(at(cell(0)));
+        let iou = overlap(real, |e| corner(&taken, e), |e| corner(&ji, e));
         let total = count.at(row);
+        let open = cell(0).lt(total.clone()).and(cell(1).eq(0));
+        let compare =
+            Stmt::seq(vec![Stmt::if_then(iou.ge(near.clone()), set(1, PrimExpr::i64(1))), set(0, cell(0) + 1)]);
+        let score = sorted.key(row, ji.clone()).cast(real);
+        // Only positive scores are suppressed.
+        let rival = score.clone().gt(PrimExpr::zero(real));
         let select = Stmt::seq(vec![
-            Stmt::store(&chosen, at(total.clone()), ji.clone()),
+            Stmt::store(&chosen, at(total.clone()), ji),
             Stmt::store(&count, row.to_vec(), total.clone() + 1),
-            each(&i, &n, vec![Stmt::if_then(rival, Stmt::if_then(iou.ge(near.clone()), suppress))]),
         ]);
-        let score = alive.at(at(ji));
+        let consider = Stmt::seq(vec![
+            set(0, PrimExpr::i64(0)),
+            set(1, PrimExpr::i64(0)),
+            Stmt::if_then(rival, Stmt::while_loop(open, compare)),
+            Stmt::if_then(cell(1).eq(0), select),
+        ]);
         let good = score.clone().gt(PrimExpr::float(real, -1.0)).and(score.gt(least));
         let good = good.and(total.lt(most)).and(near.gt(PrimExpr::zero(real)));
-        Stmt::seq(vec![
+        let body = Stmt::seq(vec![
             Stmt::store(&count, row.to_vec(), PrimExpr::i64(0)),
-            each(&p, &n, vec![Stmt::store(&alive, at(p.expr()), sorted.key(row, p.expr()).cast(real))]),
-            each(&j, &n, vec![Stmt::if_then(good, select)]),
-        ])
+            each(&j, &n, vec![Stmt::if_then(good, consider)]),
+        ]);
+        Stmt::new(StmtKind::Alloc { buffer: state.clone(), body })
     });
     let results: Vec<Buffer> = outs.iter().map(|o| k.buffer("result", o.dims, o.dtype)).collect();
     let zero = |b: &Buffer, at: Vec<PrimExpr>| Stmt::store(b, at, PrimExpr::zero(b.dtype()));

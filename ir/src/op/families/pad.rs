@@ -1,6 +1,7 @@
 //! Padding and pixel shuffling.
 
 use crate::diag::Diagnostic;
+use crate::op::families::border::{outside, sides};
 use crate::op::*;
 use crate::prim::PrimExpr;
 use crate::relax::StructInfo;
@@ -70,6 +71,16 @@ fn pad(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let source =
         |i: &[PrimExpr]| -> Vec<PrimExpr> { i.iter().zip(&w).map(|(i, (before, _))| i.clone() - *before).collect() };
     if TAKING.contains(&mode) {
+        let begin: Vec<i64> = w.iter().map(|p| p.0).collect();
+        let continued = match mode {
+            "circular" => "wrap",
+            "replicate" => "edge",
+            m => m,
+        };
+        if let Some(sides) = sides(continued, &begin, &x.shape, out.dims) {
+            let y = k.compute("pad", out.dims, out.dtype, |i| outside(x, i, &sides, vec![]));
+            return Ok(k.finish(&[y]));
+        }
         let y = k.compute("pad", out.dims, out.dtype, |i| {
             let at = |p: &(i64, i64), i: PrimExpr, n: &PrimExpr| {
                 let zero = PrimExpr::i64(0);

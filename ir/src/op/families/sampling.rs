@@ -9,7 +9,7 @@ use crate::op::rule::dim_text;
 use crate::op::*;
 use crate::prim::{Intrin, PrimExpr};
 use crate::relax::StructInfo;
-use crate::tir::{Buffer, PrimFunc};
+use crate::tir::{Buffer, KernelBuilder, PrimFunc};
 
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
@@ -125,29 +125,31 @@ impl Axis<'_> {
         }
     }
 
-    /// Elements and weights around position `at`.
+    /// Elements and weights around the one with this number, `behind` which the position is.
+    fn beside(&self, element: PrimExpr, behind: Option<PrimExpr>) -> Vec<(PrimExpr, PrimExpr)> {
+        let one = self.float(1.0);
+        match behind {
+            None => vec![(element, one)],
+            Some(t) => vec![(element.clone(), one - t.clone()), (element + 1, t)],
+        }
+    }
+
+    /// Elements and weights of cubic interpolation around position `at`.
     fn taps(&self, at: PrimExpr) -> Vec<(PrimExpr, PrimExpr)> {
         let floor = at.clone().call1(Intrin::Floor);
         let base = floor.clone().cast(DType::I64);
-        let t = at.clone() - floor;
-        let one = self.float(1.0);
-        match self.cx.attrs.str("method") {
-            Some("nearest") => vec![(at.call1(Intrin::NearbyInt).cast(DType::I64), one)],
-            Some("bilinear") => vec![(base.clone(), one - t.clone()), (base + 1, t)],
-            _ => {
-                let c = |v: f64| self.float(v);
-                // Keys' kernel with a = -0.75, as PyTorch.
-                let a = -0.75;
-                let near = |f: PrimExpr| (c(a + 2.0) * f.clone() - c(a + 3.0)) * f.clone() * f + c(1.0);
-                let far = |f: PrimExpr| ((c(a) * f.clone() - c(5.0 * a)) * f.clone() + c(8.0 * a)) * f - c(4.0 * a);
-                let weights = [far(t.clone() + c(1.0)), near(t.clone()), near(c(1.0) - t.clone()), far(c(2.0) - t)];
-                let at = |i: i64| match self.cx.attrs.str("padding_mode") {
-                    Some("zeros") => base.clone() + (i - 1),
-                    _ => self.pad((base.clone() + (i - 1)).cast(self.real)).cast(DType::I64),
-                };
-                weights.into_iter().enumerate().map(|(i, w)| (at(i as i64), w)).collect()
-            }
-        }
+        let t = at - floor;
+        let c = |v: f64| self.float(v);
+        // Keys' kernel with a = -0.75, as PyTorch.
+        let a = -0.75;
+        let near = |f: PrimExpr| (c(a + 2.0) * f.clone() - c(a + 3.0)) * f.clone() * f + c(1.0);
+        let far = |f: PrimExpr| ((c(a) * f.clone() - c(5.0 * a)) * f.clone() + c(8.0 * a)) * f - c(4.0 * a);
+        let weights = [far(t.clone() + c(1.0)), near(t.clone()), near(c(1.0) - t.clone()), far(c(2.0) - t)];
+        let at = |i: i64| match self.cx.attrs.str("padding_mode") {
+            Some("zeros") => base.clone() + (i - 1),
+            _ => self.pad((base.clone() + (i - 1)).cast(self.real)).cast(DType::I64),
+        };
+        weights.into_iter().enumerate().map(|(i, w)| (at(i as i64), w)).collect()
     }
 }
 
@@ -182,18 +184,46 @@ fn grid_sample(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
             })
         })
         .collect();
+    // So are the elements before them, and how far behind these they are.
+    let near = |k: &mut KernelBuilder, (p, letter): (&Buffer, char)| {
+        let nearest = cx.attrs.str("method") == Some("nearest");
+        let whole = if nearest { Intrin::NearbyInt } else { Intrin::Floor };
+        let whole = |i: &[PrimExpr]| p.at(i).call1(whole);
+        let base = k.compute(&format!("element_{letter}"), &shape, DType::I64, |i| whole(i).cast(DType::I64));
+        let behind = (!nearest).then(|| k.compute(&format!("behind_{letter}"), &shape, real, |i| p.at(i) - whole(i)));
+        (base, behind)
+    };
+    let elements: Vec<(Buffer, Option<Buffer>)> = match bicubic {
+        true => vec![],
+        false => positions.iter().zip(layout::spatial(rank).chars()).map(|p| near(&mut k, p)).collect(),
+    };
+    let there = axes.iter().all(|a| a.size.as_int().is_some_and(|n| n > 0));
     let y = k.compute("grid_sample", out.dims, out.dtype, |i| {
         let mut at = i.to_vec();
         at.remove(1);
-        let taps: Vec<_> = axes.iter().zip(&positions).map(|(a, p)| a.taps(p.at(at.clone()))).collect();
+        let taps: Vec<_> = match bicubic {
+            true => axes.iter().zip(&positions).map(|(a, p)| a.taps(p.at(at.clone()))).collect(),
+            false => axes
+                .iter()
+                .zip(&elements)
+                .map(|(a, (e, b))| a.beside(e.at(at.clone()), b.as_ref().map(|b| b.at(at.clone()))))
+                .collect(),
+        };
         let source = |at: &[PrimExpr]| {
             let mut index = vec![i[0].clone(), i[1].clone()];
             let mut inside = PrimExpr::bool(true);
+            let both = |a: PrimExpr, b: PrimExpr| if there { a.select(b, PrimExpr::bool(false)) } else { a.and(b) };
             for (a, p) in axes.iter().zip(at) {
-                inside = inside.and(p.clone().ge(0)).and(p.clone().lt(a.size.clone()));
-                index.push(p.clone());
+                inside = both(inside, both(p.clone().ge(0), p.clone().lt(a.size.clone())));
+                index.push(if there { p.clone().max(0).min(a.size.clone() - 1) } else { p.clone() });
             }
-            inside.if_then_else(x.at(index).cast(real), PrimExpr::zero(real))
+            // Where there are elements at all one can be read in any case.
+            let (value, zero) = (x.at(index).cast(real), PrimExpr::zero(real));
+            if there {
+                inside.select(value, zero)
+            } else {
+                inside.if_then_else(value, zero)
+            }
         };
         if cx.attrs.str("method") == Some("nearest") {
             return source(&taps.iter().map(|t| t[0].0.clone()).collect::<Vec<_>>());

@@ -1,6 +1,7 @@
-//! Sorting along an axis. Sorts are stable merge sorts, row by row: equal elements keep their order, also when
-//! descending.
+//! Sorting along an axis. Sorts are stable, row by row: equal elements keep their order, also when descending. All of a row
+//! is sorted by merging; the first few of a sorted row are selected.
 
+use super::heap::{self, Heap};
 use super::reduce::{one_axis, Reduction};
 use crate::attrs::AttrValue;
 use crate::diag::Diagnostic;
@@ -121,17 +122,17 @@ fn set(state: &Buffer, i: i64, value: PrimExpr) -> Stmt {
 }
 
 /// What a sort leaves behind: in row `r`, the sorted elements are `keys[r.., side[r..], 0..n]` and where they came from
-/// is `index[r.., side[r..], 0..n]`.
+/// is `index[r.., side[r..], 0..n]`. A selection has no sides.
 pub struct Sorted {
     keys: Buffer,
     index: Buffer,
-    side: Buffer,
+    side: Option<Buffer>,
 }
 
 impl Sorted {
     fn at(&self, b: &Buffer, row: &[PrimExpr], position: PrimExpr) -> PrimExpr {
-        let side = self.side.at(row);
-        b.at(row.iter().cloned().chain([side, position]).collect::<Vec<_>>())
+        let side = self.side.as_ref().map(|s| s.at(row));
+        b.at(row.iter().cloned().chain(side).chain([position]).collect::<Vec<_>>())
     }
     /// The element at `position` of row `row`.
     pub fn key(&self, row: &[PrimExpr], position: PrimExpr) -> PrimExpr {
@@ -157,7 +158,7 @@ pub fn merge_sort(
     let keys = k.buffer("keys", &scratch, dtype);
     let index = k.buffer("index", &scratch, DType::I64);
     let side = k.buffer("side", rows, DType::I64);
-    let sorted = Sorted { keys, index, side };
+    let sorted = Sorted { keys, index, side: Some(side.clone()) };
     k.rows("sort", rows, |row| {
         let at = |side: PrimExpr, i: PrimExpr| -> Vec<PrimExpr> { row.iter().cloned().chain([side, i]).collect() };
         // Counters: side that holds the runs, length of the runs, start of the current pair, next of its left and of
@@ -224,9 +225,133 @@ pub fn merge_sort(
             set(&state, 0, zero.clone()),
             set(&state, 1, PrimExpr::i64(1)),
             Stmt::while_loop(width.lt(n.clone()), pass),
-            Stmt::store(&sorted.side, row.to_vec(), from.clone()),
+            Stmt::store(&side, row.to_vec(), from.clone()),
         ]);
         Stmt::new(StmtKind::Alloc { buffer: state, body })
+    });
+    sorted
+}
+
+/// Up to this many elements are selected: inserted one by one they take no more time than a sort in any order.
+const MOST_SELECTED: i64 = 64;
+
+/// Of rows of unknown length as many are selected by a heap.
+const MOST_IN_HEAP: i64 = 1024;
+
+/// The first `count` elements of the sorted rows of `n`: each element that comes before the last one found so far is
+/// inserted among these. Arguments as those of [`merge_sort`].
+fn select(
+    k: &mut KernelBuilder,
+    rows: &[PrimExpr],
+    n: &PrimExpr,
+    count: i64,
+    dtype: DType,
+    descending: bool,
+    element: impl Fn(&[PrimExpr], PrimExpr) -> PrimExpr,
+) -> Sorted {
+    let found: Vec<PrimExpr> = rows.iter().cloned().chain([PrimExpr::i64(count)]).collect();
+    let keys = k.buffer("keys", &found, dtype);
+    let index = k.buffer("index", &found, DType::I64);
+    let sorted = Sorted { keys, index, side: None };
+    k.rows("select", rows, |row| {
+        let at = |i: PrimExpr| -> Vec<PrimExpr> { row.iter().cloned().chain([i]).collect() };
+        // Where the element goes.
+        let state = Buffer::new("state", vec![PrimExpr::i64(1)], DType::I64);
+        let to = cell(&state, 0);
+        let (p, x) = (Var::dim("p"), Var::new("x", dtype));
+        let first = |other: PrimExpr| if descending { x.expr().gt(other) } else { x.expr().lt(other) };
+        let before = to.clone() - 1;
+        let moves = to.clone().gt(PrimExpr::i64(0));
+        let moves = moves.if_then_else(first(sorted.keys.at(at(before.clone()))), PrimExpr::bool(false));
+        let shift = |b: &Buffer| Stmt::store(b, at(to.clone()), b.at(at(before.clone())));
+        let insert = |place: PrimExpr| {
+            Stmt::seq(vec![
+                set(&state, 0, place),
+                Stmt::while_loop(
+                    moves.clone(),
+                    Stmt::seq(vec![shift(&sorted.keys), shift(&sorted.index), set(&state, 0, before.clone())]),
+                ),
+                Stmt::store(&sorted.keys, at(to.clone()), x.expr()),
+                Stmt::store(&sorted.index, at(to.clone()), p.expr()),
+            ])
+        };
+        let each = |min: PrimExpr, extent: PrimExpr, body: Stmt| {
+            Stmt::new(StmtKind::For {
+                var: p.clone(),
+                min,
+                extent,
+                kind: crate::tir::ForKind::Serial,
+                annotations: vec![],
+                body: Stmt::let_in(&x, element(row, p.expr()), body),
+            })
+        };
+        let last = PrimExpr::i64(count - 1);
+        let full = n.clone().min(PrimExpr::i64(count));
+        let better = first(sorted.keys.at(at(last.clone())));
+        let body = Stmt::seq(vec![
+            each(PrimExpr::i64(0), full.clone(), insert(p.expr())),
+            each(full.clone(), n.clone() - full, Stmt::if_then(better, insert(last))),
+        ]);
+        Stmt::new(StmtKind::Alloc { buffer: state, body })
+    });
+    sorted
+}
+
+/// As [`select`], for more elements: a heap of those found so far has the one at the root that the next better one
+/// takes the place of.
+fn select_many(
+    k: &mut KernelBuilder,
+    rows: &[PrimExpr],
+    n: &PrimExpr,
+    count: i64,
+    dtype: DType,
+    descending: bool,
+    element: impl Fn(&[PrimExpr], PrimExpr) -> PrimExpr,
+) -> Sorted {
+    let found: Vec<PrimExpr> = rows.iter().cloned().chain([PrimExpr::i64(count)]).collect();
+    let keys = k.buffer("keys", &found, dtype);
+    let index = k.buffer("index", &found, DType::I64);
+    let sorted = Sorted { keys, index, side: None };
+    k.rows("select", rows, |row| {
+        let at = |i: PrimExpr| -> Vec<PrimExpr> { row.iter().cloned().chain([i]).collect() };
+        let state = Buffer::new("state", vec![PrimExpr::i64(heap::CELLS + 1)], DType::I64);
+        let first = |a: PrimExpr, b: PrimExpr| if descending { a.gt(b) } else { a.lt(b) };
+        let above = |a: &PrimExpr, b: &PrimExpr| {
+            let (x, y) = (element(row, a.clone()), element(row, b.clone()));
+            let equal = x.clone().eq(y.clone()).select(a.clone().gt(b.clone()), PrimExpr::bool(false));
+            first(y, x).select(PrimExpr::bool(true), equal)
+        };
+        let heap = Heap { items: &sorted.index, at: &at, above: &above, state: &state, cell: 1 };
+        let (zero, left) = (PrimExpr::i64(0), cell(&state, 0));
+        let full = n.clone().min(PrimExpr::i64(count));
+        let (f, p, o, last) = (Var::dim("f"), Var::dim("p"), Var::dim("o"), Var::dim("last"));
+        let better = first(element(row, p.expr()), element(row, heap.item(zero.clone())));
+        let others = Stmt::new(StmtKind::For {
+            var: p.clone(),
+            min: full.clone(),
+            extent: n.clone() - full.clone(),
+            kind: crate::tir::ForKind::Serial,
+            annotations: vec![],
+            body: Stmt::if_then(better, heap.sink(zero.clone(), full.clone(), p.expr())),
+        });
+        let out = Stmt::let_in(
+            &last,
+            heap.item(left.clone()),
+            Stmt::seq(vec![
+                heap.put(left.clone(), heap.item(zero.clone())),
+                heap.sink(zero.clone(), left.clone(), last.expr()),
+            ]),
+        );
+        let copy = Stmt::store(&sorted.keys, at(o.expr()), element(row, heap.item(o.expr())));
+        let body = Stmt::seq(vec![
+            Stmt::for_serial(&f, full.clone(), heap.put(f.expr(), f.expr())),
+            heap.build(full.clone()),
+            others,
+            set(&state, 0, full.clone()),
+            Stmt::while_loop(left.clone().gt(1), Stmt::seq(vec![set(&state, 0, left - 1), out])),
+            Stmt::for_serial(&o, full, copy),
+        ]);
+        Stmt::new(StmtKind::Alloc { buffer: state.clone(), body })
     });
     sorted
 }
@@ -261,7 +386,8 @@ pub fn topk_block(
     descending: bool,
 ) -> Stmt {
     let mut k = KernelBuilder::new("topk");
-    let (sorted, _) = sort_rows(&mut k, x, axis, descending);
+    let count = values.or(indices).and_then(|b| b.shape[axis].as_int());
+    let sorted = first_of_rows(&mut k, x, axis, count, descending);
     if let Some(out) = values {
         k.write("values", out, &out.shape, <[PrimExpr]>::to_vec, |i| {
             let (row, p) = split_row(i, axis);
@@ -320,13 +446,40 @@ fn sort_block(
 fn sort_rows(k: &mut KernelBuilder, x: &Buffer, axis: usize, descending: bool) -> (Sorted, Vec<PrimExpr>) {
     let mut rows = x.shape.clone();
     let n = rows.remove(axis);
-    let d = if x.dtype().is_bool() { DType::U8 } else { wide_dtype(x.dtype()) };
-    let sorted = merge_sort(k, &rows, &n, d, descending, |row, p| {
-        let mut i = row.to_vec();
-        i.insert(axis, p);
-        convert(wide(x.at(i)), d)
-    });
+    let d = key_dtype(x);
+    let sorted = merge_sort(k, &rows, &n, d, descending, |row, p| key(x, axis, row, p, d));
     (sorted, x.shape.clone())
+}
+
+/// The first elements of the sorted rows of `x` along `axis`, as many as are known to be asked for.
+fn first_of_rows(k: &mut KernelBuilder, x: &Buffer, axis: usize, count: Option<i64>, descending: bool) -> Sorted {
+    let mut rows = x.shape.clone();
+    let n = rows.remove(axis);
+    let d = key_dtype(x);
+    let element = |row: &[PrimExpr], p: PrimExpr| key(x, axis, row, p, d);
+    match count.filter(|c| *c >= 1) {
+        Some(c) if c <= MOST_SELECTED => select(k, &rows, &n, c, d, descending, element),
+        Some(c) if n.as_int().map_or(c <= MOST_IN_HEAP, |n| c <= n / 4) => {
+            select_many(k, &rows, &n, c, d, descending, element)
+        }
+        _ => sort_rows(k, x, axis, descending).0,
+    }
+}
+
+/// What keys of the elements of `x` are: of booleans bytes.
+fn key_dtype(x: &Buffer) -> DType {
+    if x.dtype().is_bool() {
+        DType::U8
+    } else {
+        wide_dtype(x.dtype())
+    }
+}
+
+/// The key of element `p` of a row of `x` along `axis`.
+fn key(x: &Buffer, axis: usize, row: &[PrimExpr], p: PrimExpr, d: DType) -> PrimExpr {
+    let mut i = row.to_vec();
+    i.insert(axis, p);
+    convert(wide(x.at(i)), d)
 }
 
 fn split_row(i: &[PrimExpr], axis: usize) -> (Vec<PrimExpr>, PrimExpr) {
@@ -356,8 +509,12 @@ fn argsort(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 }
 
 fn topk(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
-    let (mut k, sorted, axis) = sort_operand(cx, cx.attrs.bool("largest").unwrap_or(true))?;
+    let (mut k, inputs) = cx.kernel()?;
+    let x = &inputs[0];
+    let axis = cx.axis(cx.attrs.int("axis").unwrap_or(-1), x.ndim())?;
     let outs = cx.results()?;
+    let count = outs.first().and_then(|o| o.dims.get(axis)?.as_int());
+    let sorted = first_of_rows(&mut k, x, axis, count, cx.attrs.bool("largest").unwrap_or(true));
     let mut outputs = vec![];
     for (n, out) in outs.iter().enumerate() {
         let index = n == 1 || cx.attrs.str("ret_type") == Some("indices");

@@ -136,23 +136,62 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         });
         tables.push((start, bin, count));
     }
+    // Where sample `tap` of place `at` of an axis is.
+    let position = |n: usize, roi: &PrimExpr, at: PrimExpr, tap: PrimExpr| {
+        let (start, bin, count) = &tables[n];
+        let roi = [roi.clone()];
+        let bin = bin.at(roi.clone());
+        let offset = (tap.cast(real) + c(0.5)) * bin.clone() / count.at(roi.clone()).cast(real);
+        start.at(roi) + at.cast(real) * bin + offset
+    };
+    let extent = |n: usize| layout.size(data.dims, axes[n].1);
+    let beyond =
+        |n: usize, at: PrimExpr| at.clone().lt(c(-1.0)).select(PrimExpr::bool(true), at.gt(extent(n).cast(real)));
+    // The element before it, and how far behind that one it is.
+    let element = |n: usize, at: PrimExpr| {
+        let last = extent(n) - 1;
+        let at = at.max(c(0.0)).min(last.clone().cast(real));
+        let low = at.clone().call1(Intrin::Floor);
+        let t = at - low.clone();
+        (low.cast(DType::I64).min(last).max(0), t)
+    };
+    // All of it is the same for every channel: tables, where the number of samples is known.
+    let known: Vec<[Buffer; 3]> = match ratio > 0 {
+        false => vec![],
+        true => axes
+            .into_iter()
+            .enumerate()
+            .map(|(n, (name, ..))| {
+                let dims = [per_roi[0].clone(), PrimExpr::i64(size[n]), PrimExpr::i64(ratio)];
+                let at = |i: &[PrimExpr]| position(n, &i[0], i[1].clone(), i[2].clone());
+                let place = k.compute(&format!("place_{name}"), &dims, real, at);
+                [
+                    k.compute(&format!("beyond_{name}"), &dims, DType::BOOL, |i| beyond(n, place.at(i))),
+                    k.compute(&format!("element_{name}"), &dims, DType::I64, |i| element(n, place.at(i)).0),
+                    k.compute(&format!("behind_{name}"), &dims, real, |i| element(n, place.at(i)).1),
+                ]
+            })
+            .collect(),
+    };
     let sample = |i: &[PrimExpr], taps: &[PrimExpr]| {
         let roi = [layout.along(i, 'N')];
         let mut outside = PrimExpr::bool(false);
         let mut sides = vec![];
         for (n, (_, letter, ..)) in axes.into_iter().enumerate() {
-            let (start, bin, count) = &tables[n];
-            let bin = bin.at(roi.clone());
-            let offset = (taps[n].clone().cast(real) + c(0.5)) * bin.clone() / count.at(roi.clone()).cast(real);
-            let at = start.at(roi.clone()) + layout.along(i, letter).cast(real) * bin + offset;
-            let extent = layout.size(data.dims, letter);
-            outside = outside.or(at.clone().lt(c(-1.0))).or(at.clone().gt(extent.clone().cast(real)));
-            let last = extent - 1;
-            let at = at.max(c(0.0)).min(last.clone().cast(real));
-            let low = at.clone().call1(Intrin::Floor);
-            let t = at - low.clone();
-            let low = low.cast(DType::I64).min(last.clone()).max(0);
-            let high = (low.clone() + 1).min(last);
+            let along = layout.along(i, letter);
+            let (beyond, low, t) = match known.get(n) {
+                Some([beyond, element, behind]) => {
+                    let at = [roi[0].clone(), along, taps[n].clone()];
+                    (beyond.at(at.clone()), element.at(at.clone()), behind.at(at))
+                }
+                None => {
+                    let at = position(n, &roi[0], along, taps[n].clone());
+                    let (low, t) = element(n, at.clone());
+                    (beyond(n, at), low, t)
+                }
+            };
+            outside = outside.select(PrimExpr::bool(true), beyond);
+            let high = (low.clone() + 1).min(extent(n) - 1);
             sides.push([(low, c(1.0) - t.clone()), (high, t)]);
         }
         let batch = region(rois, &roi[0], 0, real).cast(DType::I64);
@@ -173,7 +212,13 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
                 });
             }
         }
-        outside.if_then_else(c(0.0), value.unwrap_or(c(0.0)))
+        let value = value.unwrap_or(c(0.0));
+        // Where there are elements at all one can be read in any case.
+        let there = (0..2).all(|n| extent(n).as_int().is_some_and(|n| n > 0));
+        match there && !known.is_empty() {
+            true => outside.select(c(0.0), value),
+            false => outside.if_then_else(c(0.0), value),
+        }
     };
     let init = if maximum { PrimExpr::min_value(real) } else { c(0.0) };
     let combine = |a: PrimExpr, b: PrimExpr| if maximum { a.max(b) } else { a + b };

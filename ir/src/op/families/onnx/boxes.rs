@@ -4,6 +4,7 @@ use super::{bind, cell, each, local, set};
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::op::elem::wide;
+use crate::op::families::heap::{self, Heap};
 use crate::op::families::rules;
 use crate::op::*;
 use crate::prim::PrimExpr;
@@ -45,10 +46,11 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let dims = k.buffer("dims", &[PrimExpr::i64(2)], DType::I64);
     let out = k.buffer("out", std::slice::from_ref(&n), DType::I64);
     let f = DType::F32;
-    // State: number of rows, of rows of this class, best box.
-    let state = Buffer::new("state", vec![PrimExpr::i64(3)], DType::I64);
+    // State: number of rows, of rows of this class, of its boxes that are left, of those of its rows that the best one of
+    // them was compared to, whether it overlaps one; then the heap's.
+    let state = Buffer::new("state", vec![PrimExpr::i64(5 + heap::CELLS)], DType::I64);
     k.rows("nms", &[], |_| {
-        let (count, taken, best) = (cell(&state, 0), cell(&state, 1), cell(&state, 2));
+        let [count, taken, left, compared, hit] = [0, 1, 2, 3, 4].map(|i| cell(&state, i));
         let score =
             |b: &PrimExpr, c: &PrimExpr, i: &PrimExpr| wide(scores.at([b.clone(), c.clone(), i.clone()])).cast(f);
         // Corners of a box: lower and upper, in two dims.
@@ -79,35 +81,55 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let limit = only(max_boxes).cast(DType::I64);
         let body = each(&batches, "b", |b| {
             each(&classes, "c", |c| {
+                let at = |i: PrimExpr| vec![i];
+                // The best score, and of equal ones the first.
+                let above = |i: &PrimExpr, j: &PrimExpr| {
+                    let (x, y) = (score(b, c, i), score(b, c, j));
+                    let equal = x.clone().eq(y.clone()).select(i.clone().lt(j.clone()), PrimExpr::bool(false));
+                    x.gt(y).select(PrimExpr::bool(true), equal)
+                };
+                let heap = Heap { items: &out, at: &at, above: &above, state: &state, cell: 5 };
                 let find = each(&n, "i", |i| {
-                    let free = cell(&out, i.clone()).eq(0).and(score(b, c, i).gt(wide(only(threshold)).cast(f)));
-                    let better = best
-                        .clone()
-                        .lt(0)
-                        .if_then_else(PrimExpr::bool(true), score(b, c, i).gt(score(b, c, &best.clone().max(0))));
-                    Stmt::if_then(free.and(better), set(&state, 2, i.clone()))
+                    let good = score(b, c, i).gt(wide(only(threshold)).cast(f));
+                    let keep = Stmt::seq(vec![heap.put(left.clone(), i.clone()), set(&state, 2, left.clone() + 1)]);
+                    Stmt::if_then(good, keep)
                 });
                 let place = |j: i64| vec![count.clone(), PrimExpr::i64(j)];
-                let suppress = each(&n, "j", |j| {
-                    let over = overlap(b, &best, j).gt(wide(only(iou)).cast(f));
-                    Stmt::if_then(over, set(&out, j.clone(), 1))
+                let consider = |best: &PrimExpr| {
+                    let other = y.at([count.clone() - taken.clone() + compared.clone(), PrimExpr::i64(2)]);
+                    let compare = bind("other", other, |other| {
+                        let over = overlap(b, other, best).gt(wide(only(iou)).cast(f));
+                        Stmt::seq(vec![Stmt::if_then(over, set(&state, 4, 1)), set(&state, 3, compared.clone() + 1)])
+                    });
+                    let open = compared.clone().lt(taken.clone()).and(hit.clone().eq(0));
+                    let take = Stmt::seq(vec![
+                        Stmt::store(&y, place(0), b.clone()),
+                        Stmt::store(&y, place(1), c.clone()),
+                        Stmt::store(&y, place(2), best.clone()),
+                        set(&state, 0, count.clone() + 1),
+                        set(&state, 1, taken.clone() + 1),
+                    ]);
+                    Stmt::seq(vec![
+                        set(&state, 3, 0),
+                        set(&state, 4, 0),
+                        Stmt::while_loop(open, compare),
+                        Stmt::if_then(hit.clone().eq(0), take),
+                    ])
+                };
+                let next = bind("best", heap.item(PrimExpr::i64(0)), |best| {
+                    let rest = bind("last", heap.item(left.clone()), |last| {
+                        heap.sink(PrimExpr::i64(0), left.clone(), last.clone())
+                    });
+                    let shrink = vec![set(&state, 2, left.clone() - 1), Stmt::if_then(left.clone().gt(0), rest)];
+                    Stmt::seq([shrink, vec![consider(best)]].concat())
                 });
-                let take = Stmt::seq(vec![
-                    Stmt::store(&y, place(0), b.clone()),
-                    Stmt::store(&y, place(1), c.clone()),
-                    Stmt::store(&y, place(2), best.clone()),
-                    suppress,
-                    set(&out, best.clone(), 1),
-                    set(&state, 0, count.clone() + 1),
-                    set(&state, 1, taken.clone() + 1),
-                ]);
-                let more = taken.clone().lt(limit.clone()).and(best.clone().ge(0));
+                let more = taken.clone().lt(limit.clone()).and(left.clone().gt(0));
                 Stmt::seq(vec![
-                    each(&n, "z", |i| set(&out, i.clone(), 0)),
                     set(&state, 1, 0),
-                    set(&state, 2, -1),
-                    find.clone(),
-                    Stmt::while_loop(more, Stmt::seq(vec![take, set(&state, 2, -1), find])),
+                    set(&state, 2, 0),
+                    find,
+                    heap.build(left.clone()),
+                    Stmt::while_loop(more, next),
                 ])
             })
         });
