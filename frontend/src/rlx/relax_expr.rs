@@ -198,6 +198,7 @@ impl<'a> Cx<'a> {
         let Some(name) = call.func.dotted() else { return self.value_call(call, span) };
         let kind = match name.as_str() {
             "R.emit_with_type" | "R.emit_with_ty" => return self.call_by_name(call, span),
+            "R.emit" if call.keywords.is_empty() && call.args.len() == 1 => return self.relax(&call.args[0]),
             "R.const" => RKind::Constant(self.constant(call, span)?),
             "R.str" => match call.arg(0, "value").and_then(Expr::as_str) {
                 Some(s) => RKind::Str(s.to_string()),
@@ -291,12 +292,20 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// What `R.ExternFunc("f", R.Callable(.., purity=True))` states of its result; `None` where it promises no purity.
+    /// What `R.ExternFunc("f", R.Callable(..))` states of its result; `None` where it promises no purity. Without a word
+    /// on purity a type with parameters is pure, one without them is not (TVM's `CallableProxy`).
     fn pure_extern(&mut self, e: &Expr<'a>) -> Option<Vec<StructInfo>> {
         let call = e.as_call().filter(|_| e.called().as_deref() == Some("R.ExternFunc"))?;
         let ty = call.arg(1, "ty")?;
         let ty = ty.as_call().filter(|_| ty.called().as_deref() == Some("R.Callable"))?;
-        ty.arg(2, "purity").filter(|p| matches!(p.kind, ExprKind::Bool(true)))?;
+        let said = |e: &&Expr<'a>| !matches!(e.kind, ExprKind::None);
+        let pure = match ty.arg(2, "purity").filter(said) {
+            Some(p) => matches!(p.kind, ExprKind::Bool(true)),
+            None => ty.arg(0, "params").filter(said).is_some(),
+        };
+        if !pure {
+            return None;
+        }
         match ty.arg(1, "ret") {
             Some(result) => Some(vec![self.struct_info(result)?]),
             None => Some(vec![]),

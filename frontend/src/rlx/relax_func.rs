@@ -603,7 +603,7 @@ impl<'a> Cx<'a> {
         self.names.pop();
         for (n, v) in outputs {
             match v {
-                Some(Value::Python(_)) => {
+                Some(Value::Python(_) | Value::Module) => {
                     let message = format!("this block outputs `{n}`, which is a value of Python");
                     let _: Option<()> = self.error("type", item.span, message);
                     block.ok = false;

@@ -128,6 +128,10 @@ impl<'a> Cx<'a> {
 
     /// One dim: an expression, in quotes where the dialect writes it so.
     pub fn dim(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {
+        if let ExprKind::Bool(b) = e.kind {
+            // Python's truth is an integer.
+            return Some(PrimExpr::i64(b.into()).with_span(e.span));
+        }
         if !matches!(e.kind, ExprKind::Str(_)) {
             let n = self.num(e)?;
             if matches!(n, Num::Int(v) if !fits(DType::I64, v)) {

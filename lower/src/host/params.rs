@@ -48,8 +48,10 @@ pub enum LeafKind {
     /// Rank or dtype unknown: both arrive in variables.
     Unranked {
         dtype: Option<DType>,
-        /// What the signature states of the dims of a tensor of any dtype.
+        /// The dims of a tensor of any dtype whose rank is known.
         dims: Option<Vec<PrimExpr>>,
+        /// Does the signature state them, as numbers or with variables of others?
+        stated: bool,
         ptr: Var,
         ndim: Var,
         dtype_word: Var,
@@ -269,7 +271,7 @@ impl Signature {
 
     /// A tensor of any dtype whose dims say something.
     pub fn untyped_dims(&self) -> Option<&str> {
-        let stated = |l: &&Leaf| matches!(l.kind, LeafKind::Unranked { dims: Some(_), .. });
+        let stated = |l: &&Leaf| matches!(l.kind, LeafKind::Unranked { stated: true, .. });
         self.leaves.iter().find(stated).map(|l| l.name.as_str())
     }
 
@@ -291,9 +293,10 @@ impl Signature {
         let own = |(i, d): (usize, &PrimExpr)| {
             d.as_var().is_some_and(|v| v.name() == format!("{}_d{i}", name.replace('.', "_")))
         };
-        let dims = t.known_dims().filter(|dims| !dims.iter().enumerate().all(own)).map(<[PrimExpr]>::to_vec);
+        let dims = t.known_dims().map(<[PrimExpr]>::to_vec);
+        let stated = dims.as_ref().is_some_and(|dims| !dims.iter().enumerate().all(own));
         self.new_vars(dims.as_deref().unwrap_or_default());
-        let kind = LeafKind::Unranked { dtype: t.dtype, dims, ptr, ndim, dtype_word };
+        let kind = LeafKind::Unranked { dtype: t.dtype, dims, stated, ptr, ndim, dtype_word };
         self.leaves.push(Leaf { name: name.to_string(), kind, info: info.clone(), span });
         HostValue::Unranked(value)
     }
@@ -431,7 +434,7 @@ impl Signature {
                         bind_values(b, i, dims, &shape, &mut bound, &mut actual);
                     }
                 }
-                LeafKind::Unranked { dtype, dims, ptr, ndim, dtype_word } => {
+                LeafKind::Unranked { dtype, dims, ptr, ndim, dtype_word, .. } => {
                     check_tensor::check(b, prefix, &tensor, of, *dtype, dims.as_ref().map(Vec::len));
                     let data = b.load("data", &tensor, abi.tensor_data, DType::HANDLE);
                     let offset = b.load("offset", &tensor, abi.tensor_byte_offset, DType::I64);

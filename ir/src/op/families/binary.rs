@@ -76,12 +76,11 @@ pub static OPS: &[OpDecl] = &[
         }
     })
     .ulp(4),
-    OpDecl::pure(
+    binary!(
         "atan2",
         "The angle of the point `(x2, x1)`, with broadcasting, float dtypes.",
-        XY,
         float_arith,
-        Compute::Kernel(|cx| cx.elementwise(|x| PrimExpr::call(Intrin::Atan2, [x[0].clone(), x[1].clone()]))),
+        |a: PrimExpr, b| PrimExpr::call(Intrin::Atan2, [a, b])
     )
     .ulp(4),
     binary!("maximum", "The larger of both, with broadcasting; `x2` when `x1` is NaN.", |a: PrimExpr, b| {
@@ -98,12 +97,11 @@ pub static OPS: &[OpDecl] = &[
             a.min(b)
         }
     }),
-    OpDecl::pure(
+    binary!(
         "log_add_exp",
         "`log(exp(x1) + exp(x2))` with broadcasting, without overflow, float dtypes.",
-        XY,
         float_arith,
-        Compute::Kernel(|cx| cx.elementwise(|x| log_add_exp(&x[0], &x[1]))),
+        |a: PrimExpr, b: PrimExpr| log_add_exp(&a, &b)
     )
     .ulp(8),
     binary!("bitwise_and", "Bitwise and of integers or bools, with broadcasting.", bitwise, |a, b| bits(

@@ -6,7 +6,7 @@ use crate::host::body::copy_callee;
 use crate::host::build::{address_of, local_callee, Builder, Failure};
 use crate::host::check_tensor::{self, dtype_word, Checked};
 use crate::host::entry::{pointer_int, typed_function};
-use crate::host::params::{LeafKind, Signature};
+use crate::host::params::Signature;
 use crate::host::value::{HostValue, Place};
 use crate::host::Context;
 use relax_ir::analysis::Typed;
@@ -162,21 +162,11 @@ fn inner_function(
     for v in &sig.vars {
         scope.dims.insert(v.clone(), v.expr());
     }
-    let (mut values, mut untyped) = (vec![], vec![]);
+    let mut values = vec![];
     for p in &f.params {
         let v = sig.scope.vars.get(&p.var).cloned().unwrap_or(HostValue::Absent);
-        let value = argument(&mut g, &v, sig, &args.expr(), f)?;
-        // Dims of a tensor of any dtype that the signature does not state are read here: the result may mention them.
-        if let HostValue::Unranked(t) = &v {
-            let leaf = &sig.leaves[t.leaf];
-            let open = matches!(leaf.kind, LeafKind::Unranked { dims: None, .. });
-            if open && leaf.info.as_tensor().is_some_and(|i| i.dtype.is_none() && i.known_dims().is_some()) {
-                untyped.push((value.clone(), Some(leaf.info.clone()), format!("parameter {}", leaf.name)));
-            }
-        }
-        values.push(value);
+        values.push(argument(&mut g, &v, sig, &args.expr(), f)?);
     }
-    g.refine_all(untyped, &mut scope, f.span)?;
     let array = g.arguments(&values, f.span)?;
     let result = g.call_with(&target, array, f.params.len());
     let what = format!("result of {}", f.name);
