@@ -3,18 +3,24 @@
 use crate::prim::PrimExpr;
 use crate::tir::Buffer;
 
+/// Dims below this are counted without a care for the limits of int64.
+const MOST: i64 = 1 << 40;
+
+/// The place in `x` of an index, counted from its first element, that is outside of so many elements.
+type Place = fn(PrimExpr, i64) -> PrimExpr;
+
 /// How one axis continues beyond its `size` elements, of which the first is element `begin` of the result.
 pub struct Side {
     begin: i64,
     size: i64,
     /// The element that stands at a place before the first one, and the one behind the last.
-    ends: Option<[fn(PrimExpr, i64) -> PrimExpr; 2]>,
+    ends: Option<[Place; 2]>,
 }
 
 /// The axes, where they are padded by known numbers of elements that are there once: pieces that loops run over without
 /// a division. At most three: each makes three loops of one.
 pub fn sides(mode: &str, begin: &[i64], from: &[PrimExpr], to: &[PrimExpr]) -> Option<Vec<Side>> {
-    let ends: [fn(PrimExpr, i64) -> PrimExpr; 2] = match mode {
+    let ends: [Place; 2] = match mode {
         "reflect" => [|p, _| PrimExpr::i64(0) - p, |p, n| PrimExpr::i64(2 * n - 2) - p],
         "wrap" => [|p, n| p + n, |p, n| p - n],
         "edge" => [|_, _| PrimExpr::i64(0), |_, n| PrimExpr::i64(n - 1)],
@@ -27,13 +33,16 @@ pub fn sides(mode: &str, begin: &[i64], from: &[PrimExpr], to: &[PrimExpr]) -> O
             continue;
         }
         let (n, m) = (n.as_int()?, m.as_int()?);
+        if !(1..MOST).contains(&n) || !(0..MOST).contains(&m) || !(0..MOST).contains(&begin) {
+            return None;
+        }
         let end = m - n - begin;
         let most = match mode {
             "reflect" => n - 1,
             "wrap" => n,
-            _ => i64::MAX,
+            _ => MOST,
         };
-        if n < 1 || !(0..=most).contains(&begin) || !(0..=most).contains(&end) {
+        if begin > most || !(0..=most).contains(&end) {
             return None;
         }
         out.push(Side { begin, size: n, ends: Some(ends) });
