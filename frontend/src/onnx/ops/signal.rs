@@ -3,10 +3,10 @@
 use super::movement::{iota, slice_axes};
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
-use crate::onnx::node::NodeCx;
+use crate::onnx::node::{ints, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
-use relax_ir::{AttrValue, DType, PrimExpr};
+use relax_ir::{AttrValue, Constant, DType, PrimExpr};
 
 pub const OPS: &[OnnxOp] = &[
     op("Bernoulli", &[(15, bernoulli)]),
@@ -76,12 +76,70 @@ fn transform(
         false => x.dims[axis].clone(),
     });
     let length = cx.simplify(length);
+    if let Some(y) = multiplied(cx, x, axis, &length, inverse, onesided)? {
+        return Ok(y);
+    }
     let attrs = [
         ("axis", AttrValue::Int(axis as i64)),
         ("inverse", AttrValue::Bool(inverse)),
         ("onesided", AttrValue::Bool(onesided)),
     ];
     cx.call("onnx.dft", &[x.into(), Arg::prim(length)], &attrs)
+}
+
+/// Elements of a matrix of a transform, at most: 4 MB.
+const MOST_FACTORS: i64 = 1 << 20;
+
+/// Factors of terms of a transform of `length` elements: that of element `t` in term `k` of the real (0) or imaginary (1)
+/// part, where the element is real.
+fn factor(length: i64, k: i64, t: i64, part: i64, inverse: bool) -> f64 {
+    let angle = (k * t % length) as f64 / length as f64 * std::f64::consts::TAU;
+    match (part, inverse) {
+        (0, _) => angle.cos(),
+        (_, true) => angle.sin(),
+        _ => -angle.sin(),
+    }
+}
+
+fn floats(shape: &[i64], values: impl Iterator<Item = f64>) -> Tensor {
+    let bytes = values.flat_map(|v| (v as f32).to_le_bytes()).collect::<Vec<u8>>();
+    Tensor::constant(Constant::new(DType::F32, shape.to_vec(), bytes))
+}
+
+/// A transform of known lengths along the last axis but that of the parts: a product with a matrix.
+fn multiplied(
+    cx: &mut NodeCx,
+    x: &Tensor,
+    axis: usize,
+    length: &PrimExpr,
+    inverse: bool,
+    onesided: bool,
+) -> Res<Option<Tensor>> {
+    let rank = x.rank();
+    let sizes = (length.as_int(), x.dims[axis].as_int(), x.dims[rank - 1].as_int());
+    let (Some(length), Some(taken), Some(parts)) = sizes else { return Ok(None) };
+    let plain = x.dtype == DType::F32 && axis + 2 == rank && !(inverse && onesided);
+    if !plain || !(1..=2).contains(&parts) || !(1..=length).contains(&taken) || length > MOST_FACTORS {
+        return Ok(None);
+    }
+    let terms = if onesided { length / 2 + 1 } else { length };
+    let (rows, columns) = (taken * parts, terms * 2);
+    if rows * columns > MOST_FACTORS {
+        return Ok(None);
+    }
+    let scale = if inverse { 1.0 / length as f64 } else { 1.0 };
+    let entry = |i: i64| {
+        let (t, of) = (i / columns / parts, i / columns % parts);
+        let (k, part) = (i % columns / 2, i % 2);
+        // An imaginary element turns what is real into what is imaginary.
+        let sign = if of == 1 && part == 0 { -1.0 } else { 1.0 };
+        scale * sign * factor(length, k, t, (part + of) % 2, inverse)
+    };
+    let matrix = floats(&[rows, columns], (0..rows * columns).map(entry));
+    let outer = &x.dims[..axis];
+    let flat = cx.reshape(x, &[outer, &[PrimExpr::i64(rows)]].concat())?;
+    let y = cx.op("matmul", &[&flat, &matrix])?;
+    Ok(Some(cx.reshape(&y, &[outer, &[PrimExpr::i64(terms), PrimExpr::i64(2)]].concat())?))
 }
 
 /// An axis that is only known at run time: the result has the dims of the input, so all axes can be tried.
@@ -156,14 +214,51 @@ fn stft(cx: &mut NodeCx) -> Res<Vec<Value>> {
         (None, Some(w)) => w.dims[0].clone(),
         (None, None) => return Err(cx.error("frame_length or window is needed")),
     };
+    let x = if x.rank() == 2 { cx.unsqueeze(&x, &[2])? } else { x };
+    let onesided = cx.flag("onesided", true);
+    if let Some(y) = convolved(cx, &x, &step, &length, window.as_ref(), onesided)? {
+        return one(y);
+    }
     let window = match window {
         Some(w) => w.into(),
         None => Arg::absent(),
     };
-    let x = if x.rank() == 2 { cx.unsqueeze(&x, &[2])? } else { x };
-    let onesided = cx.flag("onesided", true);
     let args = [(&x).into(), Arg::prim(step), Arg::prim(length), window];
     one(cx.call("onnx.stft", &args, &[("onesided", AttrValue::Bool(onesided))])?)
+}
+
+/// Transforms of frames of a known length, with a known window: a convolution.
+fn convolved(
+    cx: &mut NodeCx,
+    x: &Tensor,
+    step: &PrimExpr,
+    length: &PrimExpr,
+    window: Option<&Tensor>,
+    onesided: bool,
+) -> Res<Option<Tensor>> {
+    let (Some(step), Some(length)) = (step.as_int(), length.as_int()) else { return Ok(None) };
+    let known = match window {
+        None => Some(vec![1.0; length.clamp(0, MOST_FACTORS) as usize]),
+        Some(w) => {
+            w.as_constant().filter(|c| c.dtype == DType::F32).map(|c| (0..c.elements()).map(|i| c.get_f64(i)).collect())
+        }
+    };
+    let Some(window) = known.filter(|w: &Vec<f64>| w.len() as i64 == length) else { return Ok(None) };
+    let terms = if onesided { length / 2 + 1 } else { length };
+    if x.dtype != DType::F32 || !x.dims[2].is_int(1) || step < 1 || length < 1 || terms * 2 * length > MOST_FACTORS {
+        return Ok(None);
+    }
+    let entry = |i: i64| {
+        let (k, part, t) = (i / length / 2, i / length % 2, i % length);
+        window[t as usize] * factor(length, k, t, part, false)
+    };
+    let kernel = floats(&[terms * 2, 1, length], (0..terms * 2 * length).map(entry));
+    let row = cx.reshape(x, &[x.dims[0].clone(), PrimExpr::i64(1), x.dims[1].clone()])?;
+    let attrs = [("strides", ints([step])), ("padding", ints([0, 0])), ("dilation", ints([1]))];
+    let y = cx.call("nn.conv1d", &[(&row).into(), (&kernel).into()], &attrs)?;
+    let y = cx.call("permute_dims", &[(&y).into()], &[("axes", ints([0, 2, 1]))])?;
+    let dims = [y.dims[0].clone(), y.dims[1].clone(), PrimExpr::i64(terms), PrimExpr::i64(2)];
+    Ok(Some(cx.reshape(&y, &dims)?))
 }
 
 /// A window that is a sum of cosines.

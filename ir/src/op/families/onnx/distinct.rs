@@ -5,6 +5,7 @@ use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::op::elem::{unflatten, wide};
 use crate::op::families::rules;
+use crate::op::families::sort::{merge_sort, Sorted};
 use crate::op::rule::scalar_value;
 use crate::op::*;
 use crate::prim::PrimExpr;
@@ -195,6 +196,14 @@ pub fn distinct(cx: &ComputeCx, axis: Option<i64>, sorted: bool, asked: [bool; 3
     let counts = k.buffer("counts", line, DType::I64);
     let extra = asked.iter().filter(|a| **a).count();
     let dims = k.buffer("dims", &[PrimExpr::i64((rank + extra) as i64)], DType::I64);
+    // Elements are sorted, slices compared.
+    let order = axis.is_none().then(|| {
+        let d = element(&PrimExpr::i64(0), &PrimExpr::i64(0)).dtype();
+        merge_sort(&mut k, &[], &n, d, false, |_, p| element(&p, &PrimExpr::i64(0)))
+    });
+    let renumbered = (order.is_some() && !sorted).then(|| {
+        [k.buffer("number", line, DType::I64), k.buffer("first", line, DType::I64), k.buffer("often", line, DType::I64)]
+    });
     // State: number of distinct slices, candidate or place, element, verdict of a comparison (-1, 0, 1).
     let state = Buffer::new("state", vec![PrimExpr::i64(4)], DType::I64);
     k.rows("unique", &[], |_| {
@@ -253,6 +262,10 @@ pub fn distinct(cx: &ComputeCx, axis: Option<i64>, sorted: bool, asked: [bool; 3
                 Stmt::seq(vec![compare(&cell(&index, u.clone()), i), same])
             })
         });
+        let find = match &order {
+            None => vec![insert, number],
+            Some(order) => by_order(order, &n, &state, [&index, &inverse, &counts], renumbered.as_ref()),
+        };
         let mut actual = bound.clone();
         actual[axis.unwrap_or(0)] = count.clone();
         let write = each(&count, "u", |u| {
@@ -268,7 +281,7 @@ pub fn distinct(cx: &ComputeCx, axis: Option<i64>, sorted: bool, asked: [bool; 3
                 Stmt::store(&values, to, from)
             })
         });
-        let mut body = vec![set(&state, 0, 0), insert, number, write];
+        let mut body = [vec![set(&state, 0, 0)], find, vec![write]].concat();
         for (d, v) in actual.iter().enumerate() {
             body.push(set(&dims, d as i64, v.clone()));
         }
@@ -281,4 +294,49 @@ pub fn distinct(cx: &ComputeCx, axis: Option<i64>, sorted: bool, asked: [bool; 3
     let extra = [index, inverse, counts].into_iter().zip(asked).filter(|(_, asked)| *asked).map(|(b, _)| b);
     let outputs: Vec<Buffer> = std::iter::once(values).chain(extra).chain([dims]).collect();
     Ok(k.finish(&outputs))
+}
+
+/// Numbers sorted elements: equal ones stand side by side, the first of them in front. `renumbered` are vectors for another
+/// order, that of first occurrence.
+fn by_order(
+    order: &Sorted,
+    n: &PrimExpr,
+    state: &Buffer,
+    [index, inverse, counts]: [&Buffer; 3],
+    renumbered: Option<&[Buffer; 3]>,
+) -> Vec<Stmt> {
+    let count = cell(state, 0);
+    let number = each(n, "p", |p| {
+        let before = (p.clone() - 1).max(0);
+        let other = order.key(&[], p.clone()).ne(order.key(&[], before));
+        let new = p.clone().eq(0).select(PrimExpr::bool(true), other);
+        bind("i", order.index(&[], p.clone()), |i| {
+            let begin = Stmt::seq(vec![
+                set(index, count.clone(), i.clone()),
+                set(counts, count.clone(), 0),
+                set(state, 0, count.clone() + 1),
+            ]);
+            let last = count.clone() - 1;
+            let again = set(counts, last.clone(), cell(counts, last.clone()) + 1);
+            Stmt::seq(vec![Stmt::if_then(new, begin), again, set(inverse, i.clone(), last)])
+        })
+    });
+    let Some([number_of, first, often]) = renumbered else { return vec![number] };
+    let place = cell(state, 1);
+    let rename = each(n, "i", |i| {
+        bind("g", cell(inverse, i.clone()), |g| {
+            let next = Stmt::seq(vec![
+                set(number_of, g.clone(), place.clone()),
+                set(first, place.clone(), i.clone()),
+                set(often, place.clone(), cell(counts, g.clone())),
+                set(state, 1, place.clone() + 1),
+            ]);
+            let met = cell(index, g.clone()).eq(i.clone());
+            Stmt::seq(vec![Stmt::if_then(met, next), set(inverse, i.clone(), cell(number_of, g.clone()))])
+        })
+    });
+    let copy = each(&count, "u", |u| {
+        Stmt::seq(vec![set(index, u.clone(), cell(first, u.clone())), set(counts, u.clone(), cell(often, u.clone()))])
+    });
+    vec![number, set(state, 1, 0), rename, copy]
 }
