@@ -137,11 +137,14 @@ impl Options {
     fn levels(&self, k: &PrimFunc) -> Vec<Level> {
         let one = |&bytes: &u32| Level { bytes, dot4: self.dot4 && !self.versions, tiles: false };
         let mut out: Vec<Level> = self.wide_levels().iter().map(one).collect();
-        let conv = schedule::int8::Conv::of(k).filter(|_| self.dot4);
-        if self.versions && conv.is_some() {
+        let conv = schedule::int8::Conv::of(k);
+        let product = schedule::int8::Product::of(k);
+        let bytes = self.dot4 && (conv.is_some() || product.is_some());
+        if self.versions && bytes {
             out.push(Level { bytes: self.wide_bytes, dot4: true, tiles: false });
         }
-        if self.tiles && conv.is_some_and(|c| c.has_tiles()) {
+        let tiles = conv.is_some_and(|c| c.has_tiles()) || product.is_some_and(|p| p.has_tiles(k));
+        if self.tiles && bytes && tiles {
             out.push(Level { bytes: self.wide_bytes, dot4: true, tiles: true });
         }
         out
@@ -237,6 +240,7 @@ pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<T
     let wide = assembles && options.opt_level >= 2 && options.wide_bytes > 16;
     if wide {
         quant::quantised(&mut typed, options.wide_bytes, options.dot4 && !options.versions, options.twice);
+        quant::dynamic(&mut typed, options.wide_bytes);
         streamed::streamed(&mut typed);
     }
     let layout = options.layout().filter(|_| wide);

@@ -6,7 +6,10 @@
 //! its floats back. Sums of products are exact in int32; where the float form rounds each product and sum, the integer
 //! form rounds once, when it scales the total to the output. Sums of two tensors are those of the float form ([`sums`]).
 
+mod dynamic;
 mod sums;
+
+pub use dynamic::dynamic;
 
 use crate::legalize::{call_tir, Names};
 use crate::schedule::int8::{Conv, Pixels, Plus, Tile};

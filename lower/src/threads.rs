@@ -126,8 +126,11 @@ fn work(f: &PrimFunc) -> PrimExpr {
     }
     let product = |dims: &[PrimExpr]| dims.iter().fold(PrimExpr::i64(1), |n, d| n * d.clone().cast(DType::I64));
     let elements = f.buffers().fold(PrimExpr::i64(0), |n, b| n + product(&b.shape));
+    let steps = schedule::steps_of(f);
+    // Four at a time.
+    let steps = if int8::Product::of(f).is_some() { steps.floor_div(4) } else { steps };
     let recurrent = schedule::recurrence_of(f).map_or(PrimExpr::i64(0), |(count, step)| count * step);
-    schedule::steps_of(f) + recurrent + elements * MEMORY
+    steps + recurrent + elements * MEMORY
 }
 
 /// Whether the kernel may be worth several threads, and says enough about itself.
@@ -135,7 +138,7 @@ pub fn consider(f: &PrimFunc, room: &Room) -> Option<Shared> {
     let work = work(f);
     let recurrence = schedule::recurrence_of(f).filter(|(_, step)| step.as_int().is_some_and(|n| n >= LEAST));
     let steps = recurrence.map(|(count, _)| Steps { count, segments: vec![] });
-    let apart = Streamed::of(f).is_some();
+    let apart = Streamed::of(f).is_some() || int8::Product::of(f).is_some();
     let parts = steps.is_some() || apart || int8::Conv::of(f).is_some() || schedule::is_staged(f);
     if work.as_int().is_some_and(|n| n < LEAST) || !parts {
         return None;

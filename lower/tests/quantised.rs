@@ -157,3 +157,41 @@ fn integers_agree_with_floats() {
     assert_eq!(kinds.map(count), [4, 1, 0, 1, 1], "{names:?}");
     assert_near(&wanted, &got, 0.04);
 }
+
+/// Products of bytes whose sums stay in int32: zero points that are computed, along rows too, weights beyond int8, signed
+/// bytes, columns that are no multiple of four, and what `out_dtype` says.
+const SUMMED: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((3, 5, 64), "float32"), w: R.Tensor((64, 30), "uint8"), v: R.Tensor((32, 64), "int8"), z: R.Tensor((5, 1), "uint8")
+             ) -> R.Tuple(R.Tensor((3, 5, 30), "int32"), R.Tensor((3, 5, 32), "int32"), R.Tensor((3, 5, 32), "int32")):
+        a = R.astype(x, "uint8")
+        b = R.subtract(R.astype(a, "int32"), R.astype(z, "int32"))
+        c = R.subtract(R.astype(w, "int32"), R.const(11, "int32"))
+        y0 = R.matmul(b, c)
+        d = R.astype(R.subtract(R.astype(a, "int32"), R.const(128, "int32")), "int8")
+        e = R.subtract(R.astype(d, "int32"), R.const(-3, "int32"))
+        y1 = R.matmul(e, R.permute_dims(R.astype(v, "int32"), axes=[1, 0]))
+        y2 = R.matmul(d, R.permute_dims(v, axes=[1, 0]), out_dtype="int32")
+        return (y0, y1, y2)
+"#;
+
+#[test]
+fn sums_of_bytes_are_exact() {
+    let weights = HashMap::from([
+        ("w".to_string(), constant(DType::U8, &[64, 30], |i| byte(i) + 125.0)),
+        ("v".to_string(), constant(DType::I8, &[32, 64], byte)),
+        ("z".to_string(), constant(DType::U8, &[5, 1], |i| (i * 50 + 3) as f64)),
+    ]);
+    let mut typed = typed(SUMMED, &weights);
+    let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[3, 5, 64], |i| byte(i) + 125.0)));
+    let wanted = run(&typed.module, &x);
+    quant::dynamic(&mut typed, 64);
+    let count = |name: &str| typed.module.funcs.iter().filter(|f| f.name().starts_with(name)).count();
+    assert_eq!(["matmul_integer", "centred", "row_sums", "unsigned"].map(count), [3, 3, 1, 2]);
+    let got = run(&typed.module, &x);
+    for (a, b) in wanted.leaves().iter().zip(got.leaves()) {
+        assert_eq!(a.to_f64(), b.to_f64());
+    }
+}

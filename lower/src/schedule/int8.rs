@@ -11,6 +11,7 @@
 mod depthwise;
 mod pixels;
 mod plus;
+mod product;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -25,6 +26,8 @@ use relax_ir::{DType, PrimExpr, Var};
 use pixels::PIXELS;
 pub use pixels::{pixels, Pixels};
 pub use plus::Plus;
+use product::PRODUCT;
+pub use product::{kernel as product, Product};
 pub use tile::Tile;
 
 /// The attribute that holds a [`Conv`].
@@ -32,7 +35,7 @@ pub const ATTR: &str = "relax_aot.int8";
 
 /// Whether a PrimFunc has a kernel of its own here, and so must stay as it is.
 pub fn is_special(f: &PrimFunc) -> bool {
-    f.attrs.get(ATTR).is_some() || f.attrs.get(PIXELS).is_some()
+    [ATTR, PIXELS, PRODUCT].iter().any(|a| f.attrs.get(a).is_some())
 }
 
 /// A convolution over buffers whose borders are there already: `x [batch, in_h, in_w, in_c]` gives

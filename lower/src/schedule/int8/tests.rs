@@ -109,3 +109,35 @@ fn kernels_agree_with_their_meaning() {
         }
     }
 }
+
+/// Rows that are known and that are not: fewer than a tile of bytes, between one and two, and more.
+#[test]
+fn products_agree_with_their_meaning() {
+    for (k, n) in [(12, 4), (64, 16), (128, 92), (64, 128)] {
+        let p = Product { k, n, vector_bytes: 64 };
+        let w = relax_ir::Constant::new(DType::I8, vec![k * n], p.pack(|i, j| ((i * 31 + j * 7) % 256 - 128) as i8));
+        for m in [1, 5, 15, 16, 17, 31, 32, 33, 47, 49, 70] {
+            for open in [false, true] {
+                let rows = if open { Var::new("m", DType::I64).expr() } else { c(m) };
+                let f = p.prim_func("product", &[rows]);
+                let mut wanted = vec![
+                    Arg::Tensor(tensor(DType::U8, &[m, k], |i| (i * 37 + 5) % 256)),
+                    Arg::Tensor(Tensor::from_constant(&w)),
+                    Arg::Tensor(Tensor::zeros(DType::I32, &[m, n])),
+                ];
+                let before = wanted.clone();
+                run(&f, &mut wanted).unwrap();
+                assert_eq!(p.has_tiles(&f), k % 64 == 0 && n >= 16 && (open || m >= 16));
+                for (vector_bytes, dot4, tiles) in
+                    [(64, true, true), (64, true, false), (64, false, false), (32, false, false), (16, false, false)]
+                {
+                    let mut got = before.clone();
+                    let options = SchedOptions { dot4, tiles, ..SchedOptions::vectors(vector_bytes) };
+                    machine::run(&f, &mut got, &options).unwrap();
+                    let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.last(), got.last()) else { panic!() };
+                    assert_eq!(a.data, b.data, "{m}x{k}x{n} open {open}, {vector_bytes} {dot4} {tiles}");
+                }
+            }
+        }
+    }
+}
