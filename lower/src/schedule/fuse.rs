@@ -198,6 +198,17 @@ fn inline(e: &PrimExpr, b: &Buffer, axes: &[Option<Var>], value: &PrimExpr) -> P
     }
 }
 
+/// Whether `e` reads an element whose index is read from memory.
+fn chosen_by_data(e: &PrimExpr) -> bool {
+    fn any(e: &PrimExpr, is: &dyn Fn(&PrimExpr) -> bool) -> bool {
+        let mut found = false;
+        e.walk(&mut |n| found |= is(n));
+        found
+    }
+    let is_load = |e: &PrimExpr| matches!(e.kind(), PrimKind::BufferLoad(..));
+    any(e, &|n| is_load(n) && n.children().iter().any(|i| any(i, &is_load)))
+}
+
 /// Whether recomputing `p` at every use costs less than the trip through memory.
 fn worth_inlining(p: &Stage, items: &[Item], users: &[usize]) -> bool {
     let b = &p.outs[0].buffer;
@@ -233,7 +244,9 @@ fn worth_inlining(p: &Stage, items: &[Item], users: &[usize]) -> bool {
                         .any(|i| s.reduce.iter().filter(|r| i.uses(&r.var)).count() > 0 && i.as_var().is_none())
             });
     }
-    if size > 2000 {
+    // What data chooses may lie beyond the last element, where a condition drops what is read. Read once more as an
+    // index, it would choose any address.
+    if size > 2000 || places.iter().any(|(_, n)| chosen_by_data(n)) && chosen_by_data(value) {
         return false;
     }
     if c.guards && reductions {
