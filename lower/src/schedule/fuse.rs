@@ -198,15 +198,23 @@ fn inline(e: &PrimExpr, b: &Buffer, axes: &[Option<Var>], value: &PrimExpr) -> P
     }
 }
 
+fn any(e: &PrimExpr, is: &dyn Fn(&PrimExpr) -> bool) -> bool {
+    let mut found = false;
+    e.walk(&mut |n| found |= is(n));
+    found
+}
+
 /// Whether `e` reads an element whose index is read from memory.
 fn chosen_by_data(e: &PrimExpr) -> bool {
-    fn any(e: &PrimExpr, is: &dyn Fn(&PrimExpr) -> bool) -> bool {
-        let mut found = false;
-        e.walk(&mut |n| found |= is(n));
-        found
-    }
     let is_load = |e: &PrimExpr| matches!(e.kind(), PrimKind::BufferLoad(..));
     any(e, &|n| is_load(n) && n.children().iter().any(|i| any(i, &is_load)))
+}
+
+/// Whether an arm of a selection in `e` reads elements of `b` beside its axes: it may drop what lies beyond the last.
+fn may_be_dropped(e: &PrimExpr, b: &Buffer) -> bool {
+    let plain = |i: &PrimExpr| matches!(i.kind(), PrimKind::Var(_) | PrimKind::Int(_));
+    let beside = |n: &PrimExpr| matches!(n.kind(), PrimKind::BufferLoad(x, idx) if x == b && !idx.iter().all(plain));
+    any(e, &|n| matches!(n.kind(), PrimKind::Select(_, x, y) if any(x, &beside) || any(y, &beside)))
 }
 
 /// Whether recomputing `p` at every use costs less than the trip through memory.
@@ -244,9 +252,12 @@ fn worth_inlining(p: &Stage, items: &[Item], users: &[usize]) -> bool {
                         .any(|i| s.reduce.iter().filter(|r| i.uses(&r.var)).count() > 0 && i.as_var().is_none())
             });
     }
-    // What data chooses may lie beyond the last element, where a condition drops what is read. Read once more as an
-    // index, it would choose any address.
-    if size > 2000 || places.iter().any(|(_, n)| chosen_by_data(n)) && chosen_by_data(value) {
+    if size > 2000 {
+        return false;
+    }
+    // What lies beyond the last element may be read where a selection drops it; as an index it would choose any address.
+    let drops = |u: &usize| matches!(&items[*u], Item::Stage(s) if s.exprs().any(|e| may_be_dropped(e, b)));
+    if chosen_by_data(value) && (places.iter().any(|(_, n)| chosen_by_data(n)) || users.iter().any(drops)) {
         return false;
     }
     if c.guards && reductions {

@@ -114,7 +114,7 @@ WE_REFUSE = [
 TVM_REFUSES = [
     ("TVM does not read what it prints", "parse", r"value has to be scalar or Tensor.*R\.const|mismatched types. False type|has no attribute '(as_ty|inspect|get_symbolic_vars)'|Cannot redefine a non-PrimType object"
      r"|unexpected keyword argument 'mode'|Variable \w+ already defined in current scope|got multiple values for argument 'format'"
-     r"|Mismatched type on argument #\d+ when calling.*R\.(call_packed|invoke_p)|= T\.int64\(\) \| \d+ \| +\w+ = R\.reshape|Expected `Optional<ir\.Expr>` but got `ffi\.BigInt`"),
+     r"|Mismatched type on argument #\d+ when calling.*(R\.(call_packed|invoke_p)|Expected `Array<ir\.Type>` but got `Array\[index 0: ffi\.Function)|= T\.int64\(\) \| \d+ \| +\w+ = R\.reshape|Expected `Optional<ir\.Expr>` but got `ffi\.BigInt`"),
     # decisions.md, "All dialects through one parser".
     ("an older dialect", "parse", r"Prim\(\) got an unexpected keyword argument 'value'|call_tir\(\) got an unexpected keyword argument '(tir_vars|out_sinfo)'"
      r"|has no attribute '(block|LetStmt|power|indexdiv|indexmod)'"),
@@ -143,6 +143,8 @@ TVM_REFUSES = [
     ("TVM's lowering of a view needs the dtype", "build", r"IsUnknownDtype\(\)\) is false: Legalization of .*name=\"relax\.memory\.view\""),
     # Lowering of the struct of a tensor asks for a device that no target has stated.
     ("TVM's build does not know the device of a handle", "build", r"Unknown device id in current IR", r"T\.tvm_struct_get\("),
+    # Its fusion asks for a root block, which lowered kernels have no more.
+    ("a kernel without blocks, which TVM's passes do not take", "build", r"func->body->IsInstance<s_tir::SBlockRealizeNode>"),
     # As "not implemented" above: a loop over threads is a loop on a processor.
     ("a kernel for a GPU, of which TVM's build for processors makes no code", "build", r"Unknown device id in current IR", r"T\.(thread_binding|launch_thread)\("),
     ("a device that TVM's wheel makes no code for", "build", r"KeyError: 'key is not in Map'"),

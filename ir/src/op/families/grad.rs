@@ -82,7 +82,7 @@ pub static OPS: &[OpDecl] = &[
             attr("layout", Default::Str("NCHW")),
             attr("out_layout", Default::None),
         ],
-        infer_pool,
+        infer_avg_pool,
         Compute::Kernel(avg_pool2d_backward),
     )
     .ulp(4),
@@ -119,10 +119,19 @@ fn infer_checkpoint(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     infer_same(cx)
 }
 
+/// The gradient of a result may have another dtype than the floats `of` that it is handed back to: it counts as their
+/// dtype, which is the result's (TVM `InferType` of each takes that of `of`).
+fn counts_as(cx: &InferCx, grad: (&str, Option<DType>), of: (&str, Option<DType>)) -> Result<(), Diagnostic> {
+    match of.1 {
+        Some(d) if d.is_float() => Ok(()),
+        _ => cx.same_dtype(&[grad, of]).map(drop),
+    }
+}
+
 fn infer_nll_loss_backward(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let loss = loss::infer_nll(cx, 1)?;
     let (g, p) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
-    cx.same_dtype(&[("output_grad", g.dtype), ("predictions", p.dtype)])?;
+    counts_as(cx, ("output_grad", g.dtype), ("predictions", p.dtype))?;
     if let Some(l) = loss.as_tensor() {
         if let Some(n) = l.ndim {
             rules::require_ndim(cx, 0, n)?;
@@ -170,10 +179,19 @@ fn infer_pool(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         return Err(cx.error("padding must be 4 integers: top, left, bottom, right"));
     }
     let (g, x) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
-    cx.same_dtype(&[("output_grad", g.dtype), ("data", x.dtype)])?;
+    counts_as(cx, ("output_grad", g.dtype), ("data", x.dtype))?;
     rules::require_ndim(cx, 0, win.out.rank())?;
     rules::require_ndim(cx, 1, win.data.rank())?;
     Ok(StructInfo::Tensor(x))
+}
+
+/// A gradient of integers would be divided as integers.
+fn infer_avg_pool(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    let (g, x) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
+    if x.dtype.is_some_and(|d| d.is_float()) {
+        cx.require_float(0, g.dtype)?;
+    }
+    infer_pool(cx)
 }
 
 /// For each element of the data, the sum over the windows it lies in: `value(window, tap)` with the index of the
@@ -250,13 +268,15 @@ fn max_pool2d_backward(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         tap(s, r).eq(max.at(s)).select(number(r), none.clone())
     });
     let zero = PrimExpr::zero(data.dtype);
-    let y = scatter_windows(cx, &mut k, &win, |w, r| first.at(w).eq(number(r)).select(x[0].at(w), zero.clone()))?;
+    let y = scatter_windows(cx, &mut k, &win, |w, r| {
+        first.at(w).eq(number(r)).select(x[0].at(w).cast(data.dtype), zero.clone())
+    })?;
     Ok(k.finish(&[y]))
 }
 
 fn infer_take_backward(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (g, x, i) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?, rules::tensor(cx, 2)?);
-    cx.same_dtype(&[("output_grad", g.dtype), ("x", x.dtype)])?;
+    counts_as(cx, ("output_grad", g.dtype), ("x", x.dtype))?;
     cx.require_int(2, i.dtype)?;
     rules::require_ndim(cx, 2, 1)?;
     match (cx.attrs.int("axis"), x.ndim) {
