@@ -681,7 +681,7 @@ fn reads_inputs_once(f: &PrimFunc) -> bool {
         value.walk(&mut |e| {
             if let PrimKind::BufferLoad(l, idx) = e.kind() {
                 if l != buffer {
-                    ok &= b.axes.iter().all(|a| idx.iter().any(|i| i.uses(&a.var)));
+                    ok &= b.axes.iter().all(|a| a.extent.is_int(1) || idx.iter().any(|i| i.uses(&a.var)));
                 }
             }
         });

@@ -1,7 +1,9 @@
 //! Flat form to instructions. `None` everywhere means: not for this emitter.
 
 mod bytes;
+mod halves;
 mod lanes;
+mod strides;
 mod tiles;
 
 use super::inst::*;
@@ -90,6 +92,12 @@ fn is_lanes(d: DType) -> bool {
 fn is_bytes(d: DType) -> bool {
     let e = d.element();
     e == DType::U8 || e == DType::I8
+}
+
+/// What is held in vector registers as float32 that it can be without a loss.
+fn is_half(d: DType) -> bool {
+    let e = d.element();
+    e == DType::F16 || e == DType::BF16
 }
 
 /// A condition on integers, which is tested by branching.
@@ -279,6 +287,12 @@ impl Builder {
                 }
                 if is_bytes(d) {
                     return self.store_bytes(ptr, offset, value);
+                }
+                if is_half(d) {
+                    return self.store_halves(ptr, offset, value);
+                }
+                if d.element() == DType::I64 {
+                    return self.store_longs(ptr, offset, value);
                 }
                 if !is_lanes(d) || d.is_bool() {
                     return None;
@@ -683,6 +697,11 @@ impl Builder {
         } else {
             match e.kind() {
                 PrimKind::Load { ptr, offset } if is_bytes(d) => self.load_bytes(ptr, offset, d)?,
+                PrimKind::Load { ptr, offset } if is_half(d) => self.load_halves(ptr, offset, d)?,
+                PrimKind::Cast(x) if is_half(d) && x.dtype().element() == DType::F32 => {
+                    let v = self.value(x)?;
+                    self.rounded(&v, d)?
+                }
                 _ => return None,
             }
         };

@@ -16,6 +16,8 @@ const R11: u8 = 11;
 /// Those that a function must leave as they were.
 const SAVED: [u8; 6] = [3, 5, 12, 13, 14, 15];
 const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+/// The immediate of `vcvtps2ph`: half to even.
+const NEAREST: u32 = 0;
 
 fn g(n: u8) -> AsmRegister64 {
     registers::gpr64::get_gpr64(Register::RAX + n as u32).unwrap_or(rax)
@@ -389,6 +391,51 @@ impl Emitter<'_> {
                 self.spread(n)?;
                 self.keep_lanes(d, 0)?;
             }
+            Inst::LoadHalf { w, d, m } => {
+                let (n, m) = (self.target(d, 0), self.mem(&m)?);
+                match w {
+                    16 => self.a.vcvtph2ps(z(n), ymmword_ptr(m))?,
+                    8 => self.a.vcvtph2ps(y(n), xmmword_ptr(m))?,
+                    _ => self.a.vcvtph2ps(x(n), qword_ptr(m))?,
+                }
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::LoadWords { w, d, m } => {
+                let (n, m) = (self.target(d, 0), self.mem(&m)?);
+                match w {
+                    16 => self.a.vpmovzxwd(z(n), ymmword_ptr(m))?,
+                    8 => self.a.vpmovzxwd(y(n), xmmword_ptr(m))?,
+                    _ => self.a.vpmovzxwd(x(n), qword_ptr(m))?,
+                }
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::SpreadHalf { d, m } | Inst::SpreadWord { d, m } => {
+                let (n, m) = (self.target(d, 0), self.mem(&m)?);
+                self.a.movzx(edx, word_ptr(m))?;
+                self.a.vmovd(x(n), edx)?;
+                if matches!(i, Inst::SpreadHalf { .. }) {
+                    self.a.vcvtph2ps(x(n), x(n))?;
+                }
+                self.spread(n)?;
+                self.keep_lanes(d, 0)?;
+            }
+            Inst::StoreHalf { w, s, m } => {
+                let (n, m) = (self.lanes(s, 0)?, self.mem(&m)?);
+                match w {
+                    16 => self.a.vcvtps2ph(ymmword_ptr(m), z(n), NEAREST)?,
+                    8 => self.a.vcvtps2ph(xmmword_ptr(m), y(n), NEAREST)?,
+                    _ => self.a.vcvtps2ph(qword_ptr(m), x(n), NEAREST)?,
+                }
+            }
+            Inst::StoreWords { w, s, m } => {
+                let (n, m) = (self.lanes(s, 0)?, self.mem(&m)?);
+                match w {
+                    16 => self.a.vpmovdw(ymmword_ptr(m), z(n))?,
+                    8 => self.a.vpmovdw(xmmword_ptr(m), y(n))?,
+                    4 => self.a.vpmovdw(qword_ptr(m), x(n))?,
+                    _ => self.a.vpextrw(word_ptr(m), x(n), 0)?,
+                }
+            }
             Inst::StoreBytes { w, s, m, limit } => {
                 let (n, m) = (self.lanes(s, 0)?, self.mem(&m)?);
                 match w {
@@ -423,6 +470,20 @@ impl Emitter<'_> {
                     Op1::ToFloat => wide!(self.a, w, vcvtdq2ps, n, a)?,
                     Op1::ToInt => wide!(self.a, w, vcvttps2dq, n, a)?,
                     Op1::RoundToInt => wide!(self.a, w, vcvtps2dq, n, a)?,
+                    Op1::RoundToHalf if w == 16 => {
+                        self.a.vcvtps2ph(y(n), z(a), NEAREST)?;
+                        self.a.vcvtph2ps(z(n), y(n))?;
+                    }
+                    Op1::RoundToHalf if w == 8 => {
+                        self.a.vcvtps2ph(x(n), y(a), NEAREST)?;
+                        self.a.vcvtph2ps(y(n), x(n))?;
+                    }
+                    Op1::RoundToHalf => {
+                        self.a.vcvtps2ph(x(n), x(a), NEAREST)?;
+                        self.a.vcvtph2ps(x(n), x(n))?;
+                    }
+                    Op1::ToHalf => self.a.vcvtps2ph(x(n), x(a), NEAREST)?,
+                    Op1::Longs { high } => self.longs(w, n, a, high)?,
                     Op1::Within(order) => wide!(self.a, w, vpermilps, n, a; order as i32)?,
                     Op1::Twice(i) if w == 16 => {
                         self.a.vshuff32x4(z(n), z(a), z(a), if i == 0 { 0xa0 } else { 0xf5 })?
@@ -661,6 +722,8 @@ impl Emitter<'_> {
             Op2::Weave { bytes: 8, high: true } => wide!(self.a, w, vunpckhpd, d, a, b),
             Op2::Weave { high: false, .. } => wide!(self.a, w, vpunpcklwd, d, a, b),
             Op2::Weave { high: true, .. } => wide!(self.a, w, vpunpckhwd, d, a, b),
+            Op2::EvenOdd => wide!(self.a, w, vshufps, d, a, b; 0xd8),
+            Op2::NarrowWords => wide!(self.a, w, vpackusdw, d, a, b),
             Op2::Parts { odd } if w == 16 => self.a.vshuff32x4(z(d), z(a), z(b), if odd { 0xdd } else { 0x88 }),
             // Of registers beyond the first sixteen, which the other form cannot name.
             Op2::Parts { odd } if self.wide.evex() => self.a.vshuff32x4(y(d), y(a), y(b), if odd { 3 } else { 0 }),
@@ -668,6 +731,24 @@ impl Emitter<'_> {
             Op2::Permute if w == 16 => self.a.vpermd(z(d), z(a), z(b)),
             Op2::Permute => self.a.vpermd(y(d), y(a), y(b)),
             Op2::DotWords => wide!(self.a, w, vpmaddwd, d, a, b),
+        }
+    }
+
+    /// A half of `w` int32 as int64.
+    fn longs(&mut self, w: u16, d: u8, mut a: u8, high: bool) -> Res {
+        if high {
+            match w {
+                16 => self.a.vextracti64x4(y(d), z(a), 1)?,
+                4 => self.a.vpermilps(x(d), x(a), 0xee)?,
+                _ if self.wide.evex() => self.a.vextracti32x4(x(d), y(a), 1)?,
+                _ => self.a.vextracti128(x(d), y(a), 1)?,
+            }
+            a = d;
+        }
+        match w {
+            16 => self.a.vpmovsxdq(z(d), y(a)),
+            8 => self.a.vpmovsxdq(y(d), x(a)),
+            _ => self.a.vpmovsxdq(x(d), x(a)),
         }
     }
 

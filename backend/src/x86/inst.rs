@@ -63,6 +63,10 @@ pub enum Op2 {
         bytes: u8,
         high: bool,
     },
+    /// The even lanes of each 128-bit part of `a`, then the odd ones of `b`.
+    EvenOdd,
+    /// Pairs of 128-bit parts, int32 from 0 on as uint16.
+    NarrowWords,
     /// The even or odd 128-bit parts of both.
     Parts {
         odd: bool,
@@ -83,6 +87,14 @@ pub enum Op1 {
     ToInt,
     /// Rounds half to even.
     RoundToInt,
+    /// To the nearest float16; it stays float32.
+    RoundToHalf,
+    /// The nearest float16 of the first four lanes, in the first two.
+    ToHalf,
+    /// int32 as int64: the lower or upper half of the lanes.
+    Longs {
+        high: bool,
+    },
     /// Each int16 by 8 bits: to the left, to the right, and to the right with the sign.
     WordsUp,
     WordsDown,
@@ -210,6 +222,40 @@ pub enum Inst {
         d: Reg,
         m: Mem,
         signed: bool,
+    },
+    /// float16 as float32.
+    LoadHalf {
+        w: u16,
+        d: Reg,
+        m: Mem,
+    },
+    /// One float16 as float32 in every lane.
+    SpreadHalf {
+        d: Reg,
+        m: Mem,
+    },
+    /// float32 as the nearest float16.
+    StoreHalf {
+        w: u16,
+        s: Reg,
+        m: Mem,
+    },
+    /// uint16 as int32.
+    LoadWords {
+        w: u16,
+        d: Reg,
+        m: Mem,
+    },
+    /// One uint16 as int32 in every lane.
+    SpreadWord {
+        d: Reg,
+        m: Mem,
+    },
+    /// The low halves of int32, with `w` 1 that of the first lane; of more they are AVX-512's.
+    StoreWords {
+        w: u16,
+        s: Reg,
+        m: Mem,
     },
     /// The low bytes of int32, or the nearest of uint8 to uint32 (`limit`); with `w` 1 that of the first lane.
     StoreBytes {
@@ -370,6 +416,10 @@ impl Inst {
             Inst::Load { d, m, .. }
             | Inst::LoadBytes { d, m, .. }
             | Inst::SpreadByte { d, m, .. }
+            | Inst::LoadHalf { d, m, .. }
+            | Inst::SpreadHalf { d, m }
+            | Inst::LoadWords { d, m, .. }
+            | Inst::SpreadWord { d, m }
             | Inst::Spread { d, m }
             | Inst::Address { d, m }
             | Inst::ReadGeneral { d, m } => {
@@ -378,6 +428,8 @@ impl Inst {
             }
             Inst::Store { s, m, .. }
             | Inst::StoreBytes { s, m, .. }
+            | Inst::StoreHalf { s, m, .. }
+            | Inst::StoreWords { s, m, .. }
             | Inst::TileStore { s, m }
             | Inst::StoreOne { s, m }
             | Inst::WriteGeneral { s, m } => {

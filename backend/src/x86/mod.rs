@@ -1,7 +1,7 @@
 //! Kernels for x86-64 with 256-bit or 512-bit vectors, assembled directly.
 //!
 //! Cranelift has 128-bit vectors only. A kernel in flat form that keeps to float32, int32, masks, pointers and int64
-//! indices is translated here to instructions over virtual registers ([`build`]), gets registers by linear scan
+//! indices (in memory also to floats of 16 bits, bytes and int64) is translated here to instructions over virtual registers ([`build`]), gets registers by linear scan
 //! ([`alloc`]) and is encoded with iced ([`emit`]). The code has no relocations: constants stand behind it. Whatever
 //! falls outside is refused, and the caller schedules that kernel for Cranelift instead.
 
@@ -41,6 +41,7 @@ impl Wide {
         if !has(&["avx2", "fma"]) {
             return None;
         }
+        // F16C, which Cranelift does not know, came before AVX2 and is in every processor with that and FMA.
         let full = has(&["avx512f", "avx512vl", "avx512dq"]);
         let dot4 = full && target.has("avx512vnni");
         let tiles = dot4 && target.has("amx-int8");

@@ -76,7 +76,9 @@ pub fn convert(e: PrimExpr, to: DType) -> PrimExpr {
 
 /// The row-major flat index of `idx` in `dims`.
 pub fn flat_index(idx: &[PrimExpr], dims: &[PrimExpr]) -> PrimExpr {
-    idx.iter().zip(dims).fold(PrimExpr::i64(0), |acc, (i, d)| acc * d.clone() + i.clone())
+    let (mut idx, mut dims) = (idx.iter(), dims.iter().skip(1));
+    let Some(first) = idx.next() else { return PrimExpr::i64(0) };
+    idx.zip(&mut dims).fold(first.clone(), |acc, (i, d)| acc * d.clone() + i.clone())
 }
 
 /// The index in `dims` of row-major flat index `flat`.

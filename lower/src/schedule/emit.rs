@@ -7,7 +7,7 @@
 
 use super::map::spread;
 pub use super::narrow::{compute_type, convert, is_narrow};
-use super::narrow::{is_half, loaded, memory_type, rounded, to_store};
+use super::narrow::{is_half, is_limited, limited, loaded, memory_type, rounded, to_store};
 use super::poly::Poly;
 use super::Ranges;
 use relax_ir::flat::FlatStmt;
@@ -568,6 +568,9 @@ impl Emit {
             },
             PrimKind::Cast(a) => {
                 let x = self.value(a, lane)?;
+                if self.wide && x.dtype().element() == DType::F32 && d == DType::I32 && !is_limited(a) {
+                    return Ok(limited(x));
+                }
                 convert(x, d)
             }
             PrimKind::Reinterpret(a) => {

@@ -2,7 +2,7 @@
 //! variables resolved by leaving loops (invariant conditions) or splitting them (conditions along the vector axis).
 
 use super::emit::{faults, has_load, widen, Emit, Lane, Res};
-use super::nest::{scan, Nest, Scan, Target};
+use super::nest::{scan, used_plainly, Nest, Scan, Target};
 use super::poly::Poly;
 use super::stage::{replace, Axis, Stage};
 use super::transpose::{blocks, transposed};
@@ -12,6 +12,8 @@ use relax_ir::{PrimExpr, Var};
 
 /// How often a nest may be duplicated to get rid of a condition, counted along one path.
 const SPLITS: usize = 6;
+/// Points of a stage that hardly take time.
+const TABLE: i64 = 256;
 
 pub fn elementwise(e: &mut Emit, s: &Stage, o: &SchedOptions) -> Res<()> {
     let mut n = Nest::new(e, s)?;
@@ -22,10 +24,21 @@ pub fn elementwise(e: &mut Emit, s: &Stage, o: &SchedOptions) -> Res<()> {
         n.spatial.push(a);
     }
     let axes = n.spatial.clone();
+    if o.is_wide() && is_table(&axes, &n.outs) {
+        return level(e, &SchedOptions::vectors(0), &axes, &n.outs, SPLITS);
+    }
     if let Some(across) = transposed(e, &axes, &n.outs) {
         return blocks(e, o, &axes, across, &n.outs);
     }
     level(e, o, &axes, &n.outs, SPLITS)
+}
+
+/// Few numbers that are worked out of indices, which wide vectors do not hold: one after the other, so that what reads them
+/// has its vectors.
+fn is_table(axes: &[Axis], outs: &[Target]) -> bool {
+    let points = axes.iter().try_fold(1i64, |n, a| n.checked_mul(a.len()?));
+    let counts = |t: &Target| axes.iter().any(|a| used_plainly(&t.value, &a.var));
+    points.is_some_and(|n| n <= TABLE) && outs.iter().any(counts)
 }
 
 fn level(e: &mut Emit, o: &SchedOptions, axes: &[Axis], outs: &[Target], splits: usize) -> Res<()> {

@@ -97,6 +97,7 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
     let mut items = stmts.iter().map(item).collect();
     fuse(&mut items, &mut allocs);
     rows::group(&mut items, &mut allocs);
+    rows::planes(&mut items, &mut allocs);
     let bytes = items.iter().filter_map(|i| match i {
         Item::Stage(s) => contract::scratch(s, o),
         Item::Rows(_) | Item::Stmt(_) => None,

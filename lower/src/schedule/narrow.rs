@@ -1,7 +1,7 @@
 //! Types that are stored in another form than they are computed in: floats of 16 bits and fewer are held in float32,
 //! integers of fewer than 8 bits in int8 or uint8.
 
-use relax_ir::prim::{BinOp, Intrin};
+use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::{DType, PrimExpr, TypeCode, Var};
 
 /// The type in which values of `d` are computed.
@@ -78,6 +78,32 @@ fn odd(x: PrimExpr) -> PrimExpr {
     let r = PrimExpr::let_in(back.clone(), narrow.expr().cast(x.dtype()), r);
     let r = PrimExpr::let_in(narrow, wide.expr().cast(float), r);
     PrimExpr::let_in(wide, x, r)
+}
+
+/// The first float32 that int32 does not hold.
+const BEYOND: f64 = 2_147_483_648.0;
+
+/// float32 as int32 where the processor makes the lowest int32 of what none holds: 0 for NaN, the nearest for the others.
+pub fn limited(x: PrimExpr) -> PrimExpr {
+    let (lanes, v) = (x.dtype().lanes, Var::new("whole", x.dtype()));
+    let all = |e: PrimExpr| if lanes == 1 { e } else { e.broadcast(lanes) };
+    let number = v.expr().eq(v.expr()).select(v.expr(), all(PrimExpr::f32(0.0)));
+    let large = v.expr().ge(all(PrimExpr::f32(BEYOND as f32)));
+    let r = large.select(all(PrimExpr::i32(i32::MAX)), number.cast(DType::I32.with_lanes(lanes)));
+    PrimExpr::let_in(v, x, r)
+}
+
+/// Whether a value is limited by literals that int32 holds: no NaN, as the smaller and the larger of one and a number are
+/// the number on the right.
+pub fn is_limited(e: &PrimExpr) -> bool {
+    let limit = |e: &PrimExpr, op: BinOp| match e.kind() {
+        PrimKind::Binary(o, x, c) if *o == op => Some((x.clone(), c.as_float()?.abs() < BEYOND)),
+        _ => None,
+    };
+    [(BinOp::Min, BinOp::Max), (BinOp::Max, BinOp::Min)].into_iter().any(|(outer, inner)| {
+        let Some((x, true)) = limit(e, outer) else { return false };
+        matches!(limit(&x, inner), Some((_, true)))
+    })
 }
 
 /// Rounds or wraps a compute-type value to `d`.

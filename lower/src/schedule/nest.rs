@@ -30,7 +30,7 @@ pub struct Nest {
 /// What the values of a nest look like along one axis.
 #[derive(Default, Debug)]
 pub struct Scan {
-    /// Distinct loads by how they move along the axis.
+    /// Distinct loads by how they move along the axis: not at all, in vectors, or element by element.
     pub invariant: usize,
     pub unit: usize,
     pub gather: usize,
@@ -149,6 +149,10 @@ impl Nest {
     }
 }
 
+fn is_word(load: &PrimExpr) -> bool {
+    [DType::F32, DType::I32, DType::U32].contains(&load.dtype())
+}
+
 /// Whether `v` occurs in `e` other than in the offset of a load.
 pub fn used_plainly(e: &PrimExpr, v: &Var) -> bool {
     match e.kind() {
@@ -198,6 +202,10 @@ impl Scanner<'_> {
                 let others = self.vars[1..].iter().any(|v| p.uses(v));
                 match p.split(&self.vars[0]) {
                     Some((s, _)) if s.as_const() == Some(1) && !others => self.out.unit += 1,
+                    // Wide vectors of every second element, and backwards, are loads and a shuffle.
+                    Some((s, _)) if self.e.wide && matches!(s.as_const(), Some(2 | -1)) && !others && is_word(x) => {
+                        self.out.unit += 1
+                    }
                     Some((s, _)) if s.is_zero() && !others => self.out.invariant += 1,
                     _ => self.out.gather += 1,
                 }

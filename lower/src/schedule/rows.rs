@@ -136,6 +136,68 @@ pub fn group(items: &mut Vec<Item>, local: &mut [Buffer]) {
     }
 }
 
+/// Where a reduction reads windows of what a stage before it pads, both run for one plane after the other. Of the buffer
+/// between them, one of `local`, a plane is left.
+pub fn planes(items: &mut Vec<Item>, local: &mut [Buffer]) {
+    let mut at = 0;
+    while at < items.len() {
+        if let Some((first, b, rows)) = padded(items, at) {
+            if let Some(b) = local.iter_mut().find(|l| **l == b) {
+                let mut rows = rows;
+                rows.shrink(b);
+                items[at] = Item::Rows(rows);
+                items.remove(first);
+                continue;
+            }
+        }
+        at += 1;
+    }
+}
+
+/// The stage that makes what the reduction at `at` reads and nothing else does, the buffer, and both over their planes.
+fn padded(items: &[Item], at: usize) -> Option<(usize, Buffer, Rows)> {
+    let Item::Stage(s) = &items[at] else { return None };
+    let [acc] = s.accs.as_slice() else { return None };
+    if s.window.is_some() || s.given.is_some() {
+        return None;
+    }
+    let PrimKind::Binary(_, a, x) = acc.update.kind() else { return None };
+    let PrimKind::BufferLoad(b, indices) = x.kind() else { return None };
+    let mut users = (0..items.len()).filter(|&i| items[i].reads(b) || items[i].writes(b));
+    let (first, only) = (users.next()?, users.next() == Some(at) && users.next().is_none());
+    let Item::Stage(pad) = &items[first] else { return None };
+    let [out] = pad.outs.as_slice() else { return None };
+    let loads_once = accesses(s).iter().filter(|(l, _)| l == b).count() == 1;
+    if a.as_var() != Some(&acc.var) || !only || first >= at || !loads_once || !pad.accs.is_empty() || out.buffer != *b {
+        return None;
+    }
+    let stays = |i: &Item| !sources(pad).iter().any(|b| i.writes(b));
+    if pad.window.is_some() || pad.given.is_some() || !items[first..at].iter().all(stays) {
+        return None;
+    }
+    let same = |i: &usize| {
+        let (p, r) = (&pad.spatial[*i], &s.spatial[*i]);
+        let along = |indices: &[PrimExpr], v: &Var| indices.get(*i).and_then(|e| e.as_var()) == Some(v);
+        p.extent == r.extent && along(&out.indices, &p.var) && along(indices, &r.var)
+    };
+    let lead = (0..pad.spatial.len().min(s.spatial.len())).take_while(same).count();
+    let all = length(&pad.spatial).is_none_or(|n| n >= LEAST);
+    if lead == pad.spatial.len() || length(&pad.spatial[..lead]) == Some(1) || !all {
+        return None;
+    }
+    let axes: Vec<Axis> = (s.spatial[..lead].iter())
+        .map(|a| Axis { var: Var::new(a.var.name(), a.var.dtype()), extent: a.extent.clone() })
+        .collect();
+    let stages = [pad, s].map(|s| {
+        let mut s = (**s).clone();
+        let map = s.spatial.iter().zip(&axes).map(|(own, a)| (own.var.clone(), a.var.expr())).collect();
+        s.spatial.drain(..lead);
+        s.substitute(&map);
+        s
+    });
+    Some((first, b.clone(), Rows { stages: stages.into(), axes }))
+}
+
 /// The axes of the rows that a stage reduces: all that it has.
 fn row_axes(item: &Item) -> Option<Vec<Axis>> {
     let Item::Stage(s) = item else { return None };

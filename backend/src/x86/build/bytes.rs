@@ -3,16 +3,19 @@
 use super::*;
 
 impl Builder {
-    /// The low bytes of int32, cut off by a cast.
+    /// The low bytes of int32, cut off by a cast, or float32 limited to bytes.
     pub(super) fn store_bytes(&mut self, ptr: &PrimExpr, offset: &PrimExpr, value: &PrimExpr) -> Option<()> {
         if let PrimKind::Call(f @ (Intrin::Bytes | Intrin::WovenBytes), parts) = value.kind() {
             return self.store_limited(ptr, offset, parts, *f == Intrin::WovenBytes);
         }
         let PrimKind::Cast(wide) = value.kind() else { return None };
-        if wide.dtype().element() != DType::I32 {
-            return None;
-        }
-        let Val::Lanes { regs, uniform } = self.value(wide)? else { return None };
+        let v = self.value(wide)?;
+        let v = match wide.dtype().element() {
+            DType::I32 => v,
+            DType::F32 => self.limited(&v, value.dtype())?,
+            _ => return None,
+        };
+        let Val::Lanes { regs, uniform } = v else { return None };
         let mut m = self.address(ptr, offset, 1)?;
         if !self.evex && value.dtype().lanes > 1 {
             let mask = self.constant(0xff);
@@ -34,6 +37,24 @@ impl Builder {
             m.disp += w as i32;
         }
         Some(())
+    }
+
+    /// float32 as int32 that bytes of `to` hold: towards zero, the nearest of what is beyond them, 0 for NaN.
+    fn limited(&mut self, v: &Val, to: DType) -> Option<Val> {
+        let n = to.lanes;
+        let (low, high) = if to.is_signed() { (-128f32, 127f32) } else { (0f32, 255f32) };
+        let (low, high) = (self.literal(low.to_bits()), self.literal(high.to_bits()));
+        // The larger of NaN and 0 is 0: `vmaxps` takes its second operand.
+        let v = match to.is_signed() {
+            true => {
+                let ordered = self.compare(Compare::Float(Cc::Eq), n, v, v)?;
+                self.two(Op2::And, n, v, &ordered)?
+            }
+            false => v.clone(),
+        };
+        let v = self.two(Op2::MaxF, n, &v, &low)?;
+        let v = self.two(Op2::MinF, n, &v, &high)?;
+        self.one(Op1::ToInt, n, &v)
     }
 
     /// int32 of up to four registers as uint8: what is narrowed lies in 128-bit parts, which a permutation brings in

@@ -120,6 +120,12 @@ impl Builder {
                     self.push(Inst::FromGeneral { d: r, a, float: to == DType::F32 });
                     return Some(Val::Lanes { regs: vec![r], uniform: true });
                 }
+                if let (PrimKind::Ramp(first, step), DType::I64, DType::I32) = (a.kind(), from, to) {
+                    return self.count(first, step, n);
+                }
+                if is_half(from) {
+                    return if to == DType::F32 { self.value(a) } else { None };
+                }
                 if is_bytes(from) {
                     let v = self.value(a)?;
                     return match to {
@@ -196,6 +202,7 @@ impl Builder {
                 self.each(n, &[&c, &t, &f], |s, w, d, r| s.push(Inst::Choose { w, d, c: r[0], t: r[1], f: r[2] }))?
             }
             PrimKind::Load { .. } if d.is_bool() => return None,
+            PrimKind::Load { ptr, offset } if offset.dtype().lanes > 1 => self.load_by_steps(ptr, offset)?,
             PrimKind::Load { ptr, offset } => {
                 let mut m = self.address(ptr, offset, 4)?;
                 if n == 1 {

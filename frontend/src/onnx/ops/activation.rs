@@ -100,10 +100,17 @@ fn hard_swish(cx: &mut NodeCx) -> Res<Vec<Value>> {
     one(cx.cast(&y, dtype)?)
 }
 
+/// `x * tanh(log(1 + e^x))` with one exponential: the hyperbolic tangent is `n / (n + 2)` with `n = e^x * (e^x + 2)`, and 1
+/// from 20 on.
 fn mish(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, dtype) = widened(cx)?;
-    let y = cx.op("nn.softplus", &[&x])?;
-    let y = cx.op("tanh", &[&y])?;
+    let (most, two) = (cx.like(&x, 20.0), cx.like(&x, 2.0));
+    let e = cx.op("minimum", &[&x, &most])?;
+    let e = cx.op("exp", &[&e])?;
+    let n = cx.op("add", &[&e, &two])?;
+    let n = cx.op("multiply", &[&e, &n])?;
+    let y = cx.op("add", &[&n, &two])?;
+    let y = cx.op("divide", &[&n, &y])?;
     let y = cx.op("multiply", &[&x, &y])?;
     one(cx.cast(&y, dtype)?)
 }

@@ -67,11 +67,16 @@ fn arg(cx: &ComputeCx, how: Fold) -> Result<PrimFunc, Diagnostic> {
     let element = |i: &[PrimExpr], j: &[PrimExpr]| convert(wide(x.at(r.index(i, j))), d);
     let best = fold(&mut k, "best", &r, d, how, element);
     let last = r.count() - 1;
-    let index = fold(&mut k, "index", &r, DType::I64, Fold::Min, |i, j| {
-        let position = elem::flat_index(j, &r.extents);
+    // Vectors hold twice as many positions of 32 bits.
+    let short = last.as_int().is_some_and(|n| n <= i32::MAX as i64);
+    let d = if short { DType::I32 } else { DType::I64 };
+    let all = |v: &[PrimExpr]| v.iter().map(|e| e.clone().cast(d)).collect::<Vec<_>>();
+    let last = last.cast(d);
+    let index = fold(&mut k, "index", &r, d, Fold::Min, |i, j| {
+        let position = elem::flat_index(&all(j), &all(&r.extents)).cast(d);
         element(i, j).eq(best.at(i)).select(position, last.clone())
     });
-    let y = k.compute("position", &r.out, DType::I64, |i| index.at(i).min(last.clone()));
+    let y = k.compute("position", &r.out, DType::I64, |i| index.at(i).min(last.clone()).cast(DType::I64));
     Ok(k.finish(&[y]))
 }
 

@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::op::elem::{convert, flat_index, wide, wide_dtype};
 use crate::op::families::rules;
 use crate::op::*;
-use crate::prim::{Intrin, PrimExpr};
+use crate::prim::{Intrin, PrimExpr, Var};
 use crate::relax::StructInfo;
 use crate::tir::{Buffer, KernelBuilder, PrimFunc, Reducer, Stmt};
 
@@ -245,6 +245,19 @@ fn positions(
     vec![y, index]
 }
 
+/// `base ** beta`, for the usual 0.75 by roots: that of minus infinity is infinity, as of the power, and of -0.0 it is 0.0.
+fn power(base: PrimExpr, beta: PrimExpr) -> PrimExpr {
+    if beta.as_float() != Some(0.75) {
+        return PrimExpr::call(Intrin::Pow, [base, beta]);
+    }
+    let d = base.dtype();
+    let (x, root) = (Var::new("base", d), Var::new("root", d));
+    let lowest = x.expr().eq(PrimExpr::float(d, f64::NEG_INFINITY));
+    let square = lowest.select(PrimExpr::float(d, f64::INFINITY), (x.expr() + PrimExpr::zero(d)).call1(Intrin::Sqrt));
+    let y = PrimExpr::let_in(root.clone(), square, root.expr() * root.expr().call1(Intrin::Sqrt));
+    PrimExpr::let_in(x, base, y)
+}
+
 fn lrn(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let x = &inputs[0];
@@ -263,8 +276,7 @@ fn lrn(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     });
     let scale = PrimExpr::float(acc, cx.attrs.float("alpha").unwrap_or(0.0001) / size as f64);
     let y = k.compute("lrn", &x.shape, x.dtype(), |i| {
-        let base = f("bias", 1.0) + scale * sum.at(i);
-        convert(wide(x.at(i)) / PrimExpr::call(Intrin::Pow, [base, f("beta", 0.75)]), x.dtype())
+        convert(wide(x.at(i)) / power(f("bias", 1.0) + scale * sum.at(i), f("beta", 0.75)), x.dtype())
     });
     Ok(k.finish(&[y]))
 }

@@ -1,0 +1,95 @@
+//! Vectors of every second element, backwards, and of int64 that were int32.
+
+use super::*;
+
+impl Builder {
+    /// A load by a ramp of offsets, by steps of 2 or -1.
+    pub(super) fn load_by_steps(&mut self, ptr: &PrimExpr, offset: &PrimExpr) -> Option<Val> {
+        let PrimKind::Ramp(first, step) = offset.kind() else { return None };
+        let mut m = self.address(ptr, first, 4)?;
+        let step = step.as_int()?;
+        let mut regs = vec![];
+        for w in self.widths(offset.dtype().lanes)? {
+            regs.push(match step {
+                2 => self.every_second(w, m),
+                -1 => self.backwards(w, m),
+                _ => return None,
+            });
+            m.disp += (w as i64 * step * 4) as i32;
+        }
+        Some(Val::Lanes { regs, uniform: false })
+    }
+
+    fn read(&mut self, w: u16, m: Mem, elements: i32) -> Reg {
+        let d = self.lanes_reg();
+        self.push(Inst::Load { w, d, m: Mem { disp: m.disp + elements * 4, ..m } });
+        d
+    }
+
+    fn permuted(&mut self, w: u16, order: &[u32], b: Reg) -> Reg {
+        let (a, d) = (self.vector(order), self.lanes_reg());
+        self.push(Inst::Two { op: Op2::Permute, w, d, a, b });
+        d
+    }
+
+    /// The even elements of one vector and the odd ones of another, which ends with the last one that is wanted.
+    fn every_second(&mut self, w: u16, m: Mem) -> Reg {
+        let (a, b, d) = (self.read(w, m, 0), self.read(w, m, w as i32 - 1), self.lanes_reg());
+        self.push(Inst::Two { op: Op2::EvenOdd, w, d, a, b });
+        if w == 4 {
+            return d;
+        }
+        // Pairs of the first vector and of the second take turns.
+        let pairs = (0..w as u32 / 2).map(|i| i * 2 % (w as u32 / 2) + i / (w as u32 / 4));
+        let order: Vec<u32> = pairs.flat_map(|p| [2 * p, 2 * p + 1]).collect();
+        self.permuted(w, &order, d)
+    }
+
+    fn backwards(&mut self, w: u16, m: Mem) -> Reg {
+        let a = self.read(w, m, 1 - w as i32);
+        if w == 4 {
+            let d = self.lanes_reg();
+            self.push(Inst::One { op: Op1::Within(0x1b), w, d, a });
+            return d;
+        }
+        let order: Vec<u32> = (0..w as u32).rev().collect();
+        self.permuted(w, &order, a)
+    }
+
+    /// int32 that counts up from an int64.
+    pub(super) fn count(&mut self, first: &PrimExpr, step: &PrimExpr, lanes: u16) -> Option<Val> {
+        let Val::General(first) = self.value(first)? else { return None };
+        let step = i32::try_from(step.as_int()?).ok()?;
+        let (a, d) = (self.in_register(first), self.lanes_reg());
+        self.push(Inst::FromGeneral { d, a, float: false });
+        let (mut regs, mut at) = (vec![], 0);
+        for w in self.widths(lanes)? {
+            let steps: Vec<u32> = (at..at + w as i32).map(|i| i.wrapping_mul(step) as u32).collect();
+            let (b, r) = (self.vector(&steps), self.lanes_reg());
+            self.push(Inst::Two { op: Op2::AddI, w, d: r, a: d, b });
+            at += w as i32;
+            regs.push(r);
+        }
+        Some(Val::Lanes { regs, uniform: false })
+    }
+
+    /// int32 as int64.
+    pub(super) fn store_longs(&mut self, ptr: &PrimExpr, offset: &PrimExpr, value: &PrimExpr) -> Option<()> {
+        let PrimKind::Cast(x) = value.kind() else { return None };
+        if x.dtype().element() != DType::I32 {
+            return None;
+        }
+        let v = self.value(x)?;
+        let mut m = self.address(ptr, offset, 8)?;
+        for (k, w) in self.widths(value.dtype().lanes)?.into_iter().enumerate() {
+            let a = piece(&v, k)?;
+            for high in [false, true] {
+                let s = self.lanes_reg();
+                self.push(Inst::One { op: Op1::Longs { high }, w, d: s, a });
+                self.push(Inst::Store { w, s, m });
+                m.disp += w as i32 * 4;
+            }
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,229 @@
+//! Single operators at every level of processors: their kernels give what those of the baseline give, which are made by
+//! another code generator, bit for bit where nothing is summed in another order.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+#[expect(dead_code, reason = "no weights are given")]
+mod command;
+
+use command::{path, relax_aot, tensor};
+use relax_aot::loader::Library;
+use relax_ir::{Constant, DType};
+use std::path::Path;
+
+struct Case {
+    /// The rule that it holds us to.
+    rule: &'static str,
+    /// Parameters as in the model's text, and the dims of the inputs.
+    params: &'static str,
+    inputs: fn() -> Vec<Constant>,
+    /// From the parameters to `y`.
+    body: &'static str,
+    /// How far results may be from the baseline's, relatively; 0 for the same bits.
+    tolerance: f64,
+}
+
+/// Numbers that are rounded, cut off and compared in every way: ties of float16 and bfloat16, their least and largest
+/// numbers and those beyond, infinities and NaN, in vectors of every width and single elements.
+fn special(shape: &[i64]) -> Constant {
+    let halves =
+        [1.0, 1.000_488_3, 1.001_464_8, 2049.0, 2051.0, 65504.0, 65519.0, 65520.0, 5.96e-8, 2.98e-8, 2.99e-8, 6.1e-5];
+    let brains = [1.003_906_3, 1.011_718_8, 3.39e38, f32::MAX, 1e-40, 9.2e-41, f32::MIN_POSITIVE];
+    let bytes = [0.5, 1.5, 2.5, 126.5, 127.5, 128.0, 254.5, 255.5, 256.0, 1e10, 0.0, 3e9];
+    let odd = [f32::NAN, f32::INFINITY, f32::from_bits(0x7f80_0001), f32::from_bits(0xffc1_2345)];
+    let all: Vec<f32> = [&halves[..], &brains, &bytes, &odd].concat();
+    let n = shape.iter().product::<i64>() as usize;
+    let value = |i: usize| if (i / all.len()).is_multiple_of(2) { all[i % all.len()] } else { -all[i % all.len()] };
+    Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
+}
+
+/// Small whole numbers, many of them equal.
+fn ties(shape: &[i64]) -> Constant {
+    let n = shape.iter().product::<i64>();
+    let value = |i: i64| ((i * 37 + 11) % 101 % 7) as f32;
+    Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
+}
+
+const CASES: &[Case] = &[
+    Case {
+        rule: "float32 to float16: the nearest, half to even, what is too large is infinite",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71])],
+        body: r#"y = R.astype(x, "float16")"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "float16 to float32 is exact",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71])],
+        body: r#"h = R.permute_dims(R.astype(x, "float16"), axes=[1, 0]); y = R.astype(h, "float32")"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "float32 to bfloat16: the nearest, half to even, and back",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71])],
+        body: r#"h = R.permute_dims(R.astype(x, "bfloat16"), axes=[1, 0]); y = R.astype(h, "float32")"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "arithmetic of float16 is rounded after each operation",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![tensor(&[3, 71], 1), tensor(&[3, 71], 2)],
+        body: r#"a = R.astype(x, "float16"); b = R.astype(z, "float16");
+                 y = R.subtract(R.multiply(R.add(a, b), b), R.nn.relu(a))"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "arithmetic of bfloat16 is rounded after each operation",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![tensor(&[3, 71], 1), tensor(&[3, 71], 2)],
+        body: r#"a = R.astype(x, "bfloat16"); b = R.astype(z, "bfloat16");
+                 y = R.subtract(R.multiply(R.add(a, b), b), R.nn.relu(a))"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "products of float16 are summed in float32",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor((71, 45), dtype="float32")"#,
+        inputs: || vec![tensor(&[19, 71], 1), tensor(&[71, 45], 2)],
+        body: r#"y = R.matmul(R.astype(x, "float16"), R.astype(z, "float16"), out_dtype="float32")"#,
+        tolerance: 1e-5,
+    },
+    Case {
+        rule: "float32 to uint8: towards zero, limited, NaN is 0",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71])],
+        body: r#"y = R.astype(x, "uint8")"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "float32 to int8: towards zero, limited, NaN is 0",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71])],
+        body: r#"y = R.astype(x, "int8")"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "float32 to int32: towards zero, limited, NaN is 0",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71])],
+        body: r#"y = R.concat((R.astype(x, "int32"), R.astype(R.round(x), "int32"),
+                               R.astype(R.clip(x, -7.0, 9.0), "int32")), axis=1)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "quantize: half to even, limited",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71])],
+        body: r#"y = R.quantize(x, R.const(1.0, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "max_pool2d: windows by steps of 2 over a border, NaN and infinities in them",
+        params: r#"x: R.Tensor(("n", 5, 41, 39), dtype="float32")"#,
+        inputs: || vec![special(&[2, 5, 41, 39])],
+        body: r#"a = R.nn.max_pool2d(x, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1]);
+                 b = R.nn.max_pool2d(x, pool_size=[2, 3], strides=[1, 2], padding=[0, 1, 1, 0], ceil_mode=True);
+                 y = R.concat((R.flatten(a), R.flatten(b)), axis=0)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "max_pool2d of open sizes",
+        params: r#"x: R.Tensor((2, 5, "h", "w"), dtype="float32")"#,
+        inputs: || vec![ties(&[2, 5, 46, 67])],
+        body: r#"y = R.nn.max_pool2d(x, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1])"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "avg_pool2d: windows by steps of 1 and 2, with dilation, divided by what lies within the input",
+        params: r#"x: R.Tensor(("n", 5, 41, 39), dtype="float32")"#,
+        inputs: || vec![tensor(&[2, 5, 41, 39], 3)],
+        body: r#"a = R.nn.avg_pool2d(x, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1]);
+                 b = R.nn.avg_pool2d(x, pool_size=[3, 2], strides=[1, 1], padding=[1, 1, 1, 1], dilation=[2, 2]);
+                 c = R.nn.avg_pool2d(x, pool_size=[5, 5], strides=[2, 1], padding=[2, 2, 2, 2], count_include_pad=True);
+                 y = R.concat((R.flatten(a), R.flatten(b), R.flatten(c)), axis=0)"#,
+        tolerance: 1e-6,
+    },
+    Case {
+        rule: "strided_slice by steps of 2, and what is read backwards",
+        params: r#"x: R.Tensor(("n", 135), dtype="float32")"#,
+        inputs: || vec![special(&[3, 135])],
+        body: r#"a = R.strided_slice(x, axes=[1], begin=[1], end=[135], strides=[2]);
+                 b = R.strided_slice(x, axes=[1], begin=[0], end=[135], strides=[2]);
+                 c = R.flip(x, axis=1);
+                 i = R.flip(R.strided_slice(R.astype(R.nn.relu(x), "int32"), axes=[1], begin=[3], end=[120], strides=[2]), axis=1);
+                 y = R.concat((a, b, c, R.astype(i, "float32")), axis=1)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "argmax: the first of several largest, along either axis and of all",
+        params: r#"x: R.Tensor((21, 75), dtype="float32")"#,
+        inputs: || vec![ties(&[21, 75])],
+        body: r#"y = R.concat((R.argmax(x, axis=0), R.argmax(x, axis=1), R.argmin(x, axis=0), R.argmin(x, axis=1),
+                               R.reshape(R.argmax(x), R.shape([1]))), axis=0)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "argmax among NaN and infinities, and of open dims",
+        params: r#"x: R.Tensor(("n", "m"), dtype="float32")"#,
+        inputs: || vec![special(&[37, 41])],
+        body: r#"y = R.concat((R.argmax(x, axis=0), R.argmax(x, axis=1), R.argmin(x, axis=1)), axis=0)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "prod: one factor after the other",
+        params: r#"x: R.Tensor(("n", 67), dtype="float32")"#,
+        inputs: || vec![ties(&[29, 67])],
+        body: r#"y = R.prod(R.add(R.multiply(x, R.const(0.3, "float32")), R.const(0.2, "float32")), axis=[1], keepdims=True)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "a sum over squares, whose dims are kept",
+        params: r#"x: R.Tensor(("n", 67), dtype="float32")"#,
+        inputs: || vec![tensor(&[29, 67], 5)],
+        body: r#"y = R.sqrt(R.sum(R.square(x), axis=[1], keepdims=True))"#,
+        tolerance: 1e-6,
+    },
+];
+
+fn run(dir: &Path, model: &Path, cpu: &str, threads: &str, inputs: &[Constant]) -> Constant {
+    let so = dir.join(format!("{cpu}{threads}.so"));
+    relax_aot(&[path(model), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu, "--threads", threads]);
+    let library = Library::open(&so, "m").expect("the library");
+    let mut results = library.run("main", inputs, 1).unwrap_or_else(|e| panic!("{}: {}", e.code, e.message));
+    results.swap_remove(0)
+}
+
+#[test]
+fn every_level_computes_what_the_baseline_computes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let wide = std::arch::is_x86_feature_detected!("avx512vl") && std::arch::is_x86_feature_detected!("avx512bw");
+    for (i, c) in CASES.iter().enumerate() {
+        let folder = dir.path().join(i.to_string());
+        std::fs::create_dir(&folder).expect("a folder");
+        let model = folder.join("model.rlx");
+        let dims: String = (["n", "m", "h", "w"].iter())
+            .filter(|d| c.params.contains(&format!("\"{d}\"")))
+            .map(|d| format!("        {d} = T.int64()\n"))
+            .collect();
+        let body: String = c.body.split(';').map(|s| format!("        {}\n", s.trim())).collect();
+        let text = format!(
+            "@I.ir_module\nclass Module:\n    @R.function\n    def main({}):\n{dims}{body}        return y\n",
+            c.params
+        );
+        std::fs::write(&model, text).expect("the model is written");
+        let inputs = (c.inputs)();
+        let wanted = run(&folder, &model, "baseline", "1", &inputs);
+        // What this machine lacks it cannot run.
+        let levels = [("x86-64-v3", "1"), ("native", "1"), ("x86-64-v3", "2"), ("x86-64-v4", "1")];
+        for (cpu, threads) in &levels[..if wide { 4 } else { 3 }] {
+            let got = run(&folder, &model, cpu, threads, &inputs);
+            assert_eq!((got.dtype, &got.shape), (wanted.dtype, &wanted.shape), "{}", c.rule);
+            for k in 0..wanted.elements() {
+                let (a, b) = (wanted.get_f64(k), got.get_f64(k));
+                let same = a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+                let near = (a - b).abs() <= c.tolerance * (1.0 + a.abs()) && c.tolerance > 0.0;
+                assert!(same || near, "{}: {cpu}, {threads} threads, element {k}: {b:?}, not {a:?}", c.rule);
+            }
+        }
+    }
+}
