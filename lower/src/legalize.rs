@@ -119,11 +119,7 @@ impl Legalize {
         for (a, info) in call.args.iter().zip(&infos) {
             self.operand(a, info, dataflow, typed, &mut before, &mut args);
         }
-        for p in &prim.params {
-            if let PrimParam::Scalar(v) = p {
-                args.push(Expr::new(ExprKind::Prim(v.expr()), e.span()));
-            }
-        }
+        args.extend(scalars(&prim, e));
         let sinfo_args = match &out {
             StructInfo::Tuple(f) => f.clone(),
             one => vec![one.clone()],
@@ -167,6 +163,16 @@ impl Legalize {
             _ => {}
         }
     }
+}
+
+/// Arguments for the scalar parameters of a PrimFunc that [`relax_ir::tir::KernelBuilder`] made: shape variables of the
+/// caller.
+pub fn scalars(prim: &PrimFunc, at: &Expr) -> Vec<Expr> {
+    let scalar = |p: &PrimParam| match p {
+        PrimParam::Scalar(v) => Some(Expr::new(ExprKind::Prim(v.expr()), at.span())),
+        _ => None,
+    };
+    prim.params.iter().filter_map(scalar).collect()
 }
 
 /// `R.call_tir(name, args, out_ty)`

@@ -3,7 +3,7 @@
 //!
 //! The weights are constants that say so ([`relax_ir::constant::Coded`]), or `dequantize` of a constant, also transposed.
 
-use crate::legalize::{call_tir, Names};
+use crate::legalize::{call_tir, scalars, Names};
 use crate::schedule::streamed::{takes, Streamed, LEAST};
 use relax_ir::analysis::Typed;
 use relax_ir::constant::Coded;
@@ -30,7 +30,8 @@ pub fn streamed(typed: &mut Typed) {
         let pass = Pass { values, sinfo: &typed.sinfo };
         let found: HashMap<RVar, (PrimFunc, Expr)> = (f.bindings())
             .filter_map(|b| {
-                let (mut prim, args) = pass.product(b)?;
+                let (mut prim, mut args) = pass.product(b)?;
+                args.extend(scalars(&prim, b.expr()));
                 prim.name = names.fresh(&prim.name);
                 prim.span = b.span;
                 let info = typed.sinfo.get(&b.var)?.clone();

@@ -195,3 +195,33 @@ fn sums_of_bytes_are_exact() {
         assert_eq!(a.to_f64(), b.to_f64());
     }
 }
+
+/// Rows that are a product of dims, which no dim of a parameter of the kernel gives: the kernel takes the dims.
+const ROWS_OF_DIMS: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("a", "b", 64), "float32"), w: R.Tensor((64, 256), "int8")
+             ) -> R.Tuple(R.Tensor(("a * b", 256), "int32"), R.Tensor(("a * b", 256), "float32")):
+        rows = R.reshape(x, R.shape([-1, 64]))
+        y0 = R.matmul(R.astype(R.astype(rows, "uint8"), "int32"), R.astype(w, "int32"))
+        y1 = R.matmul(rows, R.dequantize(w, R.const(0.5, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32"))
+        return (y0, y1)
+"#;
+
+#[test]
+fn rows_may_be_a_product_of_dims() {
+    let weights = HashMap::from([("w".to_string(), constant(DType::I8, &[64, 256], byte))]);
+    let typed = typed(ROWS_OF_DIMS, &weights);
+    let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[2, 3, 64], |i| byte(i) + 125.0)));
+    let wanted = run(&typed.module, &x);
+    let options = relax_lower::Options { opt_level: 2, wide_bytes: 64, ..Default::default() };
+    let typed = relax_lower::kernels(typed, &options, true).expect("it becomes kernels");
+    let names: Vec<&str> = typed.module.funcs.iter().map(|f| f.name()).collect();
+    for kernel in ["matmul_integer", "matmul_streamed"] {
+        assert!(names.iter().any(|n| n.starts_with(kernel)), "{kernel} among {names:?}");
+    }
+    for (a, b) in wanted.leaves().iter().zip(run(&typed.module, &x).leaves()) {
+        assert_eq!(a.to_f64(), b.to_f64());
+    }
+}

@@ -7,7 +7,7 @@
 //! reads them, takes off the rest. Signed bytes are moved by 128; so are weights that no int8 holds, which needs the
 //! sums of the rows of `x` too.
 
-use crate::legalize::{call_tir, Names};
+use crate::legalize::{call_tir, scalars, Names};
 use crate::schedule::int8::Product;
 use crate::schedule::streamed::takes;
 use relax_ir::analysis::Typed;
@@ -228,9 +228,10 @@ impl Pass<'_> {
         Some(Expr::new(ExprKind::Var(var), b.span))
     }
 
-    fn kernel(&mut self, mut prim: PrimFunc, args: Vec<Expr>, out: StructInfo, b: &Binding) -> Option<Expr> {
+    fn kernel(&mut self, mut prim: PrimFunc, mut args: Vec<Expr>, out: StructInfo, b: &Binding) -> Option<Expr> {
         prim.name = self.names.fresh(&prim.name);
         prim.span = b.span;
+        args.extend(scalars(&prim, b.expr()));
         let call = call_tir(&prim.name, args, vec![out], b.expr()).ok()?;
         self.new.push(prim);
         Some(call)
