@@ -260,11 +260,17 @@ impl<'a> Cx<'a> {
         span: Span,
     ) -> Option<Buffer> {
         let what = call.func.dotted().unwrap_or_default();
-        for (k, _) in &call.keywords {
+        for (k, value) in &call.keywords {
             match k.name {
                 "shape" | "dtype" | "data" | "strides" | "elem_offset" | "scope" | "align" | "offset_factor" => {}
                 "byte_offset" if !matches!(what.as_str(), "T.match_buffer" | "T.sblock_alloc_buffer") => {}
                 "param" if what == "T.match_buffer" => {}
+                // They speak to the passes that they come from, of addresses and alignment.
+                "annotations" if what == "T.alloc_buffer" => {
+                    if !matches!(value.kind, ExprKind::None) {
+                        self.dict(value)?;
+                    }
+                }
                 "buffer_type" | "layout" | "type" | "logical_scope" => {}
                 _ => {
                     let message = format!("the argument `{}` of a buffer is not supported", k.name);
