@@ -548,6 +548,7 @@ impl Pass<'_> {
             vector_bytes: self.vector_bytes as i64,
             tile,
             plus: None,
+            sums: false,
         }
     }
 }

@@ -225,3 +225,39 @@ fn rows_may_be_a_product_of_dims() {
         assert_eq!(a.to_f64(), b.to_f64());
     }
 }
+
+/// Convolutions of bytes whose sums stay in int32: borders of a zero point that is computed, weights beyond int8, signed
+/// bytes, channels that fill no word.
+const SUMMED_WINDOWS: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, 6, 5, 7), "float32"), w: R.Tensor((5, 6, 3, 2), "uint8"), v: R.Tensor((8, 6, 1, 1), "int8"), z: R.Tensor((1,), "uint8")
+             ) -> R.Tuple(R.Tensor((2, 5, 6, 4), "int32"), R.Tensor((2, 8, 5, 7), "int32")):
+        a = R.astype(x, "uint8")
+        b = R.subtract(R.astype(a, "int32"), R.reshape(R.astype(z, "int32"), R.shape([])))
+        c = R.subtract(R.astype(w, "int32"), R.const(11, "int32"))
+        y0 = R.nn.conv2d(b, c, strides=[1, 2], padding=[1, 0, 2, 1])
+        d = R.astype(R.subtract(R.astype(a, "int32"), R.const(128, "int32")), "int8")
+        y1 = R.nn.conv2d(R.astype(d, "int32"), R.astype(v, "int32"))
+        return (y0, y1)
+"#;
+
+#[test]
+fn sums_of_windows_are_exact() {
+    let weights = HashMap::from([
+        ("w".to_string(), constant(DType::U8, &[5, 6, 3, 2], |i| byte(i) + 125.0)),
+        ("v".to_string(), constant(DType::I8, &[8, 6, 1, 1], byte)),
+        ("z".to_string(), constant(DType::U8, &[1], |_| 201.0)),
+    ]);
+    let mut typed = typed(SUMMED_WINDOWS, &weights);
+    let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[2, 6, 5, 7], |i| byte(i) + 125.0)));
+    let wanted = run(&typed.module, &x);
+    quant::dynamic(&mut typed, 64);
+    let count = |name: &str| typed.module.funcs.iter().filter(|f| f.name().starts_with(name)).count();
+    assert_eq!(["words", "bordered", "conv2d_integer", "centred"].map(count), [2; 4]);
+    let got = run(&typed.module, &x);
+    for (a, b) in wanted.leaves().iter().zip(got.leaves()) {
+        assert_eq!(a.to_f64(), b.to_f64());
+    }
+}

@@ -1,11 +1,13 @@
 //! Networks that are quantised when they run: products of bytes with constant weights whose sums stay in int32, as
-//! ONNX's `MatMulInteger` and `matmul(.., out_dtype="int32")` say it. What a scale and a zero point that are computed do
+//! ONNX's `MatMulInteger` and `matmul(.., out_dtype="int32")` say it, and convolutions ([`convolution`]). What a scale and a zero point that are computed do
 //! to the sums stays with the operators behind them.
 //!
 //! `sum((x - z) * w)` is `sum(x * w) - z * sum(w)`, in int32 exactly, wraps included: the kernel
 //! ([`crate::schedule::int8::Product`]) multiplies bytes as they are, and a function of its sums, which is fused with what
 //! reads them, takes off the rest. Signed bytes are moved by 128; so are weights that no int8 holds, which needs the
 //! sums of the rows of `x` too.
+
+mod convolution;
 
 use crate::legalize::{call_tir, scalars, Names};
 use crate::schedule::int8::Product;
@@ -157,7 +159,15 @@ impl Pass<'_> {
 
     fn binding(&mut self, b: &Binding) -> Option<Vec<Binding>> {
         let BindingValue::Expr(e) = &b.value else { return None };
-        let call = e.as_call().filter(|c| c.is_op("matmul"))?;
+        let call = e.as_call()?;
+        if call.is_op("matmul") {
+            return self.product(b, call);
+        }
+        call.is_op("nn.conv2d").then(|| self.convolution(b, call))?
+    }
+
+    fn product(&mut self, b: &Binding, call: &Call) -> Option<Vec<Binding>> {
+        let e = b.expr();
         let out = self.sinfo.get(&b.var)?.as_tensor().filter(|t| t.dtype == Some(DType::I32))?.clone();
         let left = self.left(&call.args[0])?;
         let dims = left.info.known_dims()?.to_vec();
@@ -171,12 +181,7 @@ impl Pass<'_> {
             return None;
         }
         let weights = self.ints(&call.args[1]).filter(|w| w.shape == [k, n])?.values;
-        let (least, most) = (*weights.iter().min()?, *weights.iter().max()?);
-        let lacks = if least >= -128 && most <= 127 { 0 } else { least.checked_add(128)? };
-        if most.checked_sub(lacks)? > 127 {
-            return None;
-        }
-
+        let lacks = lacks(&weights)?;
         let mut before = vec![];
         let mut bytes = left.bytes.clone();
         let signed = left.info.dtype == Some(DType::I8);
@@ -236,6 +241,13 @@ impl Pass<'_> {
         self.new.push(prim);
         Some(call)
     }
+}
+
+/// What weights have to be moved by to be int8, if that is possible.
+fn lacks(weights: &[i32]) -> Option<i32> {
+    let (least, most) = (*weights.iter().min()?, *weights.iter().max()?);
+    let lacks = if least >= -128 && most <= 127 { 0 } else { least.checked_add(128)? };
+    (most.checked_sub(lacks)? <= 127).then_some(lacks)
 }
 
 fn constant(c: Constant, at: &Expr) -> Expr {

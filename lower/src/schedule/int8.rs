@@ -20,7 +20,7 @@ mod tiles;
 use relax_ir::attrs::AttrValue;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::{BinOp, Intrin};
-use relax_ir::tir::{KernelBuilder, PrimFunc};
+use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc};
 use relax_ir::{DType, PrimExpr, Var};
 
 use pixels::PIXELS;
@@ -73,6 +73,9 @@ pub struct Conv {
     pub tile: Tile,
     /// Another tensor of `y`'s shape that is added to the bytes; not where it is depthwise.
     pub plus: Option<Plus>,
+    /// `y` holds the sums, in int32: no scale, no border, not depthwise. `x` is given as words of four channels, the first
+    /// of them in the lowest bits.
+    pub sums: bool,
 }
 
 /// What the processor of a form has.
@@ -153,6 +156,7 @@ impl Conv {
             self.tile.rows,
             self.tile.columns,
             self.tile.dot4 as i64,
+            self.sums as i64,
         ];
         ints.extend(self.plus.iter().flat_map(Plus::ints));
         ints
@@ -164,10 +168,10 @@ impl Conv {
     }
 
     fn from(v: &[i64]) -> Option<Conv> {
-        const OWN: usize = 24;
+        const OWN: usize = 25;
         let (own, rest) = v.split_at_checked(OWN)?;
         let plus = if rest.is_empty() { None } else { Some(Plus::from(rest)?) };
-        let [batch, in_h, in_w, in_c, k_h, k_w, stride_h, stride_w, off_h, off_w, rows, columns, channels, out_h, out_w, top, left, depthwise, zero, bounded, vector_bytes, tile_rows, tile_columns, dot4] =
+        let [batch, in_h, in_w, in_c, k_h, k_w, stride_h, stride_w, off_h, off_w, rows, columns, channels, out_h, out_w, top, left, depthwise, zero, bounded, vector_bytes, tile_rows, tile_columns, dot4, sums] =
             *own
         else {
             return None;
@@ -197,6 +201,7 @@ impl Conv {
             vector_bytes,
             tile: Tile { rows: tile_rows, columns: tile_columns, dot4: dot4 != 0 },
             plus,
+            sums: sums != 0,
         })
     }
 
@@ -312,32 +317,29 @@ impl Conv {
         self.plus.map_or(self.zero, |p| p.zero)
     }
 
-    /// The meaning: parameters `x, w, sum, scale, bias, y`, with another summand before `y`.
+    /// The meaning: parameters `x, w, sum, scale, bias, y`, with another summand before `y`; `x, w, sum, y` where that
+    /// holds the sums.
     pub fn prim_func(&self, name: &str) -> PrimFunc {
         let mut k = KernelBuilder::new(name);
-        let x = k.input("x", &[self.batch, self.in_h, self.in_w, self.in_c].map(c), DType::U8);
+        let (of_word, dtype) = if self.sums { (4, DType::I32) } else { (1, DType::U8) };
+        let x = k.input("x", &[self.batch, self.in_h, self.in_w, self.in_c / of_word].map(c), dtype);
         let w = k.input("w", &[c(self.weights())], self.weight_dtype());
         let sum = k.input("sum", &[c(self.channels)], DType::I32);
+        if self.sums {
+            let shape = [self.batch, self.rows, self.columns, self.channels].map(c);
+            let acc = self.products(&mut k, &x, &w);
+            let y = k.compute("y", &shape, DType::I32, |i| acc.at(i) + sum.at([i[3].clone()]));
+            let mut f = k.finish(&[y]);
+            f.attrs.set(ATTR, self.attr());
+            return f;
+        }
         let scale = k.input("scale", &[c(self.channels)], DType::F32);
         let bias = k.input("bias", &[c(self.channels)], DType::F32);
         let other = self.plus.map(|p| {
             let shape = [self.batch, self.out_h, self.out_w, self.channels].map(c);
             (p, k.input("other", &shape, DType::U8))
         });
-        let inner = if self.depthwise { 1 } else { self.in_c };
-        let shape = [self.batch, self.rows, self.columns, self.channels].map(c);
-        let acc = k.sum("acc", &shape, DType::I32, &[self.k_h, self.k_w, inner].map(c), |i, r| {
-            let y = i[1].clone() * self.stride_h + r[0].clone() + self.off_h;
-            let z = i[2].clone() * self.stride_w + r[1].clone() + self.off_w;
-            let channel = if self.depthwise { i[3].clone() } else { r[2].clone() };
-            let pixel = r[0].clone() * self.k_w + r[1].clone();
-            let at = match self.depthwise {
-                true if self.weaves() => self.woven_position(r[0].clone(), r[1].clone(), &i[3]),
-                true => pixel * self.channels + i[3].clone(),
-                false => self.position(pixel * self.in_c + r[2].clone(), i[3].clone()),
-            };
-            x.at([i[0].clone(), y, z, channel]).cast(DType::I32) * w.at([at]).cast(DType::I32)
-        });
+        let acc = self.products(&mut k, &x, &w);
         let shape = [self.batch, self.out_h, self.out_w, self.channels].map(c);
         let y = k.compute("y", &shape, DType::U8, |i| {
             let (row, column) = (i[1].clone() - self.top, i[2].clone() - self.left);
@@ -360,6 +362,42 @@ impl Conv {
         let mut f = k.finish(&[y]);
         f.attrs.set(ATTR, self.attr());
         f
+    }
+
+    /// The sums of products of all pixels.
+    fn products(&self, k: &mut KernelBuilder, x: &Buffer, w: &Buffer) -> Buffer {
+        let inner = if self.depthwise { 1 } else { self.in_c };
+        let shape = [self.batch, self.rows, self.columns, self.channels].map(c);
+        k.sum("acc", &shape, DType::I32, &[self.k_h, self.k_w, inner].map(c), |i, r| {
+            let y = i[1].clone() * self.stride_h + r[0].clone() + self.off_h;
+            let z = i[2].clone() * self.stride_w + r[1].clone() + self.off_w;
+            let channel = if self.depthwise { i[3].clone() } else { r[2].clone() };
+            let pixel = r[0].clone() * self.k_w + r[1].clone();
+            let at = match self.depthwise {
+                true if self.weaves() => self.woven_position(r[0].clone(), r[1].clone(), &i[3]),
+                true => pixel * self.channels + i[3].clone(),
+                false => self.position(pixel * self.in_c + r[2].clone(), i[3].clone()),
+            };
+            let x = match self.sums {
+                true => {
+                    let word = x.at([i[0].clone(), y, z, channel.clone().floor_div(4)]);
+                    let by = (channel.floor_mod(4) * 8).cast(DType::I32);
+                    let byte = PrimExpr::raw_binary(BinOp::Shr, word, by);
+                    PrimExpr::raw_binary(BinOp::BitAnd, byte, PrimExpr::i32(255))
+                }
+                false => x.at([i[0].clone(), y, z, channel]).cast(DType::I32),
+            };
+            x * w.at([at]).cast(DType::I32)
+        })
+    }
+
+    /// Bytes of an element of `y`.
+    fn element(&self) -> i64 {
+        if self.sums {
+            4
+        } else {
+            1
+        }
     }
 
     /// From float to int32, not limited to 0..255 yet.
@@ -464,11 +502,16 @@ pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
     if form.tiles && conv.has_tiles() {
         body.push(w.slot());
     }
-    w.border(&mut body);
+    if !conv.sums {
+        w.border(&mut body);
+    }
     for p in conv.panels() {
         loop_(&mut body, p.start, p.end, p.width(), &mut |out, column| w.panel(out, &p, column));
     }
-    let mut params = vec![w.x, w.w, w.sum, w.scale, w.bias];
+    let mut params = vec![w.x, w.w, w.sum];
+    if !conv.sums {
+        params.extend([w.scale, w.bias]);
+    }
     params.extend(conv.plus.map(|_| w.other));
     params.push(w.y);
     FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body, span: f.span }
@@ -558,18 +601,18 @@ impl Writer<'_> {
             let from = let_(out, "from", self.x.expr().ptr_add(first * v.in_c));
             let first = n * (v.out_h * v.out_w) + (v.top * v.out_w + v.left);
             let first = let_(out, "first", first * v.channels + column.clone() + g.first);
-            let to = let_(out, "to", self.y.expr().ptr_add(first.clone()));
+            let to = let_(out, "to", self.y.expr().ptr_add(first.clone() * v.element()));
             let other = v.plus.map(|p| (p, self.other.expr().ptr_add(first)));
             loop_(out, 0, rows, 1, &mut |out, y| {
                 let from = let_(out, "from", from.clone().ptr_add(y.clone() * (v.stride_h * v.in_w * v.in_c)));
                 let line = let_(out, "line", y * (v.out_w * v.channels));
-                let to = let_(out, "to", to.clone().ptr_add(line.clone()));
+                let to = let_(out, "to", to.clone().ptr_add(line.clone() * v.element()));
                 let other = other.clone().map(|(p, ptr)| (p, ptr.ptr_add(line)));
                 for (begin, end, size) in [(0, whole, size), (whole, columns, columns - whole)] {
                     loop_(out, begin, end, size.max(1), &mut |out, x| {
                         let from = let_(out, "from", from.clone().ptr_add(x.clone() * (v.stride_w * v.in_c)));
                         let pixel = let_(out, "pixel", x * v.channels);
-                        let to = let_(out, "to", to.clone().ptr_add(pixel.clone()));
+                        let to = let_(out, "to", to.clone().ptr_add(pixel.clone() * v.element()));
                         let other = other.clone().map(|(p, ptr)| (p, let_(out, "other", ptr.ptr_add(pixel))));
                         let sum = |at: &i64| load(&self.sum.expr(), column.clone() + *at, ints);
                         let sums: Vec<PrimExpr> = g.at.iter().map(|at| let_(out, "sum", sum(at))).collect();
@@ -596,12 +639,23 @@ impl Writer<'_> {
                         }
                         match other {
                             Some((plus, other)) => self.store_sums(out, g, column, &accs, &plus, &other, &to),
+                            None if v.sums => self.keep(out, g, &accs, &to),
                             None => self.store(out, p, g, column, &accs, &to),
                         }
                     });
                 }
             });
         });
+    }
+
+    /// Sums of products as they are.
+    fn keep(&self, out: &mut Body, g: &Group, accs: &[Vec<Var>], to: &PrimExpr) {
+        for (r, row) in accs.iter().enumerate() {
+            for (acc, at) in row.iter().zip(&g.at) {
+                let offset = c(r as i64 * self.conv.channels + at - g.first);
+                out.push(FlatStmt::Store { ptr: to.clone(), offset, value: acc.expr() });
+            }
+        }
     }
 
     /// Sums of products as bytes.

@@ -82,6 +82,7 @@ impl Pixels {
             vector_bytes: self.vector_bytes,
             tile: Tile::default(),
             plus: None,
+            sums: false,
         }
     }
 }

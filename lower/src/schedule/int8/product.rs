@@ -67,6 +67,7 @@ impl Product {
             vector_bytes: self.vector_bytes,
             tile: Tile::default(),
             plus: None,
+            sums: true,
         }
     }
 

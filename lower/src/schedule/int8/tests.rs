@@ -35,6 +35,7 @@ fn kernels_agree_with_their_meaning() {
         vector_bytes: 64,
         tile: Tile::default(),
         plus: None,
+        sums: false,
     };
     let one = Conv { k_h: 1, k_w: 1, in_h: 5, in_w: 7, rows: 5, columns: 7, out_h: 5, out_w: 7, ..base };
     let one = Conv { top: 0, left: 0, channels: 148, batch: 2, in_c: 12, bounded: false, ..one };
@@ -138,6 +139,62 @@ fn products_agree_with_their_meaning() {
                     assert_eq!(a.data, b.data, "{m}x{k}x{n} open {open}, {vector_bytes} {dot4} {tiles}");
                 }
             }
+        }
+    }
+}
+
+/// Convolutions whose sums stay as they are, in registers and over tiles: several rows, one row of all pixels, borders.
+#[test]
+fn sums_of_convolutions_agree_with_their_meaning() {
+    let base = Conv {
+        batch: 2,
+        in_h: 6,
+        in_w: 11,
+        in_c: 64,
+        k_h: 3,
+        k_w: 3,
+        stride_h: 1,
+        stride_w: 2,
+        off_h: 0,
+        off_w: 0,
+        rows: 4,
+        columns: 5,
+        channels: 44,
+        out_h: 4,
+        out_w: 5,
+        top: 0,
+        left: 0,
+        depthwise: false,
+        zero: 0,
+        bounded: false,
+        vector_bytes: 64,
+        tile: Tile::default(),
+        plus: None,
+        sums: true,
+    };
+    let point = Conv { k_h: 1, k_w: 1, stride_w: 1, rows: 6, columns: 11, out_h: 6, out_w: 11, channels: 128, ..base };
+    let small = Conv { in_c: 4, ..base };
+    for v in [base, point, small] {
+        assert_eq!(v.has_tiles(), v.in_c == 64);
+        let f = v.prim_func("conv");
+        assert_eq!(Conv::of(&f), Some(v));
+        let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);
+        let w = relax_ir::Constant::new(v.weight_dtype(), vec![v.weights()], packed);
+        let mut wanted = vec![
+            Arg::Tensor(tensor(DType::I32, &[v.batch, v.in_h, v.in_w, v.in_c / 4], |i| (i * 2654435761) as i32 as i64)),
+            Arg::Tensor(Tensor::from_constant(&w)),
+            Arg::Tensor(tensor(DType::I32, &[v.channels], |i| i * 100 - 700)),
+            Arg::Tensor(Tensor::zeros(DType::I32, &[v.batch, v.out_h, v.out_w, v.channels])),
+        ];
+        let before = wanted.clone();
+        run(&f, &mut wanted).unwrap();
+        for (vector_bytes, dot4, tiles) in [(64, true, true), (64, true, false), (64, false, false), (32, false, false)]
+        {
+            let mut got = before.clone();
+            let options = SchedOptions { dot4, tiles, ..SchedOptions::vectors(vector_bytes) };
+            machine::run(&f, &mut got, &options).unwrap();
+            let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.last(), got.last()) else { panic!() };
+            assert_eq!(a.data, b.data, "{vector_bytes} {dot4} {tiles} {v:?}");
         }
     }
 }

@@ -165,7 +165,11 @@ impl Conv {
             self.stride_w,
             if self.tile.dot4 { "fours" } else { "words" },
             // Results with borders do not lie behind one another.
-            if self.out_w == self.columns { "" } else { " into borders" },
+            match (self.sums, self.out_w == self.columns) {
+                (true, _) => " to sums",
+                (_, true) => "",
+                _ => " into borders",
+            },
         )
     }
 }

@@ -96,9 +96,10 @@ impl Writer<'_> {
         for first in (0..p.count).step_by(whole.vectors as usize) {
             let b = Block { vectors: whole.vectors.min(p.count - first), ..whole };
             let read = |out: &mut Body, what: &Var, name: &str| -> Vec<PrimExpr> {
+                let vectors = if v.sums { 0 } else { b.vectors };
                 let at = |j: i64| column.clone() + (first + j) * CHANNELS;
                 let floats = DType::F32.with_lanes(CHANNELS as u16);
-                (0..b.vectors).map(|j| let_(out, name, load(&what.expr(), at(j), floats))).collect()
+                (0..vectors).map(|j| let_(out, name, load(&what.expr(), at(j), floats))).collect()
             };
             let channels = Channels {
                 first: first * CHANNELS,
@@ -115,14 +116,14 @@ impl Writer<'_> {
                 let from = let_(out, "from", self.x.expr().ptr_add(pixel * v.in_c));
                 let pixel = n * (v.out_h * v.out_w) + (v.top * v.out_w + v.left);
                 let byte = let_(out, "first", pixel * v.channels + column.clone() + channels.first);
-                let to = let_(out, "to", self.y.expr().ptr_add(byte.clone()));
+                let to = let_(out, "to", self.y.expr().ptr_add(byte.clone() * v.element()));
                 let other = v.plus.map(|_| let_(out, "other", self.other.expr().ptr_add(byte)));
                 let image = At { from, to, other };
                 let even = lines / b.down * b.down;
                 for (begin, end, down) in [(0, even, b.down), (even, lines, lines - even)] {
                     loop_(out, begin, end, down.max(1), &mut |out, y| {
                         let line = y.clone() * (v.stride_h * v.in_w * v.in_c);
-                        let at = image.moved(out, line, y.clone() * (v.out_w * v.channels));
+                        let at = image.moved(out, line, y.clone() * (v.out_w * v.channels * v.element()));
                         let blocks = (b.row + b.across - 1) / b.across;
                         let before = let_(out, "before", y.floor_div(b.down) * blocks);
                         let all = (lines + b.down - 1) / b.down * blocks;
@@ -209,7 +210,7 @@ impl Writer<'_> {
             let offset = c(i as i64 * size);
             out.push(FlatStmt::Store { ptr: self.sums.expr(), offset, value: var.expr() });
         }
-        let at = at.moved(out, c(0), x.clone() * v.channels);
+        let at = at.moved(out, c(0), x.clone() * (v.channels * v.element()));
         for i in 0..b.down * b.across {
             let (down, across) = (i / b.across, i % b.across);
             let begin = (down * v.out_w + across * b.pixels) * v.channels;
@@ -291,13 +292,21 @@ impl Writer<'_> {
         });
     }
 
-    /// The sums of a row of tiles that stand at `slot` as bytes.
+    /// The sums of a row of tiles that stand at `slot`, as bytes or as they are.
     #[allow(clippy::too_many_arguments)]
     fn bytes(&self, out: &mut Body, of: &Channels, b: &Block, at: &At, slot: i64, row: &PrimExpr, line: PrimExpr) {
         let v = self.conv;
         let lanes = CHANNELS as u16;
         let (ints, floats) = (DType::I32.with_lanes(lanes), DType::F32.with_lanes(lanes));
         let first = let_(out, "sums", row.clone() * CHANNELS);
+        if v.sums {
+            for j in 0..b.vectors {
+                let value = load(&self.sums.expr(), first.clone() + (slot + j * b.pixels * CHANNELS), ints);
+                let value = let_(out, "sum", value);
+                out.push(FlatStmt::Store { ptr: at.to.clone(), offset: line.clone() + j * CHANNELS, value });
+            }
+            return;
+        }
         let mut values = vec![];
         for (j, (scale, bias)) in of.scale.iter().zip(&of.bias).enumerate() {
             let j = j as i64;
