@@ -107,7 +107,8 @@ const CASES: &[Case] = &[
         params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
         inputs: || vec![special(&[3, 71])],
         body: r#"y = R.concat((R.astype(x, "int32"), R.astype(R.round(x), "int32"),
-                               R.astype(R.clip(x, -7.0, 9.0), "int32")), axis=1)"#,
+                               R.astype(R.clip(x, -7.0, 9.0), "int32"),
+                               R.astype(R.round(R.clip(x, -7.5, 9.5)), "int32")), axis=1)"#,
         tolerance: 0.0,
     },
     Case {

@@ -96,6 +96,9 @@ pub fn limited(x: PrimExpr) -> PrimExpr {
 /// Whether a value is limited by literals that int32 holds: no NaN, as the smaller and the larger of one and a number are
 /// the number on the right.
 pub fn is_limited(e: &PrimExpr) -> bool {
+    if let PrimKind::Call(Intrin::Round | Intrin::NearbyInt, x) = e.kind() {
+        return x.first().is_some_and(is_limited);
+    }
     let limit = |e: &PrimExpr, op: BinOp| match e.kind() {
         PrimKind::Binary(o, x, c) if *o == op => Some((x.clone(), c.as_float()?.abs() < BEYOND)),
         _ => None,
