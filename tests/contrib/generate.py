@@ -321,7 +321,40 @@ def same_size():
                      attrs={"auto_pad": mode, "strides": [2, 3], "kernel_shape": [3, 4]} | more)
 
 
-PARTS = [activations, dense, norms, attention, quantised, layouts, same_size]
+def sums_of_bytes():
+    """Sums that stay in int32: rows that are open, few, one more than a tile has; weights beyond int8; signed data."""
+    held = ["b", "zb", "w", "zw"]
+    rows = {"a": {0: "batch", 1: "time"}}
+    case("bytes_product_open", "MatMulInteger", {"a": q(5, 8, 64), "b": q(64, 30), "za": q(), "zb": np.uint8(121)},
+         constant=held, domain="", vary=rows)
+    case("bytes_product_few", "MatMulInteger", {"a": q(3, 128), "b": q(128, 64, dtype="i1"), "za": q()},
+         constant=held, domain="")
+    case("bytes_product_tiles", "MatMulInteger", {"a": q(33, 64), "b": q(64, 112, dtype="i1"), "za": q()},
+         constant=held, domain="")
+    case("bytes_product_signed", "MatMulInteger", {"a": q(18, 20, dtype="i1"), "b": q(20, 64, dtype="i1")},
+         constant=held, domain="")
+    for name, channels, kernel, attrs in [
+        ("window", (6, 20), (3, 3), {"pads": [1, 0, 2, 1], "strides": [1, 2]}),
+        ("tiles", (64, 48), (3, 3), {"pads": [1, 1, 1, 1]}),
+        ("point", (64, 128), (1, 1), {}),
+    ]:
+        inputs = {"x": q(2, channels[0], 9, 17), "w": q(channels[1], channels[0], *kernel), "zx": q(), "zw": np.uint8(131)}
+        case(f"bytes_conv_{name}", "ConvInteger", inputs, constant=held, attrs=attrs, domain="")
+
+
+def signals():
+    """Transforms of known lengths, also of fewer elements and of parts; distinct elements."""
+    n = np.array(24)
+    case("transform", "DFT", {"x": f(2, 20, 1), "n": n}, constant=["n"], attrs={"axis": 1}, domain="")
+    case("transform_half", "DFT", {"x": f(2, 24, 1), "n": n}, constant=["n"], attrs={"axis": 1, "onesided": 1}, domain="")
+    case("transform_back", "DFT", {"x": f(2, 24, 2), "n": n}, constant=["n"], attrs={"axis": 1, "inverse": 1}, domain="")
+    inputs = {"x": f(2, 50, 1), "step": np.array(7), "w": f(16), "n": np.array(16)}
+    case("transform_windows", "STFT", inputs, constant=["step", "w", "n"], domain="")
+    for sort in [0, 1]:
+        case(f"distinct_{sort}", "Unique", {"x": np.round(f(7, 9, hi=5))}, attrs={"sorted": sort}, n_out=4, domain="")
+
+
+PARTS = [activations, dense, norms, attention, quantised, layouts, same_size, sums_of_bytes, signals]
 
 
 def main():
