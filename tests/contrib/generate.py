@@ -350,6 +350,11 @@ def signals():
     case("transform_back", "DFT", {"x": f(2, 24, 2), "n": n}, constant=["n"], attrs={"axis": 1, "inverse": 1}, domain="")
     inputs = {"x": f(2, 50, 1), "step": np.array(7), "w": f(16), "n": np.array(16)}
     case("transform_windows", "STFT", inputs, constant=["step", "w", "n"], domain="")
+    large = f(4, 6) * 300
+    large[1, 2], large[2], large[3, 1] = np.inf, -np.inf, np.nan
+    for keep in [0, 1]:
+        case(f"log_sum_exp_large{keep}", "ReduceLogSumExp", {"x": large}, attrs={"axes": [1], "keepdims": keep}, domain="",
+             vary={"x": {0: "rows"}})
     for sort in [0, 1]:
         case(f"distinct_{sort}", "Unique", {"x": np.round(f(7, 9, hi=5))}, attrs={"sorted": sort}, n_out=4, domain="")
 

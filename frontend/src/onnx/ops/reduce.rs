@@ -21,27 +21,39 @@ pub const OPS: &[OnnxOp] = &[
     op("ArgMin", &[(1, |cx| arg(cx, "argmin"))]),
 ];
 
-/// Reduces `x` as the node's axes say: an attribute in old versions, an input in new ones.
-fn reduced(cx: &mut NodeCx, x: &Tensor, relax: &str) -> Res<Tensor> {
-    let keep = cx.flag("keepdims", true);
+/// The axes along which a node reduces.
+enum Axes {
+    /// None: nothing is reduced.
+    Known(Vec<usize>),
+    Computed(Tensor),
+}
+
+/// As the node says: an attribute in old versions, an input in new ones.
+fn axes(cx: &mut NodeCx, x: &Tensor) -> Res<Axes> {
     let input = if cx.attr("axes").is_some() { None } else { cx.optional(1)? };
-    let known = match (cx.ints("axes"), &input) {
+    let known = match (cx.ints("axes"), input) {
         (Some(a), _) => a,
         (None, None) => vec![],
         (None, Some(t)) => match t.as_ints() {
             Some(a) => a,
-            None => return reduce_computed(cx, x, relax, t, keep),
+            None => return Ok(Axes::Computed(t)),
         },
     };
-    let axes = match known.is_empty() {
+    Ok(Axes::Known(match known.is_empty() {
         false => cx.axes(&known, x.rank())?,
-        true if cx.flag("noop_with_empty_axes", false) => return Ok(x.clone()),
+        true if cx.flag("noop_with_empty_axes", false) => vec![],
         true => (0..x.rank()).collect(),
-    };
-    if axes.is_empty() {
-        return Ok(x.clone());
+    }))
+}
+
+/// Reduces `x` along the node's axes.
+fn reduced(cx: &mut NodeCx, x: &Tensor, relax: &str) -> Res<Tensor> {
+    let keep = cx.flag("keepdims", true);
+    match axes(cx, x)? {
+        Axes::Known(a) if a.is_empty() => Ok(x.clone()),
+        Axes::Known(a) => reduce_axes(cx, x, relax, &a, keep),
+        Axes::Computed(t) => reduce_computed(cx, x, relax, &t, keep),
     }
-    reduce_axes(cx, x, relax, &axes, keep)
 }
 
 /// Axes that are only known at run time: a kernel of its own reads them.
@@ -164,12 +176,27 @@ fn log_sum(cx: &mut NodeCx) -> Res<Vec<Value>> {
     one(cx.op("log", &[&y])?)
 }
 
-/// Stable: the maximum is taken out first.
+/// The maximum is taken out first, where it is finite, so that no exponential is too large; not where axes are computed.
 fn log_sum_exp(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
-    let y = cx.op("exp", &[&x])?;
+    let most = match axes(cx, &x)? {
+        Axes::Known(a) if x.dtype.is_float() && !a.is_empty() => {
+            let most = reduce_axes(cx, &x, "max", &a, true)?;
+            let finite = cx.op("isfinite", &[&most])?;
+            Some(cx.op("where", &[&finite, &most, &Tensor::scalar(x.dtype, 0.0)])?)
+        }
+        _ => None,
+    };
+    let inner = match &most {
+        Some(most) => cx.op("subtract", &[&x, most])?,
+        None => x,
+    };
+    let y = cx.op("exp", &[&inner])?;
     let y = reduced(cx, &y, "sum")?;
-    one(cx.op("log", &[&y])?)
+    let y = cx.op("log", &[&y])?;
+    let Some(most) = most else { return one(y) };
+    let most = cx.reshape(&most, &y.dims)?;
+    one(cx.op("add", &[&y, &most])?)
 }
 
 fn arg(cx: &mut NodeCx, relax: &str) -> Res<Vec<Value>> {
