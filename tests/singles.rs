@@ -178,6 +178,16 @@ const CASES: &[Case] = &[
         tolerance: 0.0,
     },
     Case {
+        rule: "col2im: blocks that overlap, by steps, with dilation and over borders",
+        params: r#"x: R.Tensor((2, 27, 403), dtype="float32")"#,
+        inputs: || vec![ties(&[2, 27, 403])],
+        body: r#"a = R.onnx.col2im(x, R.shape([13, 31]), R.shape([3, 3]), strides=[1, 1], padding=[1, 1, 1, 1], dilation=[1, 1]);
+                 b = R.onnx.col2im(x, R.shape([25, 61]), R.shape([3, 3]), strides=[2, 2], padding=[1, 0, 1, 2], dilation=[1, 1]);
+                 c = R.onnx.col2im(x, R.shape([41, 34]), R.shape([3, 3]), strides=[3, 1], padding=[0, 1, 0, 0], dilation=[2, 2]);
+                 y = R.concat((R.flatten(a), R.flatten(b), R.flatten(c)), axis=0)"#,
+        tolerance: 0.0,
+    },
+    Case {
         rule: "a sum over squares, whose dims are kept",
         params: r#"x: R.Tensor(("n", 67), dtype="float32")"#,
         inputs: || vec![tensor(&[29, 67], 5)],

@@ -90,6 +90,8 @@ def pictures():
     scores = RANDOM.uniform(0, 1, (1, 1, 3000)).astype("float32")
     limits = [ints(200), np.array(0.5, "float32"), np.array(0.3, "float32")]
     case("non_max_suppression", "NonMaxSuppression", [boxes, scores], limits)
+    case("col2im", "Col2Im", [floats(1, 576, 3136)], [ints(56, 56), ints(3, 3)], pads=[1, 1, 1, 1])
+    case("col2im_steps", "Col2Im", [floats(1, 256, 784)], [ints(56, 56), ints(2, 2)], strides=[2, 2])
     window = dict(kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     case("max_pool", "MaxPool", [floats(*PICTURE)], **window)
     case("average_pool", "AveragePool", [floats(*PICTURE)], **window)

@@ -121,23 +121,52 @@ fn col2im(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
             room.floor_div(s.strides[d]) + 1
         })
         .collect();
-    let sum = k.sum("sum", out.dims, acc, &block, |i, t| {
+    // Padded by places that no block begins at, so that sums need no conditions on elements.
+    let border: Vec<PrimExpr> =
+        (0..n).map(|d| ((block[d].clone() - 1) * s.dilation[d]).floor_div(s.strides[d])).collect();
+    let reach = |d: usize| (image[d].clone() + (s.padding[d] - 1)).floor_div(s.strides[d]) + 1;
+    let mut dims = vec![out.dims[0].clone(), out.dims[1].clone()];
+    dims.extend(block.iter().cloned());
+    dims.extend((0..n).map(|d| reach(d) + border[d].clone()));
+    let padded = k.compute("padded", &dims, x.dtype(), |i| {
         let mut inside = PrimExpr::bool(true);
         let mut at = vec![];
         for d in 0..n {
-            let p = i[d + 2].clone() + s.padding[d] - t[d].clone() * s.dilation[d];
-            let place = p.clone().floor_div(s.strides[d]);
-            inside = inside
-                .and(p.floor_mod(s.strides[d]).eq(0))
-                .and(place.clone().ge(0))
-                .and(place.clone().lt(places[d].clone()));
+            let place = i[2 + n + d].clone() - border[d].clone();
+            inside = inside.and(place.clone().ge(0)).and(place.clone().lt(places[d].clone()));
             at.push(place);
         }
-        let channel = i[1].clone() * PrimExpr::product(&block) + flat_index(t, &block);
-        let v = wide(x.at([i[0].clone(), channel, flat_index(&at, &places)]));
-        inside.if_then_else(v, PrimExpr::zero(acc))
+        let channel = i[1].clone() * PrimExpr::product(&block) + flat_index(&i[2..2 + n], &block);
+        inside.if_then_else(x.at([i[0].clone(), channel, flat_index(&at, &places)]), PrimExpr::zero(x.dtype()))
     });
-    let y = k.compute("col2im", out.dims, out.dtype, |i| convert(sum.at(i), out.dtype));
+    // Elements whose positions have the same remainder by the strides are met by the same parts of blocks, in a row.
+    let mut dims = vec![out.dims[0].clone(), out.dims[1].clone()];
+    dims.extend(s.strides.iter().map(|v| PrimExpr::i64(*v)));
+    dims.extend((0..n).map(reach));
+    let sum = k.sum("sum", &dims, acc, &block, |i, t| {
+        let mut met = PrimExpr::bool(true);
+        let mut at = vec![i[0].clone(), i[1].clone()];
+        at.extend(t.iter().cloned());
+        for d in 0..n {
+            let moved = t[d].clone() * s.dilation[d];
+            if s.strides[d] > 1 {
+                met = met.and(moved.clone().floor_mod(s.strides[d]).eq(i[2 + d].clone()));
+            }
+            at.push(i[2 + n + d].clone() + border[d].clone() - moved.floor_div(s.strides[d]));
+        }
+        let v = wide(padded.at(at));
+        match s.strides.iter().all(|v| *v == 1) {
+            true => v,
+            false => met.if_then_else(v, PrimExpr::zero(acc)),
+        }
+    });
+    let y = k.compute("col2im", out.dims, out.dtype, |i| {
+        let mut at = vec![i[0].clone(), i[1].clone()];
+        let moved = |d: usize| i[2 + d].clone() + s.padding[d];
+        at.extend((0..n).map(|d| moved(d).floor_mod(s.strides[d])));
+        at.extend((0..n).map(|d| moved(d).floor_div(s.strides[d])));
+        convert(sum.at(at), out.dtype)
+    });
     Ok(k.finish(&[y]))
 }
 
