@@ -41,6 +41,15 @@ pub(super) fn tile_columns(o: &SchedOptions, columns: Option<i64>, lanes: i64) -
     }
 }
 
+/// The same for so many rows. Few multiples of eight are tiles of 8 rows and 3 vectors: twelve loads for 24 products,
+/// where with four vectors rows would have to be halved.
+pub(super) fn model_columns(o: &SchedOptions, rows: Option<i64>, columns: Option<i64>, lanes: i64) -> i64 {
+    match rows {
+        Some(r) if lanes == 16 && r <= EIGHTS && r % 8 == 0 => columns.map_or(3, |n| (n / 16).clamp(1, 3)),
+        _ => tile_columns(o, columns, lanes) as i64,
+    }
+}
+
 pub(super) fn tile_rows(vector_bytes: u32, count: u16) -> i64 {
     match (vector_bytes, count) {
         (64, 5) => 5,
@@ -69,6 +78,10 @@ pub(super) const LEAST_WORK: i64 = 32768;
 const BLOCK: i64 = 1024;
 const DEEP: i64 = 1536;
 const MOST_ROWS: i64 = 2048;
+/// More rows than that, and an open count of them, go by as many at a time; fewer than `LEAST_ROWS` read a panel once, and
+/// nothing of it again.
+const CHUNK: i64 = 240;
+const LEAST_ROWS: i64 = 13;
 
 /// Up to so many rows read each value of `b` too seldom for a copy of it to pay.
 const FEW_ROWS: i64 = 64;
@@ -121,8 +134,13 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     let axis = |i: &PrimExpr| s.spatial.iter().find(|a| Some(&a.var) == i.as_var() && a.len() != Some(1));
     let j = out.indices.iter().rev().find_map(axis)?;
     let (a, b) = sides(x, y, &j.var)?;
-    if matches!(b.kind(), PrimKind::BufferLoad(b, _) if Panels::of(b).is_some()) {
-        return None;
+    if let PrimKind::BufferLoad(b, _) = b.kind() {
+        if let Some(p) = Panels::of(b) {
+            // What waits between the blocks of the reduction.
+            let rows: Vec<Axis> = s.spatial.iter().filter(|i| i.var != j.var).cloned().collect();
+            let (_, waiting) = panel_blocks(o, &rows, p.depth)?;
+            return Some(PrimExpr::i64(waiting * (p.width + FEW) * 4));
+        }
     }
     let size = |axes: Vec<&Axis>| size(&axes.into_iter().cloned().collect::<Vec<_>>());
     let rows = size(s.spatial.iter().filter(|i| a.uses(&i.var) && !b.uses(&i.var)).collect());
@@ -164,6 +182,14 @@ fn block(o: &SchedOptions, rows: Option<i64>, depth: Option<i64>) -> Option<i64>
     let (rows, depth) = (rows?, depth?);
     let blocks = (depth + BLOCK - 1) / BLOCK;
     (o.is_wide() && depth > DEEP && rows <= MOST_ROWS).then(|| ((depth + blocks - 1) / blocks + 15) / 16 * 16)
+}
+
+/// Of a right side in panels, where the reduction goes by blocks: their steps, and the rows whose sums wait meanwhile.
+fn panel_blocks(o: &SchedOptions, rows: &[Axis], depth: i64) -> Option<(i64, i64)> {
+    let mut long = rows.iter().filter(|r| r.len() != Some(1));
+    let (row, None) = (long.next()?, long.next()) else { return None };
+    let waiting = row.len().filter(|n| *n <= MOST_ROWS).unwrap_or(CHUNK);
+    Some((block(o, Some(waiting), Some(depth))?, waiting)).filter(|_| waiting >= LEAST_ROWS)
 }
 
 /// Slivers to pack at a time: several when the rows do not stay in a cache until the next sliver.
@@ -248,8 +274,10 @@ struct Product<'a> {
     b: PrimExpr,
     right: Right<'a>,
     rows: Vec<Axis>,
-    /// Steps of the blocks that the reduction goes by.
-    block: Option<i64>,
+    /// Steps of the blocks that the reduction goes by, and where sums wait between them.
+    block: Option<(i64, &'a Var)>,
+    /// The first step of this one.
+    from: PrimExpr,
     /// `b` is read where it is, by all rows.
     direct: bool,
     o: &'a SchedOptions,
@@ -275,7 +303,8 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         (None, Some(scratch)) => Right::Scratch(scratch),
         (None, None) => return Ok(false),
     };
-    let mut p = Product { n, a, b, right, rows: vec![], block: None, direct: false, o };
+    let from = PrimExpr::i64(0);
+    let mut p = Product { n, a, b, right, rows: vec![], block: None, from, direct: false, o };
     let (a, b, rows) = (&p.a, &p.b, &mut p.rows);
     let mut outside = vec![];
     for i in n.spatial.iter().filter(|i| i.var != j.var) {
@@ -309,7 +338,11 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     let deep = packed.is_none() && n.reduce.len() == 1 && ct == DType::F32;
     let few = size(rows).filter(|r| rows.len() == 1 && *r <= FEW_ROWS);
     p.direct = deep && o.is_wide() && few.is_some() && apart;
-    p.block = block(o, size(rows), size(&n.reduce)).filter(|_| deep);
+    let step = match packed {
+        Some(p) => panel_blocks(o, rows, p.depth).map(|(step, _)| step).filter(|_| ct == DType::F32),
+        None => block(o, size(rows), size(&n.reduce)).filter(|_| deep),
+    };
+    p.block = step.zip(scratch);
     let panel = match packed {
         Some(_) => 1,
         None if p.block.is_some() || p.direct => 1,
@@ -321,10 +354,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         (Some(p), Some(g)) if p.width % (g * lanes as i64) == 0 => g,
         (Some(p), _) => p.registers(o, lanes as i64, rows.is_empty()),
         (None, Some(g)) => g,
-        // Twelve loads for 24 products; with four vectors, rows would have to be halved.
-        (None, None) if p.direct && lanes == 16 && few.is_some_and(|r| r <= EIGHTS && r % 8 == 0) => {
-            total.as_const().map_or(3, |n| (n / 16).clamp(1, 3))
-        }
+        (None, None) if p.direct => model_columns(o, few, total.as_const(), lanes as i64),
         (None, None) => tile_columns(o, total.as_const(), lanes as i64) as i64,
     };
     e.ranges.add_loop(&columns.start, Poly::default(), total.clone());
@@ -335,49 +365,51 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     let known = total.as_const().filter(|_| fills);
     let long = known.zip(size(&n.reduce)).is_some_and(|(n, k)| n * k * 4 > RIGHT_CACHED && k > STRETCH);
     let r = outside_loops(e, &outside, &mut |e| {
-        let end = e.index(&total)?;
-        let end = e.hoist(end);
-        let whole = match (packed, known) {
-            (Some(p), _) => PrimExpr::i64(p.whole()),
-            (None, Some(n)) => PrimExpr::i64(whole_slivers(n, width)),
-            (None, None) => e.whole(&PrimExpr::i64(0), &end, width),
-        };
-        let start = columns.start.clone();
-        if let (true, true, Some(w), Right::Scratch(scratch)) = (p.direct, long, whole.as_int(), &p.right) {
-            p.stretches(e, scratch, &columns, w, width, lanes)?;
-        } else {
-            e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
-                (columns.slot, columns.rest) = (None, false);
-                if panel > 1 {
-                    let left = (whole.clone() - start.expr()).floor_div(width);
-                    let even = whole.as_int().is_some_and(|w| w % (width * panel) == 0);
-                    let extent = if even { PrimExpr::i64(panel) } else { e.hoist(left.min(panel)) };
-                    let var = Var::new("slot", DType::I64);
-                    e.ranges.add_loop(&var, Poly::default(), Poly::of(&extent, &e.ranges));
-                    columns.slot = Some(Axis { var, extent });
-                }
-                p.sliver(e, &columns, width, width, lanes, &[Part { at: 0, count: side, last: None }])
-            })?;
-        }
-        columns.slot = None;
-        columns.rest = true;
-        if let (Some(n), Some(whole)) = (known, whole.as_int()) {
-            let valid = n - whole;
-            let most = if p.rows.is_empty() { ALONE } else { most_columns(o) as i64 };
-            // With so many registers one vector more costs less than another tile.
-            let spare = (o.vector_bytes == 64 && valid % FEW > 0) as i64;
-            let parts = parts(padded(valid), valid, lanes as i64, most + spare);
-            return e.for_loop(&start, PrimExpr::i64(whole), end, valid.max(1), |e| {
-                p.sliver(e, &columns, padded(valid), valid, lanes, &parts)
-            });
-        }
-        // What is left takes as many vectors at a time as it has.
-        let left = whole.as_int().zip(end.as_int()).map_or(1, |(w, e)| (e - w) / lanes as i64);
-        let together = if o.is_wide() { left.max(1) as u16 } else { 1 };
-        strips(e, &start, whole, end, lanes, together, 4, |e, l| {
-            let count = (l.lanes / lanes).max(1) as i64;
-            let part = Part { at: 0, count, last: None };
-            p.sliver(e, &columns, l.lanes as i64, l.lanes as i64, lanes.min(l.lanes), &[part])
+        p.chunks(e, &mut |e, p| {
+            let end = e.index(&total)?;
+            let end = e.hoist(end);
+            let whole = match (packed, known) {
+                (Some(p), _) => PrimExpr::i64(p.whole()),
+                (None, Some(n)) => PrimExpr::i64(whole_slivers(n, width)),
+                (None, None) => e.whole(&PrimExpr::i64(0), &end, width),
+            };
+            let start = columns.start.clone();
+            if let (true, true, Some(w), Right::Scratch(scratch)) = (p.direct, long, whole.as_int(), &p.right) {
+                p.stretches(e, scratch, &columns, w, width, lanes)?;
+            } else {
+                e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
+                    (columns.slot, columns.rest) = (None, false);
+                    if panel > 1 {
+                        let left = (whole.clone() - start.expr()).floor_div(width);
+                        let even = whole.as_int().is_some_and(|w| w % (width * panel) == 0);
+                        let extent = if even { PrimExpr::i64(panel) } else { e.hoist(left.min(panel)) };
+                        let var = Var::new("slot", DType::I64);
+                        e.ranges.add_loop(&var, Poly::default(), Poly::of(&extent, &e.ranges));
+                        columns.slot = Some(Axis { var, extent });
+                    }
+                    p.sliver(e, &columns, width, width, lanes, &[Part { at: 0, count: side, last: None }])
+                })?;
+            }
+            columns.slot = None;
+            columns.rest = true;
+            if let (Some(n), Some(whole)) = (known, whole.as_int()) {
+                let valid = n - whole;
+                let most = if p.rows.is_empty() { ALONE } else { most_columns(o) as i64 };
+                // With so many registers one vector more costs less than another tile.
+                let spare = (o.vector_bytes == 64 && valid % FEW > 0) as i64;
+                let parts = parts(padded(valid), valid, lanes as i64, most + spare);
+                return e.for_loop(&start, PrimExpr::i64(whole), end, valid.max(1), |e| {
+                    p.sliver(e, &columns, padded(valid), valid, lanes, &parts)
+                });
+            }
+            // What is left takes as many vectors at a time as it has.
+            let left = whole.as_int().zip(end.as_int()).map_or(1, |(w, e)| (e - w) / lanes as i64);
+            let together = if o.is_wide() { left.max(1) as u16 } else { 1 };
+            strips(e, &start, whole, end, lanes, together, 4, |e, l| {
+                let count = (l.lanes / lanes).max(1) as i64;
+                let part = Part { at: 0, count, last: None };
+                p.sliver(e, &columns, l.lanes as i64, l.lanes as i64, lanes.min(l.lanes), &[part])
+            })
         })
     });
     e.contract = false;
@@ -420,13 +452,50 @@ pub(super) fn stride_is_one(e: &Emit, b: &PrimExpr, j: &Var) -> bool {
 }
 
 impl Product<'_> {
+    /// Runs `body` over as many rows at a time as may wait for blocks of the reduction.
+    fn chunks(&self, e: &mut Emit, body: &mut dyn FnMut(&mut Emit, &Product) -> Res<()>) -> Res<()> {
+        let long = |r: &Axis| r.len().is_none_or(|n| n > MOST_ROWS);
+        let (Some(_), Right::Panels(..), Some(at)) = (self.block, &self.right, self.rows.iter().position(long)) else {
+            return body(e, self);
+        };
+        let row = &self.rows[at];
+        let first = Var::new("chunk", DType::I64);
+        let end = Poly::of(&row.extent, &e.ranges);
+        e.ranges.add_loop(&first, Poly::default(), end.clone());
+        let end = e.index(&end)?;
+        let end = e.hoist(end);
+        e.for_loop(&first, PrimExpr::i64(0), end.clone(), CHUNK, |e| {
+            let extent = e.hoist((end.clone() - first.expr()).min(CHUNK));
+            let map = HashMap::from([(row.var.clone(), first.expr() + row.var.expr())]);
+            let mut n = self.n.clone();
+            n.map_exprs(&mut |x| x.substitute(&map));
+            let mut p = self.with(&n, self.a.substitute(&map), self.b.clone());
+            p.rows[at].extent = extent;
+            e.ranges.add_loop(&row.var, Poly::default(), Poly::of(&p.rows[at].extent, &e.ranges));
+            body(e, &p)
+        })
+    }
+
+    /// The same of another nest and its factors.
+    fn with<'b>(&'b self, n: &'b Nest, a: PrimExpr, b: PrimExpr) -> Product<'b> {
+        let right = match &self.right {
+            Right::Scratch(scratch) => Right::Scratch(scratch),
+            Right::Panels(ptr, p) => Right::Panels(ptr.clone(), *p),
+        };
+        let (rows, from) = (self.rows.clone(), self.from.clone());
+        Product { n, a, b, right, rows, block: self.block, from, direct: self.direct, o: self.o }
+    }
+
     /// A sliver of `valid` columns, whose packed rows have `width` elements.
     fn sliver(&self, e: &mut Emit, c: &Columns, width: i64, valid: i64, lanes: u16, parts: &[Part]) -> Res<()> {
-        let (Some(step), Right::Scratch(scratch)) = (self.block, &self.right) else {
+        let Some((step, scratch)) = self.block else {
             return self.rows(e, c, width, valid, lanes, parts);
         };
-        // The sums of a row wait behind the packed values.
-        let at = c.j.var.expr() - c.start.expr() + step * widest(self.o, 4);
+        let mut at = c.j.var.expr() - c.start.expr();
+        if let Right::Scratch(_) = self.right {
+            // The sums of a row wait behind the packed values.
+            at = at + step * widest(self.o, 4);
+        }
         self.blocks(e, scratch, step, (at, width), &mut |e, p| p.rows(e, c, width, valid, lanes, parts))
     }
 
@@ -473,32 +542,28 @@ impl Product<'_> {
         let last = (depth - 1) / step * step;
         let of = |from: PrimExpr, steps: i64| {
             let mut n = self.n.clone();
-            let map = HashMap::from([(k.var.clone(), from + k.var.expr())]);
+            let map = HashMap::from([(k.var.clone(), from.clone() + k.var.expr())]);
             n.map_exprs(&mut |x| x.substitute(&map));
             n.reduce = vec![Axis { var: k.var.clone(), extent: PrimExpr::i64(steps) }];
-            (n, self.a.substitute(&map), self.b.substitute(&map))
+            (n, self.a.substitute(&map), self.b.substitute(&map), from)
         };
-        let mut some = |e: &mut Emit, (n, a, b): (Nest, PrimExpr, PrimExpr)| {
-            let right = Right::Scratch(scratch);
-            run(
-                e,
-                &Product { n: &n, a, b, right, rows: self.rows.clone(), block: None, direct: self.direct, o: self.o },
-            )
+        let mut some = |e: &mut Emit, (n, a, b, from): (Nest, PrimExpr, PrimExpr, PrimExpr)| {
+            run(e, &Product { block: None, from, ..self.with(&n, a, b) })
         };
-        let (mut n, a, b) = of(PrimExpr::i64(0), step);
+        let (mut n, a, b, from) = of(PrimExpr::i64(0), step);
         n.outs = vec![away.clone()];
-        some(e, (n, a, b))?;
-        let from = Var::new("from", DType::I64);
-        e.ranges.add_loop(&from, Poly::constant(step), Poly::constant(last - step));
-        e.for_loop(&from, PrimExpr::i64(step), PrimExpr::i64(last), step, |e| {
-            let (mut n, a, b) = of(from.expr(), step);
+        some(e, (n, a, b, from))?;
+        let first = Var::new("from", DType::I64);
+        e.ranges.add_loop(&first, Poly::constant(step), Poly::constant(last - step));
+        e.for_loop(&first, PrimExpr::i64(step), PrimExpr::i64(last), step, |e| {
+            let (mut n, a, b, from) = of(first.expr(), step);
             n.accs[0].init = waiting.clone();
             n.outs = vec![away.clone()];
-            some(e, (n, a, b))
+            some(e, (n, a, b, from))
         })?;
-        let (mut n, a, b) = of(PrimExpr::i64(last), depth - last);
+        let (mut n, a, b, from) = of(PrimExpr::i64(last), depth - last);
         n.accs[0].init = waiting.clone();
-        some(e, (n, a, b))
+        some(e, (n, a, b, from))
     }
 
     /// What tiles of `height` rows ask for while they are computed: each its part of the panel behind this one. The first
@@ -518,12 +583,14 @@ impl Product<'_> {
         {
             return None;
         }
-        let (panel, height) = (p.depth * width * 4, height.max(1));
+        // The next block of the reduction, or the first of the next panel: each follows this one in memory.
+        let (panel, height) = (k.len()? * width * 4, height.max(1));
         let tiles = r.len().map_or(FEW_TILES, |n| n / height).max(1);
         let lines = (panel / LINE + tiles * rounds - 1) / (tiles * rounds);
         // Rows of tiles that find everything asked for begin behind it.
         let at = (r.var.expr() * (rounds * lines * LINE / height)).min(PrimExpr::i64(panel));
-        let this = p.at(e, &c.start, false, &Poly::default(), width).scale(4).expr();
+        let from = Poly::of(&self.from, &e.ranges);
+        let this = p.at(e, &c.start, false, &from, width).scale(4).expr();
         Some(Ahead { ptr: ptr.expr().ptr_add(this).ptr_add(at + panel), lines })
     }
 
@@ -584,6 +651,7 @@ impl Product<'_> {
                 *scratch
             }
             Right::Panels(ptr, p) => {
+                let k = k.add(&Poly::of(&self.from, &e.ranges));
                 at = p.at(e, &c.start, c.rest, &k, width);
                 ptr
             }

@@ -84,6 +84,8 @@ struct Plan {
     allocs: Vec<Buffer>,
     /// Packed operands of contractions: one buffer that all of them use in turn.
     scratch: Option<Buffer>,
+    /// By item, whether it uses that.
+    uses_scratch: Vec<bool>,
 }
 
 fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
@@ -98,14 +100,16 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
     fuse(&mut items, &mut allocs);
     rows::group(&mut items, &mut allocs);
     rows::planes(&mut items, &mut allocs);
-    let bytes = items.iter().filter_map(|i| match i {
+    let bytes = items.iter().map(|i| match i {
         Item::Stage(s) => contract::scratch(s, o),
         Item::Rows(_) | Item::Stmt(_) => None,
     });
-    let bytes = bytes.reduce(|a: PrimExpr, b| a.max(b));
+    let bytes: Vec<Option<PrimExpr>> = bytes.collect();
+    let uses_scratch = bytes.iter().map(|b| b.is_some()).collect();
+    let bytes = bytes.into_iter().flatten().reduce(|a: PrimExpr, b| a.max(b));
     let scratch = bytes.map(|b| Buffer::new("packed", vec![b], DType::U8));
     allocs.extend(scratch.clone());
-    Plan { items, allocs, scratch }
+    Plan { items, allocs, scratch, uses_scratch }
 }
 
 /// The attribute of a PrimFunc with numbers that its dims ([`kernel_dims`]) are multiples of.
@@ -357,12 +361,12 @@ fn layout(plan: &Plan) -> (Vec<Slot>, PrimExpr) {
 
 /// The first and last item that use a buffer.
 fn life(plan: &Plan, b: &Buffer) -> (usize, usize) {
-    let uses = |item: &Item| match item {
-        Item::Stage(s) if plan.scratch.as_ref() == Some(b) => contract::scratch(s, &SchedOptions::default()).is_some(),
+    let uses = |n: usize, item: &Item| match item {
+        Item::Stage(_) if plan.scratch.as_ref() == Some(b) => plan.uses_scratch[n],
         Item::Stmt(s) if nested_allocs(s).contains(b) => true,
         item => item.reads(b) || item.writes(b),
     };
-    let mut used = plan.items.iter().enumerate().filter(|(_, i)| uses(i)).map(|(n, _)| n);
+    let mut used = plan.items.iter().enumerate().filter(|(n, i)| uses(*n, i)).map(|(n, _)| n);
     let first = used.next().unwrap_or(0);
     (first, used.next_back().unwrap_or(first))
 }

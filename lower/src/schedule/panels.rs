@@ -1,6 +1,6 @@
 //! How constant right sides of products lie in memory, and which may.
 
-use super::contract::{factors, most_columns, sides, tile_columns, ALONE};
+use super::contract::{factors, model_columns, most_columns, sides, ALONE};
 use super::emit::Emit;
 use super::poly::Poly;
 use super::stage::Stage;
@@ -171,9 +171,11 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
         let panels = Panels { depth, columns, width: 1 };
         return (column == 1).then(|| Packable { buffer: buffer.clone(), column, panels });
     }
-    let single = s.spatial.iter().all(|i| i.var == j.var || i.len() == Some(1));
-    let model =
-        || if single && columns >= ALONE * lanes { ALONE } else { tile_columns(o, Some(columns), lanes) as i64 };
+    let rows = s.spatial.iter().filter(|i| i.var != j.var).try_fold(1, |n: i64, i| n.checked_mul(i.len()?));
+    let model = || match rows {
+        Some(1) if columns >= ALONE * lanes => ALONE,
+        rows => model_columns(o, rows, Some(columns), lanes),
+    };
     let width = s.given.and_then(|g| g.columns_for(lanes)).unwrap_or_else(model) * lanes;
     Some(Packable { buffer: buffer.clone(), column, panels: Panels { depth, columns, width } })
 }

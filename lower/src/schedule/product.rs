@@ -1,6 +1,6 @@
 //! Matrix products of float32 as [`crate::choice`] sees them.
 
-use super::contract::{factors, most_columns, sides, tile_columns, tile_rows, ALONE};
+use super::contract::{factors, model_columns, most_columns, sides, tile_rows, ALONE};
 use super::stage::{loads, recognise, Axis, Stage};
 use super::SchedOptions;
 use crate::choice::{epilogue_class, Algorithm, Config};
@@ -84,7 +84,7 @@ impl Product {
         let o = Product::options(lanes);
         let given = self.given.filter(|g| g.lanes == lanes);
         let alone = self.rows == Some(1) && self.columns >= ALONE * lanes;
-        let model = || if alone { ALONE } else { tile_columns(&o, Some(self.columns), lanes) as i64 };
+        let model = || if alone { ALONE } else { model_columns(&o, self.rows, Some(self.columns), lanes) };
         let columns = given.map(|g| g.columns).filter(|n| *n > 0).unwrap_or_else(model);
         let rows = match given {
             Some(g) if g.rows > 0 => g.rows,
