@@ -85,6 +85,10 @@ const LEAST_ROWS: i64 = 13;
 
 /// Up to so many rows read each value of `b` too seldom for a copy of it to pay.
 const FEW_ROWS: i64 = 64;
+/// Rows of `b` whose distance is a multiple of this take each other's place in the first-level cache: more than
+/// `FEWEST_ROWS` rows read a copy.
+const PAGE: i64 = 4096;
+const FEWEST_ROWS: i64 = 8;
 /// Up to so many rows, where they are multiples of 8, are tiles of 8 rows and 3 vectors.
 const EIGHTS: i64 = 32;
 /// Bytes of a right side that stays in the second-level cache.
@@ -164,7 +168,7 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     }
     let panel = panel(o, rows, depth, compute_type(d).bytes() as i64);
     let blocks = block(o, rows, depth).zip(rows).map(|(step, rows)| (step + rows) * widest(o, 4) * 4);
-    let sums = rows.filter(|r| *r <= FEW_ROWS).map(|r| r * SLIVERS * widest(o, 4) * 4);
+    let sums = rows.filter(|r| *r <= FEW_ROWS).map(|r| (STRETCH + r * SLIVERS) * widest(o, 4) * 4);
     let blocks = blocks.max(sums);
     let depth = s.reduce.iter().fold(PrimExpr::i64(1), |n, k| n * k.extent.clone());
     let bytes = compute_type(d).bytes() as i64;
@@ -337,7 +341,9 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     let mut columns = Columns { start, lane, slot: None, j, outer, rest: false };
     let deep = packed.is_none() && n.reduce.len() == 1 && ct == DType::F32;
     let few = size(rows).filter(|r| rows.len() == 1 && *r <= FEW_ROWS);
-    p.direct = deep && o.is_wide() && few.is_some() && apart;
+    let short = deep && o.is_wide() && few.is_some() && apart;
+    let collide = columns.j.len().is_some_and(|n| n * 4 % PAGE == 0);
+    p.direct = short && (!collide || few.is_some_and(|r| r <= FEWEST_ROWS));
     let step = match packed {
         Some(p) => panel_blocks(o, rows, p.depth).map(|(step, _)| step).filter(|_| ct == DType::F32),
         None => block(o, size(rows), size(&n.reduce)).filter(|_| deep),
@@ -345,7 +351,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     p.block = step.zip(scratch);
     let panel = match packed {
         Some(_) => 1,
-        None if p.block.is_some() || p.direct => 1,
+        None if p.block.is_some() || short => 1,
         None => panel(o, size(rows), size(&n.reduce), ct.bytes() as i64),
     };
     let most = if rows.is_empty() { ALONE } else { most_columns(o) as i64 };
@@ -354,7 +360,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         (Some(p), Some(g)) if p.width % (g * lanes as i64) == 0 => g,
         (Some(p), _) => p.registers(o, lanes as i64, rows.is_empty()),
         (None, Some(g)) => g,
-        (None, None) if p.direct => model_columns(o, few, total.as_const(), lanes as i64),
+        (None, None) if short => model_columns(o, few, total.as_const(), lanes as i64),
         (None, None) => tile_columns(o, total.as_const(), lanes as i64) as i64,
     };
     e.ranges.add_loop(&columns.start, Poly::default(), total.clone());
@@ -374,7 +380,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
                 (None, None) => e.whole(&PrimExpr::i64(0), &end, width),
             };
             let start = columns.start.clone();
-            if let (true, true, Some(w), Right::Scratch(scratch)) = (p.direct, long, whole.as_int(), &p.right) {
+            if let (true, true, Some(w), Right::Scratch(scratch)) = (short, long, whole.as_int(), &p.right) {
                 p.stretches(e, scratch, &columns, w, width, lanes)?;
             } else {
                 e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
@@ -512,7 +518,10 @@ impl Product<'_> {
         let part = [Part { at: 0, count: width / lanes as i64, last: None }];
         e.for_loop(&first, PrimExpr::i64(0), PrimExpr::i64(whole), columns.max(1), |e| {
             let end = e.hoist((first.expr() + columns).min(whole));
-            let at = c.j.var.expr() - first.expr();
+            let mut at = c.j.var.expr() - first.expr();
+            if !self.direct {
+                at = at + STRETCH * widest(self.o, 4);
+            }
             self.blocks(e, scratch, STRETCH, (at, columns), &mut |e, p| {
                 e.for_loop(&c.start, first.expr(), end.clone(), width, |e| p.rows(e, c, width, width, lanes, &part))
             })
