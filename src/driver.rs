@@ -262,6 +262,7 @@ impl Session {
             dot4: levels != Levels::One || wide.is_some_and(|w| w.dot4),
             tiles: wide.is_some_and(|w| w.tiles) || levels != Levels::One && wide.is_some(),
             twice: wide.is_some_and(|w| w.twice),
+            short_tiles: wide.is_some_and(|w| w.short_tiles),
             versions: levels != Levels::One,
             threads: o.threads as i64,
             unchecked: o.no_checks,
@@ -531,6 +532,7 @@ impl Session {
                     growth: o.size_budget,
                     strict: o.fp == Fp::Strict,
                     twice: w.twice,
+                    short_tiles: w.short_tiles,
                     shared: target.levels != Levels::One,
                     tuned: None,
                 });

@@ -156,9 +156,15 @@ impl Target {
     }
 
     /// Whether it is known to multiply two 512-bit vectors a cycle: this machine, where it has AVX512-FP16 (Intel's servers
-    /// since Sapphire Rapids).
+    /// since Sapphire Rapids) or is one of AMD's whose data path has 512 bits (Zen 5; Zen 4 has 256).
     pub fn multiplies_twice(&self) -> bool {
         self.cpu == Cpu::Native && native_multiplies_twice(&self.triple)
+    }
+
+    /// Whether it reads ahead for few streams at a time, so that tiles of many rows wait for what is not in the first-level
+    /// cache: Zen 5, measured.
+    pub fn reads_few_ahead(&self) -> bool {
+        self.multiplies_twice() && !native_fp16()
     }
 
     /// The Cranelift target machine.
@@ -269,7 +275,32 @@ fn native_features(triple: &Triple) -> Vec<&'static str> {
 
 #[cfg(target_arch = "x86_64")]
 fn native_multiplies_twice(triple: &Triple) -> bool {
-    triple.architecture == Architecture::X86_64 && std::is_x86_feature_detected!("avx512fp16")
+    let amd = || std::is_x86_feature_detected!("avx512f") && amd_path_of_512();
+    triple.architecture == Architecture::X86_64 && (native_fp16() || amd())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn native_fp16() -> bool {
+    std::is_x86_feature_detected!("avx512fp16")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn native_fp16() -> bool {
+    false
+}
+
+/// Whether AMD's leaf of optimisation identifiers (`cpuid` 8000001a, eax) is filled, so that it says that unaligned moves
+/// are as good as others (bit 1), and does not say that vectors of 256 bits are executed at full width (bit 2), as it does
+/// where the wider ones are executed in halves. Hypervisors hide the bit of 512.
+#[cfg(target_arch = "x86_64")]
+fn amd_path_of_512() -> bool {
+    use std::arch::x86_64::__cpuid;
+    const LEAF: u32 = 0x8000_001a;
+    const MOVES: u32 = 1 << 1;
+    const HALVES: u32 = 1 << 2;
+    let vendor = __cpuid(0);
+    let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat();
+    name == b"AuthenticAMD" && __cpuid(0x8000_0000).eax >= LEAF && __cpuid(LEAF).eax & (MOVES | HALVES) == MOVES
 }
 
 /// Leaf 7 of `cpuid`, edx: AMX-TILE and AMX-INT8. What the operating system allows is asked when a library is loaded.

@@ -81,6 +81,8 @@ pub struct Choice {
     pub strict: bool,
     /// Two vectors are multiplied in a cycle.
     pub twice: bool,
+    /// And tiles of few rows are the faster ones.
+    pub short_tiles: bool,
     /// Kernels with narrower vectors read the same weights.
     pub shared: bool,
     /// What was measured for vectors of these lanes.
@@ -105,6 +107,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
         lanes,
         strict: choice.strict,
         twice: choice.twice,
+        short_tiles: choice.short_tiles,
         shared: choice.shared,
         tuned: choice.tuned.clone().filter(|t| t.vector_bytes as i64 == lanes * 4),
         epilogues: epilogues(typed),
@@ -155,6 +158,7 @@ struct Pass {
     lanes: i64,
     strict: bool,
     twice: bool,
+    short_tiles: bool,
     shared: bool,
     tuned: Option<Arc<Tuned>>,
     /// What follows convolutions and maxima, see [`epilogue_class`].
@@ -383,6 +387,7 @@ impl Pass {
         let best = self.tuned.as_ref().and_then(|t| t.best(&Site::Window(w.clone()).key(), Some(algorithm)));
         match best {
             Some(c) => w.configure(&c, self.lanes),
+            None if self.short_tiles && algorithm == Algorithm::Direct => w.configure_short(self.lanes),
             None if self.twice && algorithm == Algorithm::Direct => w.configure_twice(self.lanes, self.shared),
             None => w.choose_panel(self.lanes),
         }

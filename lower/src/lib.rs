@@ -67,6 +67,8 @@ pub struct Options {
     pub tiles: bool,
     /// Those vectors are multiplied two a cycle: register tiles are made for that.
     pub twice: bool,
+    /// And tiles of few rows are the faster ones.
+    pub short_tiles: bool,
     /// Kernels in several forms, chosen when the library is loaded: narrow vectors, and those of
     /// [`Options::wide_levels`]. Weights are packed for the widest, and all forms read them.
     pub versions: bool,
@@ -106,6 +108,7 @@ impl Default for Options {
             dot4: false,
             tiles: false,
             twice: false,
+            short_tiles: false,
             versions: false,
             threads: 1,
             unchecked: false,
@@ -159,6 +162,7 @@ impl Options {
             growth: self.size_budget,
             strict: self.strict,
             twice: self.twice,
+            short_tiles: self.short_tiles,
             shared: self.versions,
             tuned,
         })

@@ -136,6 +136,7 @@ impl Session {
             wide_bytes: wide.vector_bytes(),
             dot4: wide.dot4 && target.levels == Levels::One,
             twice: wide.twice && target.levels == Levels::One,
+            short_tiles: wide.short_tiles && target.levels == Levels::One,
             size_budget: o.size_budget,
             strict: o.fp == crate::cli::Fp::Strict,
             tuned: tuned.map(Arc::new),

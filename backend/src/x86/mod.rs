@@ -29,6 +29,8 @@ pub struct Wide {
     pub tiles: bool,
     /// Multiplies two vectors a cycle, see [`Target::multiplies_twice`].
     pub twice: bool,
+    /// Tiles of few rows are the faster ones, see [`Target::reads_few_ahead`].
+    pub short_tiles: bool,
 }
 
 impl Wide {
@@ -46,15 +48,16 @@ impl Wide {
         let dot4 = full && target.has("avx512vnni");
         let tiles = dot4 && target.has("amx-int8");
         let twice = full && target.multiplies_twice();
+        let short_tiles = twice && target.reads_few_ahead();
         let (lanes, registers) = if full { (16, 32) } else { (8, 16) };
-        Some(Wide { lanes, registers, dot4, tiles, twice })
+        Some(Wide { lanes, registers, dot4, tiles, twice, short_tiles })
     }
 
     /// AVX2 and FMA.
-    pub const V3: Wide = Wide { lanes: 8, registers: 16, dot4: false, tiles: false, twice: false };
+    pub const V3: Wide = Wide { lanes: 8, registers: 16, dot4: false, tiles: false, twice: false, short_tiles: false };
     /// AVX-512. Made for servers: tiles for two multiplications a cycle read less for each of them, which processors with
     /// one do not wait for either.
-    pub const V4: Wide = Wide { lanes: 16, registers: 32, dot4: false, tiles: false, twice: true };
+    pub const V4: Wide = Wide { lanes: 16, registers: 32, dot4: false, tiles: false, twice: true, short_tiles: false };
 
     pub fn vector_bytes(&self) -> u32 {
         self.lanes as u32 * 4

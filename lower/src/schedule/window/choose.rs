@@ -1,7 +1,8 @@
 //! Ways to compute a window, and what they cost by the model.
 
 use super::tile::{
-    best_rows, cost_twice, flattened, most_pieces, most_rows, most_tile, panel_cost, pieces, product, rows_of,
+    best_rows, cost_short, cost_twice, flattened, most_pieces, most_rows, most_tile, panel_cost, pieces, product,
+    rows_of,
 };
 use super::{conv, depthwise, winograd, Kind, Outer, Window};
 use crate::choice::{Algorithm, Config};
@@ -48,8 +49,26 @@ impl Window {
     pub fn configure_twice(&mut self, lanes: i64, shared: bool) {
         self.choose_panel(lanes);
         let widest = if shared { self.panel } else { i64::MAX };
-        let far = self.depth() * self.panel * 4 > NEAREST && self.plan.epilogue < 2;
-        if self.kind != Kind::Conv || self.groups > 1 || !far {
+        let far = self.depth() * self.panel * 4 > NEAREST;
+        if far {
+            self.choose_tile(lanes, widest, cost_twice);
+        }
+    }
+
+    /// The same where tiles of few rows are the faster ones.
+    pub fn configure_short(&mut self, lanes: i64) {
+        self.choose_panel(lanes);
+        if self.kind == Kind::Depthwise {
+            let (columns, rows) = depthwise::short(self, lanes);
+            (self.panel, self.plan.rows, self.plan.lanes) = (columns * lanes, rows, lanes);
+            return;
+        }
+        self.choose_tile(lanes, i64::MAX, cost_short);
+    }
+
+    /// Panel and tile of the least cost.
+    fn choose_tile(&mut self, lanes: i64, widest: i64, cost: fn(&Window, i64, i64, i64) -> f64) {
+        if self.kind != Kind::Conv || self.groups > 1 || self.plan.epilogue > 1 {
             return;
         }
         let w = self.multiplied();
@@ -58,7 +77,7 @@ impl Window {
             (2..=most_pieces(lanes) as i64).filter(|c| w.takes_panel(c * lanes) && c * lanes <= w.made.min(widest))
         {
             for rows in 1..=most_tile(&w, lanes, columns).min(w.out[1].max(1)) {
-                let cost = cost_twice(&w, lanes, columns, rows);
+                let cost = cost(&w, lanes, columns, rows);
                 if cost < best.2 * 0.999 {
                     best = (columns, rows, cost);
                 }

@@ -121,11 +121,35 @@ pub fn most_tile(w: &Window, lanes: i64, pieces: i64) -> i64 {
 pub fn cost_twice(w: &Window, lanes: i64, vectors: i64, rows: i64) -> f64 {
     let tile = |len: i64, vectors: i64| {
         let (len, vectors) = (len as f64, vectors as f64);
-        let again = if vectors == 4.0 { len } else { 0.0 };
-        let step = (len * vectors / 2.0).max((len + vectors + again) / 2.0).max(4.0);
         let bytes = vectors * (4 * lanes) as f64 + len * 4.0;
-        w.depth() as f64 * (step + bytes / 64.0) + 20.0 + len * vectors * 3.0
+        w.depth() as f64 * (step_twice(len, vectors) + bytes / 64.0) + 20.0 + len * vectors * 3.0
     };
+    cost_of(w, lanes, vectors, rows, &tile)
+}
+
+/// The same where what a step reads comes in time for few rows alone.
+pub fn cost_short(w: &Window, lanes: i64, vectors: i64, rows: i64) -> f64 {
+    let tile = |len: i64, vectors: i64| {
+        let (len, vectors) = (len as f64, vectors as f64);
+        let waits = 1.0 + WAIT * (len - IN_TIME).max(0.0);
+        w.depth() as f64 * step_twice(len, vectors) * waits + 20.0 + len * vectors * 3.0
+    };
+    cost_of(w, lanes, vectors, rows, &tile)
+}
+
+/// Rows that are read in time, and what each further one adds to the cycles of a step.
+const IN_TIME: f64 = 8.0;
+const WAIT: f64 = 0.012;
+
+/// Cycles of a step of the reduction in a tile, where two vectors are multiplied and two are read in a cycle.
+fn step_twice(len: f64, vectors: f64) -> f64 {
+    // The last of four vectors of weights has no register.
+    let again = if vectors == 4.0 { len } else { 0.0 };
+    (len * vectors / 2.0).max((len + vectors + again) / 2.0).max(4.0)
+}
+
+/// Cycles for a row of a window, from those of a tile of so many rows and vectors.
+fn cost_of(w: &Window, lanes: i64, vectors: i64, rows: i64, tile: &dyn Fn(i64, i64) -> f64) -> f64 {
     let row = |vectors: i64| {
         let rest = w.out[1] % rows;
         (w.out[1] / rows) as f64 * tile(rows, vectors) + if rest > 0 { tile(rest, vectors) } else { 0.0 }
