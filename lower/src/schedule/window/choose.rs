@@ -49,26 +49,19 @@ impl Window {
     pub fn configure_twice(&mut self, lanes: i64, shared: bool) {
         self.choose_panel(lanes);
         let widest = if shared { self.panel } else { i64::MAX };
-        let far = self.depth() * self.panel * 4 > NEAREST;
-        if far {
-            self.choose_tile(lanes, widest, cost_twice);
-        }
+        self.choose_tile(lanes, widest, cost_twice);
     }
 
     /// The same where tiles of few rows are the faster ones.
     pub fn configure_short(&mut self, lanes: i64) {
         self.choose_panel(lanes);
-        if self.kind == Kind::Depthwise {
-            let (columns, rows) = depthwise::short(self, lanes);
-            (self.panel, self.plan.rows, self.plan.lanes) = (columns * lanes, rows, lanes);
-            return;
-        }
         self.choose_tile(lanes, i64::MAX, cost_short);
     }
 
-    /// Panel and tile of the least cost.
+    /// Panel and tile of the least cost, where panels do not stay in the first-level cache.
     fn choose_tile(&mut self, lanes: i64, widest: i64, cost: fn(&Window, i64, i64, i64) -> f64) {
-        if self.kind != Kind::Conv || self.groups > 1 || self.plan.epilogue > 1 {
+        let far = self.depth() * self.panel * 4 > NEAREST && self.plan.epilogue < 2;
+        if self.kind != Kind::Conv || self.groups > 1 || !far {
             return;
         }
         let w = self.multiplied();

@@ -7,8 +7,6 @@ use super::{Kind, Window};
 use relax_ir::prim::Intrin;
 use relax_ir::{DType, PrimExpr, Var};
 
-const SHORT: i64 = 7;
-
 /// Vectors side by side, and columns of a tile.
 pub fn shape(w: &Window, lanes: i64) -> (i64, i64) {
     if w.plan.rows > 0 && w.plan.lanes == lanes {
@@ -19,13 +17,6 @@ pub fn shape(w: &Window, lanes: i64) -> (i64, i64) {
     let tiles = |len: i64| (w.out[1] + len - 1) / len;
     let least = tiles(most);
     (wide, (1..=most).find(|&l| tiles(l) == least).unwrap_or(1))
-}
-
-/// The same where few rows are read ahead: one vector, and at most `SHORT` columns.
-pub fn short(w: &Window, lanes: i64) -> (i64, i64) {
-    let most = most(w, lanes, 1).min(SHORT);
-    let tiles = |len: i64| (w.out[1] + len - 1) / len;
-    (1, (1..=most).find(|&l| tiles(l) == tiles(most)).unwrap_or(1))
 }
 
 /// Columns of a tile, at most: registers hold sums, the weights of a row of taps and one value read.
