@@ -378,3 +378,17 @@ fn tiles_for_two_multiplications_a_cycle() {
     assert!(sums.plan.rows > 0, "{sums:?}");
     same(&sums, 64);
 }
+
+/// Where few rows are read ahead, tiles are no longer than with two multiplications alone, and the sums are the same.
+#[test]
+fn tiles_of_few_rows() {
+    let w = conv([7, 7], 160, 960, [1, 1], [1, 1], [0, 0]);
+    let (mut twice, mut short) = (w.clone(), w);
+    twice.configure_twice(16, false);
+    short.configure_short(16);
+    assert!(short.plan.rows <= 8 && twice.plan.rows > 8, "{short:?}, {twice:?}");
+    let mut sums = conv([9, 9], 64, 64, [3, 3], [1, 1], [1, 1]);
+    sums.configure_short(16);
+    assert!(sums.plan.rows > 0, "{sums:?}");
+    same(&sums, 64);
+}

@@ -1,0 +1,90 @@
+//! Matrix products whose loops are cut for the caches, in the kernels of several processors beside sums in float64.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod command;
+
+use command::{path, relax_aot, tensor, weights};
+use relax_aot::loader::Library;
+use relax_ir::Constant;
+use std::path::Path;
+
+/// `relu(x @ w + r)`; `rows` as the text has them.
+fn model(dir: &Path, rows: &str, depth: i64, columns: i64) -> std::path::PathBuf {
+    let tensor = |dims: String| format!(r#"R.Tensor(({dims}), dtype="float32")"#);
+    let text = format!(
+        "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: {}, w: {}, r: {}):\n        {}\
+         y = R.nn.relu(R.add(R.matmul(x, w), r))\n        return y\n",
+        tensor(format!("{rows}, {depth}")),
+        tensor(format!("{depth}, {columns}")),
+        tensor(format!("{rows}, {columns}")),
+        if rows.starts_with('"') { "n = T.int64()\n        " } else { "" },
+    );
+    let file = dir.join("model.rlx");
+    std::fs::write(&file, text).expect("the model is written");
+    file
+}
+
+fn check(got: &Constant, x: &Constant, w: &Constant, r: &Constant, what: &str) {
+    let (rows, depth, columns) = (x.shape[0] as usize, x.shape[1] as usize, w.shape[1] as usize);
+    for i in 0..rows {
+        for j in 0..columns {
+            let sum: f64 = (0..depth).map(|k| x.get_f64(i * depth + k) * w.get_f64(k * columns + j)).sum();
+            let (wanted, got) = ((sum + r.get_f64(i * columns + j)).max(0.0), got.get_f64(i * columns + j));
+            assert!((wanted - got).abs() < 1e-4 * (1.0 + wanted), "{what}: {got} at {i}, {j}, not {wanted}");
+        }
+    }
+}
+
+fn levels() -> Vec<&'static str> {
+    // What this machine lacks it cannot run.
+    let wide = std::arch::is_x86_feature_detected!("avx512vl") && std::arch::is_x86_feature_detected!("avx512dq");
+    let fused = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+    let all = [("baseline", true), ("x86-64-v3", fused), ("x86-64-v4", wide), ("native", true)];
+    all.into_iter().filter(|(_, has)| *has).map(|(cpu, _)| cpu).collect()
+}
+
+/// Deep constant right sides: the reduction goes by blocks between which sums wait, an open count of rows by chunks of 240;
+/// columns that fill panels, a last narrow panel, and too few for one.
+#[test]
+fn deep_right_sides_in_panels() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (rows, calls, depth, columns) in [
+        (r#""n""#, &[1, 14, 239, 481][..], 1700, 85),
+        (r#""n""#, &[13, 240], 3100, 37),
+        ("16", &[16], 2000, 112),
+        ("23", &[23], 1540, 64),
+    ] {
+        let file = dir.path().join("w.safetensors");
+        weights(&file, &[("w", &[depth, columns])], 3);
+        let text = model(dir.path(), rows, depth, columns);
+        for cpu in levels() {
+            let so = dir.path().join(format!("{cpu}{}{depth}.so", rows.len()));
+            let args = ["--params", path(&file), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu];
+            relax_aot(&[&[path(&text)][..], &args].concat());
+            let library = Library::open(&so, "m").expect("the library");
+            for &n in calls {
+                let (x, r) = (tensor(&[n, depth], 5), tensor(&[n, columns], 7));
+                let got = library.run("main", &[x.clone(), r.clone()], 1).unwrap_or_else(|e| panic!("{}", e.message));
+                check(&got[0], &x, &tensor(&[depth, columns], 3), &r, &format!("{cpu}, {n}x{depth}x{columns}"));
+            }
+        }
+    }
+}
+
+/// Few rows by a right side whose rows are multiples of 4 KiB apart, which is copied block by block, and by others, which
+/// are read where they are.
+#[test]
+fn few_rows_by_an_argument() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (n, depth, columns) in [(16, 300, 1024), (37, 140, 2048), (8, 200, 1024), (33, 260, 1000)] {
+        let text = model(dir.path(), &n.to_string(), depth, columns);
+        let inputs = [tensor(&[n, depth], 1), tensor(&[depth, columns], 2), tensor(&[n, columns], 3)];
+        for cpu in levels() {
+            let so = dir.path().join(format!("{cpu}{n}.so"));
+            relax_aot(&[path(&text), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu]);
+            let library = Library::open(&so, "m").expect("the library");
+            let got = library.run("main", &inputs, 1).unwrap_or_else(|e| panic!("{}", e.message));
+            check(&got[0], &inputs[0], &inputs[1], &inputs[2], &format!("{cpu}, {n}x{depth}x{columns}"));
+        }
+    }
+}
