@@ -544,11 +544,9 @@ impl Pass<'_> {
             left: y.pads[1],
             depthwise,
             zero: y.scale.zero,
-            bounded: false,
             vector_bytes: self.vector_bytes as i64,
             tile,
-            plus: None,
-            sums: false,
+            ..Conv::default()
         }
     }
 }

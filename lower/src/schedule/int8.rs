@@ -79,6 +79,38 @@ pub struct Conv {
     pub sums: bool,
 }
 
+impl Default for Conv {
+    /// Four channels of one point by a window of one.
+    fn default() -> Conv {
+        Conv {
+            batch: 1,
+            in_h: 1,
+            in_w: 1,
+            in_c: 4,
+            k_h: 1,
+            k_w: 1,
+            stride_h: 1,
+            stride_w: 1,
+            off_h: 0,
+            off_w: 0,
+            rows: 1,
+            columns: 1,
+            channels: 4,
+            out_h: 1,
+            out_w: 1,
+            top: 0,
+            left: 0,
+            depthwise: false,
+            zero: 0,
+            bounded: false,
+            vector_bytes: 64,
+            tile: Tile::default(),
+            plus: None,
+            sums: false,
+        }
+    }
+}
+
 /// What the processor of a form has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Form {

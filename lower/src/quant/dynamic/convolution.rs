@@ -60,22 +60,14 @@ impl Pass<'_> {
             k_w,
             stride_h: strides[0],
             stride_w: strides[1],
-            off_h: 0,
-            off_w: 0,
             rows: to[2],
             columns: to[3],
             channels,
             out_h: to[2],
             out_w: to[3],
-            top: 0,
-            left: 0,
-            depthwise: false,
-            zero: 0,
-            bounded: false,
             vector_bytes: self.vector_bytes as i64,
-            tile: Tile::default(),
-            plus: None,
             sums: true,
+            ..Conv::default()
         };
         let packed = conv.pack(|y, x, i, j| match i < inputs {
             true if j < outputs => (weights[(((j * inputs + i) * k_h + y) * k_w + x) as usize] - lacks) as i8,

@@ -63,26 +63,15 @@ impl Pixels {
             in_h: self.rows,
             in_w: self.columns,
             in_c: self.planes,
-            k_h: 1,
-            k_w: 1,
-            stride_h: 1,
-            stride_w: 1,
-            off_h: 0,
-            off_w: 0,
             rows: self.rows,
             columns: self.columns,
-            channels: 4,
             out_h: self.out_h,
             out_w: self.out_w,
             top: self.top,
             left: self.left,
-            depthwise: false,
             zero: self.zero,
-            bounded: false,
             vector_bytes: self.vector_bytes,
-            tile: Tile::default(),
-            plus: None,
-            sums: false,
+            ..Conv::default()
         }
     }
 }

@@ -44,30 +44,14 @@ impl Product {
     /// A convolution of one point with the same weights.
     fn conv(&self) -> Conv {
         Conv {
-            batch: 1,
-            in_h: 1,
             in_w: TILE,
             in_c: self.k,
-            k_h: 1,
-            k_w: 1,
-            stride_h: 1,
-            stride_w: 1,
-            off_h: 0,
-            off_w: 0,
-            rows: 1,
             columns: TILE,
             channels: self.n,
-            out_h: 1,
             out_w: TILE,
-            top: 0,
-            left: 0,
-            depthwise: false,
-            zero: 0,
-            bounded: false,
             vector_bytes: self.vector_bytes,
-            tile: Tile::default(),
-            plus: None,
             sums: true,
+            ..Conv::default()
         }
     }
 

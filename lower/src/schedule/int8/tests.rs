@@ -12,16 +12,11 @@ fn tensor(d: DType, shape: &[i64], f: impl Fn(i64) -> i64) -> Tensor {
 #[test]
 fn kernels_agree_with_their_meaning() {
     let base = Conv {
-        batch: 1,
         in_h: 9,
         in_w: 10,
         in_c: 8,
         k_h: 3,
         k_w: 3,
-        stride_h: 1,
-        stride_w: 1,
-        off_h: 0,
-        off_w: 0,
         rows: 7,
         columns: 8,
         channels: 28,
@@ -29,13 +24,10 @@ fn kernels_agree_with_their_meaning() {
         out_w: 11,
         top: 1,
         left: 2,
-        depthwise: false,
         zero: 100,
         bounded: true,
         vector_bytes: 64,
-        tile: Tile::default(),
-        plus: None,
-        sums: false,
+        ..Conv::default()
     };
     let one = Conv { k_h: 1, k_w: 1, in_h: 5, in_w: 7, rows: 5, columns: 7, out_h: 5, out_w: 7, ..base };
     let one = Conv { top: 0, left: 0, channels: 148, batch: 2, in_c: 12, bounded: false, ..one };
@@ -153,24 +145,15 @@ fn sums_of_convolutions_agree_with_their_meaning() {
         in_c: 64,
         k_h: 3,
         k_w: 3,
-        stride_h: 1,
         stride_w: 2,
-        off_h: 0,
-        off_w: 0,
         rows: 4,
         columns: 5,
         channels: 44,
         out_h: 4,
         out_w: 5,
-        top: 0,
-        left: 0,
-        depthwise: false,
-        zero: 0,
-        bounded: false,
         vector_bytes: 64,
-        tile: Tile::default(),
-        plus: None,
         sums: true,
+        ..Conv::default()
     };
     let point = Conv { k_h: 1, k_w: 1, stride_w: 1, rows: 6, columns: 11, out_h: 6, out_w: 11, channels: 128, ..base };
     let small = Conv { in_c: 4, ..base };
