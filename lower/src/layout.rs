@@ -388,7 +388,8 @@ impl Pass {
         match best {
             Some(c) => w.configure(&c, self.lanes),
             None if self.short_tiles && algorithm == Algorithm::Direct => w.configure_short(self.lanes),
-            None if self.twice && algorithm == Algorithm::Direct => w.configure_twice(self.lanes, self.shared),
+            None if self.twice && self.shared && algorithm == Algorithm::Direct => w.configure_shared(self.lanes),
+            None if self.twice && algorithm == Algorithm::Direct => w.configure_twice(self.lanes),
             None => w.choose_panel(self.lanes),
         }
     }

@@ -2,7 +2,7 @@
 //! the zero point, which adds nothing to the sums that it is taken off.
 
 use super::{constant, Left, Pass};
-use crate::schedule::int8::{Conv, Tile};
+use crate::schedule::int8::Conv;
 use relax_ir::prim::BinOp;
 use relax_ir::relax::{Binding, BindingValue, Call, Expr, StructInfo};
 use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc};

@@ -1,6 +1,6 @@
 //! Planes of floats to pixels of bytes: the first step of a quantised network over images.
 
-use super::{let_, load, loop_, Conv, Form, Tile, Writer};
+use super::{let_, load, loop_, Conv, Form, Writer};
 use relax_ir::attrs::AttrValue;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::tir::PrimFunc;

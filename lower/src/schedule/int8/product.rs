@@ -5,7 +5,7 @@
 //! as many at a time as there are registers for; tiles of bytes take 32 or 16 of them, the last of which may be the
 //! second time that a row is computed.
 
-use super::{c, let_, load, loop_, Body, Conv, Form, Panel, Tile, Writer};
+use super::{c, let_, load, loop_, Body, Conv, Form, Panel, Writer};
 use relax_ir::attrs::AttrValue;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::{Intrin, Var};

@@ -7,6 +7,9 @@ use super::tile::{
 use super::{conv, depthwise, winograd, Kind, Outer, Window};
 use crate::choice::{Algorithm, Config};
 
+/// Cycles for a row of a window in panels of so many vectors and tiles of so many rows: lanes, vectors, rows.
+type Cost = fn(&Window, i64, i64, i64) -> f64;
+
 /// Weights of a panel, in bytes, that stay in the first-level cache.
 const NEAREST: i64 = 32 << 10;
 
@@ -44,36 +47,47 @@ impl Window {
         (self.plan.rows, self.plan.lanes, self.plan.outer) = (c.rows, lanes, c.outer);
     }
 
-    /// As the model has it for processors that multiply two vectors a cycle. Panels of weights that narrower vectors read
-    /// too (`shared`) do not become wider: those walk over the data once for each few vectors of a panel.
-    pub fn configure_twice(&mut self, lanes: i64, shared: bool) {
+    /// As the model has it for processors that multiply two vectors a cycle.
+    pub fn configure_twice(&mut self, lanes: i64) {
         self.choose_panel(lanes);
-        let widest = if shared { self.panel } else { i64::MAX };
-        self.choose_tile(lanes, widest, cost_twice);
+        self.choose_tile(lanes, i64::MAX, &[cost_twice]);
     }
 
     /// The same where tiles of few rows are the faster ones.
     pub fn configure_short(&mut self, lanes: i64) {
         self.choose_panel(lanes);
-        self.choose_tile(lanes, i64::MAX, cost_short);
+        self.choose_tile(lanes, i64::MAX, &[cost_short]);
     }
 
-    /// Panel and tile of the least cost, where panels do not stay in the first-level cache.
-    fn choose_tile(&mut self, lanes: i64, widest: i64, cost: fn(&Window, i64, i64, i64) -> f64) {
+    /// For a library that is to run on both kinds of processors. Panels of weights, which narrower vectors read too, do
+    /// not become wider: those walk over the data once for each few vectors of a panel.
+    pub fn configure_shared(&mut self, lanes: i64) {
+        self.choose_panel(lanes);
+        self.choose_tile(lanes, self.panel, &[cost_twice, cost_short]);
+    }
+
+    /// Panel and tile of the least cost, where panels do not stay in the first-level cache; with several costs, those
+    /// that are the least behind the best by any of them.
+    fn choose_tile(&mut self, lanes: i64, widest: i64, costs: &[Cost]) {
         let far = self.depth() * self.panel * 4 > NEAREST && self.plan.epilogue < 2;
         if self.kind != Kind::Conv || self.groups > 1 || !far {
             return;
         }
         let w = self.multiplied();
+        let ways: Vec<(i64, i64)> = (2..=most_pieces(lanes) as i64)
+            .filter(|c| w.takes_panel(c * lanes) && c * lanes <= w.made.min(widest))
+            .flat_map(|c| (1..=most_tile(&w, lanes, c).min(w.out[1].max(1))).map(move |rows| (c, rows)))
+            .collect();
+        let least: Vec<f64> = costs
+            .iter()
+            .map(|cost| ways.iter().map(|&(c, rows)| cost(&w, lanes, c, rows)).fold(f64::MAX, f64::min))
+            .collect();
         let mut best = (0, 0, f64::MAX);
-        for columns in
-            (2..=most_pieces(lanes) as i64).filter(|c| w.takes_panel(c * lanes) && c * lanes <= w.made.min(widest))
-        {
-            for rows in 1..=most_tile(&w, lanes, columns).min(w.out[1].max(1)) {
-                let cost = cost(&w, lanes, columns, rows);
-                if cost < best.2 * 0.999 {
-                    best = (columns, rows, cost);
-                }
+        for (columns, rows) in ways {
+            let behind = |(cost, least): (&Cost, &f64)| cost(&w, lanes, columns, rows) / least;
+            let behind = costs.iter().zip(&least).map(behind).fold(0.0, f64::max);
+            if behind < best.2 * 0.999 {
+                best = (columns, rows, behind);
             }
         }
         if best.0 > 0 {

@@ -358,11 +358,11 @@ fn tiles_for_two_multiplications_a_cycle() {
         let w = conv(size, taken, made, [3, 3], [1, 1], [1, 1]);
         let (mut once, mut twice) = (w.clone(), w);
         once.choose_panel(16);
-        twice.configure_twice(16, false);
+        twice.configure_twice(16);
         assert!(twice.plan.rows > 0 && twice.plan.rows <= most_rows(16, twice.panel / 16), "{twice:?}");
         let (a, b) = (once.config(16), twice.config(16));
         let mut shared = once.clone();
-        shared.configure_twice(16, true);
+        shared.configure_shared(16);
         assert!(shared.panel <= once.panel, "{shared:?}");
         other += ((a.columns, a.rows) != (b.columns, b.rows)) as i32;
     }
@@ -371,10 +371,10 @@ fn tiles_for_two_multiplications_a_cycle() {
     let small = conv([8, 8], 8, 32, [3, 3], [1, 1], [1, 1]);
     let (mut once, mut twice) = (small.clone(), small);
     once.choose_panel(16);
-    twice.configure_twice(16, false);
+    twice.configure_twice(16);
     assert_eq!(once, twice);
     let mut sums = conv([9, 9], 64, 64, [3, 3], [1, 1], [1, 1]);
-    sums.configure_twice(16, false);
+    sums.configure_twice(16);
     assert!(sums.plan.rows > 0, "{sums:?}");
     same(&sums, 64);
 }
@@ -384,9 +384,13 @@ fn tiles_for_two_multiplications_a_cycle() {
 fn tiles_of_few_rows() {
     let w = conv([7, 7], 160, 960, [1, 1], [1, 1], [0, 0]);
     let (mut twice, mut short) = (w.clone(), w);
-    twice.configure_twice(16, false);
+    twice.configure_twice(16);
     short.configure_short(16);
     assert!(short.plan.rows <= 8 && twice.plan.rows > 8, "{short:?}, {twice:?}");
+    // A library for both kinds has tiles of which neither is far from its best.
+    let mut both = conv([7, 7], 160, 960, [1, 1], [1, 1], [0, 0]);
+    both.configure_shared(16);
+    assert!((short.plan.rows..twice.plan.rows).contains(&both.plan.rows), "{both:?}");
     let mut sums = conv([9, 9], 64, 64, [3, 3], [1, 1], [1, 1]);
     sums.configure_short(16);
     assert!(sums.plan.rows > 0, "{sums:?}");
