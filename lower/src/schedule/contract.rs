@@ -105,6 +105,10 @@ const AHEAD_FROM: i64 = 128 << 10;
 /// Tiles of an open count of rows that ask for all of a panel.
 const FEW_TILES: i64 = 8;
 
+/// Right sides of at least so many bytes that are no constants are asked for ahead, by the tiles of up to so many.
+const RIGHT_FAR: i64 = 4 << 20;
+const MOST_ASKING: i64 = 32;
+
 /// Below this many rows or columns, products of rows of both sides are dot products.
 const DOTS: i64 = 16;
 
@@ -284,6 +288,8 @@ struct Product<'a> {
     from: PrimExpr,
     /// `b` is read where it is, by all rows.
     direct: bool,
+    /// It stays in no cache near enough to be read without asking ahead.
+    far: bool,
     o: &'a SchedOptions,
 }
 
@@ -308,7 +314,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         (None, None) => return Ok(false),
     };
     let from = PrimExpr::i64(0);
-    let mut p = Product { n, a, b, right, rows: vec![], block: None, from, direct: false, o };
+    let mut p = Product { n, a, b, right, rows: vec![], block: None, from, direct: false, far: false, o };
     let (a, b, rows) = (&p.a, &p.b, &mut p.rows);
     let mut outside = vec![];
     for i in n.spatial.iter().filter(|i| i.var != j.var) {
@@ -348,6 +354,8 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         Some(p) => panel_blocks(o, rows, p.depth).map(|(step, _)| step).filter(|_| ct == DType::F32),
         None => block(o, size(rows), size(&n.reduce)).filter(|_| deep),
     };
+    let far = columns.j.len().zip(size(&n.reduce)).is_some_and(|(n, k)| n * k * 4 >= RIGHT_FAR);
+    p.far = deep && o.is_wide() && apart && far;
     p.block = step.zip(scratch);
     let panel = match packed {
         Some(_) => 1,
@@ -489,7 +497,7 @@ impl Product<'_> {
             Right::Panels(ptr, p) => Right::Panels(ptr.clone(), *p),
         };
         let (rows, from) = (self.rows.clone(), self.from.clone());
-        Product { n, a, b, right, rows, block: self.block, from, direct: self.direct, o: self.o }
+        Product { n, a, b, right, rows, block: self.block, from, direct: self.direct, far: self.far, o: self.o }
     }
 
     /// A sliver of `valid` columns, whose packed rows have `width` elements.
@@ -600,7 +608,34 @@ impl Product<'_> {
         let at = (r.var.expr() * (rounds * lines * LINE / height)).min(PrimExpr::i64(panel));
         let from = Poly::of(&self.from, &e.ranges);
         let this = p.at(e, &c.start, false, &from, width).scale(4).expr();
-        Some(Ahead { ptr: ptr.expr().ptr_add(this).ptr_add(at + panel), lines })
+        let ptr = ptr.expr().ptr_add(this).ptr_add(at + panel);
+        Some(Ahead { ptr, lines: (0..lines).map(|l| l * LINE).collect(), step: lines * LINE })
+    }
+
+    /// The same of a right side that is read where it is, row by row of `width` columns: the lines of the next sliver. No
+    /// processor finds them by itself, since each is a row of the right side away from the last.
+    fn beside(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
+        let ([k], PrimKind::Load { ptr, offset }) = (self.n.reduce.as_slice(), self.b.kind()) else { return None };
+        let (r, height) = rows.filter(|_| self.far && !c.rest)?;
+        let (tiles, rounds) = (r.len()? / height.max(1), k.len()? / UNROLL);
+        if tiles == 0 || tiles > MOST_ASKING || rounds == 0 {
+            return None;
+        }
+        let size = self.b.dtype().bytes() as i64;
+        let first = offset.substitute(&HashMap::from([(c.j.var.clone(), c.start.expr())]));
+        let (row, first) = Poly::of(&first, &e.ranges).split(&k.var)?;
+        let (row, first, bytes) = (row.as_const()? * size, first.scale(size), width * size);
+        // So many tiles share the rows, and so many of these groups the lines of a row.
+        let sharing = if tiles < UNROLL { tiles } else { UNROLL };
+        let lines = (bytes + LINE - 1) / LINE;
+        let groups = (tiles / sharing).clamp(1, lines);
+        let (rows, lines) = ((UNROLL + sharing - 1) / sharing, (lines + groups - 1) / groups);
+        let tile = r.var.expr().floor_div(height);
+        let start = tile.clone().floor_mod(sharing) * (rounds * rows * row);
+        let group = tile.floor_div(sharing) * (lines * LINE);
+        let ptr = ptr.clone().ptr_add(first.expr()).ptr_add(start + group + bytes);
+        let lines = (0..rows).flat_map(|r| (0..lines).map(move |l| r * row + l * LINE)).collect();
+        Some(Ahead { ptr, lines, step: rows * row })
     }
 
     /// Packs the sliver, then runs all rows over it.
@@ -693,7 +728,8 @@ impl Product<'_> {
                 copies: None,
                 ahead: None,
             };
-            tile.ahead = self.ahead(e, c, width, tiled.zip(tile.rows.first().map(|(_, n)| *n)));
+            let asking = tiled.zip(tile.rows.first().map(|(_, n)| *n));
+            tile.ahead = self.ahead(e, c, width, asking).or_else(|| self.beside(e, c, width, asking));
             let mut order = self.rows.clone();
             inner.spatial.extend(c.slot.clone());
             order.sort_by_key(|r| tile.rows.iter().any(|(v, _)| *v == r.var));
@@ -707,15 +743,16 @@ impl Product<'_> {
                 let mut first = order.clone();
                 first[0].extent = PrimExpr::i64(rows);
                 let copies = Copies { value: b, ptr: scratch.clone(), offset: place };
-                let tile = Tile {
+                let copying = Tile {
                     rows: vec![(row.var.clone(), height)],
                     copies: (len > rows).then_some(copies),
                     ..tile.clone()
                 };
-                spatial(e, &direct, &tile, &first, &mut point.clone())?;
+                spatial(e, &direct, &copying, &first, &mut point.clone())?;
                 // The others follow.
                 let behind = HashMap::from([(row.var.clone(), row.var.expr() + rows)]);
                 inner.map_exprs(&mut |x| x.substitute(&behind));
+                tile.ahead.iter_mut().for_each(|a| a.ptr = a.ptr.substitute(&behind));
                 order[0].extent = PrimExpr::i64(len - rows);
             }
             if copying.is_none_or(|(_, len, rows, _)| len > rows) {

@@ -37,13 +37,15 @@ pub struct Tile {
     pub ahead: Option<Ahead>,
 }
 
-/// Memory that is asked for while sums are made: `lines` of [`LINE`] bytes in each round of the innermost loop, each
-/// round those behind the last one's.
+/// Memory that is asked for while sums are made: some lines of [`LINE`] bytes in each round of the innermost loop.
 #[derive(Clone)]
 pub struct Ahead {
     /// Where the tile begins to ask. It need not be memory of the program.
     pub ptr: PrimExpr,
-    pub lines: i64,
+    /// The lines of a round: bytes behind that place.
+    pub lines: Vec<i64>,
+    /// Bytes from those of a round to those of the next.
+    pub step: i64,
 }
 
 /// Bytes of a cache line.
@@ -229,9 +231,9 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
                     copy(e, c, &points[..per_row.min(points.len())], k)?;
                 }
                 if let (Some((a, ptr)), [axis], true) = (&ahead, n.reduce.as_slice(), k.is_empty()) {
-                    let first = ptr.clone().ptr_add(axis.var.expr() * (a.lines * LINE / t.unroll));
-                    for line in 0..a.lines {
-                        e.push(FlatStmt::Prefetch { ptr: first.clone().ptr_add(line * LINE) });
+                    let first = ptr.clone().ptr_add(axis.var.expr() * (a.step / t.unroll));
+                    for line in &a.lines {
+                        e.push(FlatStmt::Prefetch { ptr: first.clone().ptr_add(*line) });
                     }
                 }
                 update(e, n, &points, &locals, k, None)
