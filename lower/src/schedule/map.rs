@@ -1,7 +1,8 @@
 //! Elementwise stages: merged loops, a vector loop along the contiguous axis with a scalar tail, conditions on loop
 //! variables resolved by leaving loops (invariant conditions) or splitting them (conditions along the vector axis).
 
-use super::emit::{faults, has_load, widen, Emit, Lane, Res};
+use super::emit::value::widen;
+use super::emit::{faults, has_load, Emit, Lane, Res};
 use super::nest::{scan, used_plainly, Nest, Scan, Target};
 use super::poly::Poly;
 use super::stage::{replace, Axis, Stage};
