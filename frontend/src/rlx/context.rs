@@ -4,11 +4,12 @@ use super::metadata::Metadata;
 use super::python::Named;
 use super::suggest::nearest;
 use super::syntax::*;
+use super::tir_stmt::{Pointer, View};
 use super::unpack::Types;
 use fnv::{FnvHashMap, FnvHashSet};
 use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{RVar, StructInfo};
-use relax_ir::tir::{Buffer, TensorField};
+use relax_ir::tir::{Buffer, BufferRegion, TensorField};
 use relax_ir::{DType, Diagnostic, Diagnostics, FileId, Span, Var};
 use std::collections::HashMap;
 
@@ -27,8 +28,10 @@ pub enum Value {
         extent: PrimExpr,
     },
     Buffer(Buffer),
-    /// The memory of a buffer: `p = A.data`.
-    Data(Buffer),
+    /// A place in the memory of a buffer: `p = A.data`.
+    Data(Pointer),
+    /// A part of a buffer: `r = A[0:4]`.
+    Region(BufferRegion),
     /// A `T.handle` parameter, by its position.
     Handle(usize, Var),
     /// `cls = Module`
@@ -71,6 +74,8 @@ pub struct Names<'a> {
     pub read: Vec<(usize, TensorField, Var)>,
     /// The values behind [`Value::Python`].
     pub pythons: Vec<Named<'a>>,
+    /// Buffers over the memory of others.
+    pub views: Vec<View>,
 }
 
 impl<'a> Names<'a> {
@@ -89,6 +94,7 @@ impl<'a> Names<'a> {
             known: HashMap::new(),
             read: vec![],
             pythons: vec![],
+            views: vec![],
         }
     }
     pub fn push(&mut self) {
@@ -261,8 +267,8 @@ impl<'a> Cx<'a> {
     }
 
     pub fn string(&mut self, e: &Expr<'a>) -> Option<String> {
-        if let Some(s) = e.as_str() {
-            return Some(s.to_string());
+        if let Some(s) = self.text_of(e) {
+            return Some(s);
         }
         if e.called().as_deref() == Some("R.str") {
             if let Some(s) = e.as_call().and_then(|c| c.arg(0, "value")).and_then(Expr::as_str) {

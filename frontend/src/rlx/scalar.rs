@@ -215,6 +215,9 @@ impl<'a> Cx<'a> {
             },
             ExprKind::Bool(b) => Some(Num::Expr(PrimExpr::bool(*b))),
             ExprKind::Unary(op, a) => self.unary(*op, a, e.span),
+            ExprKind::Binary(BinaryOp::Eq | BinaryOp::Ne, ..) if self.decided(e).is_some() => {
+                self.decided(e).map(|holds| Num::Expr(PrimExpr::bool(holds)))
+            }
             ExprKind::Binary(op, a, b) => {
                 let (x, y) = (self.num(a), self.num(b));
                 self.binary_num(*op, x?, y?, e.span)
@@ -546,6 +549,14 @@ impl<'a> Cx<'a> {
                 Some(v) => Some(v.expr().with_span(span)),
                 None => self.error("tir", span, format!("this name stands for {} variables", vars.len())),
             };
+        }
+        if let Some(element) = self.element_of_part(base, index, span) {
+            return element;
+        }
+        if let Some((call, ExprKind::Attribute(of, field))) = base.as_call().map(|c| (c, &c.func.kind)) {
+            if field.name == "offset_of" {
+                return self.offset_of(of, call, index, span);
+            }
         }
         let buffer = self.buffer(base)?;
         let parts = index.elements().unwrap_or(std::slice::from_ref(index));

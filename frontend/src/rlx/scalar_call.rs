@@ -139,6 +139,9 @@ impl<'a> Cx<'a> {
             return None;
         }
         if let ("len", [of]) = (name, call.args.as_slice()) {
+            if let Some(text) = self.text_of(of) {
+                return Some(Some(Num::Int(text.chars().count() as i128)));
+            }
             let dims = self.spread(of, span);
             return Some(dims.map(|d| Num::Int(d.len() as i128)));
         }
@@ -411,11 +414,9 @@ impl<'a> Cx<'a> {
             // The memory of a buffer is there.
             "isnullptr" => {
                 let [x] = self.operands(call, span, ["x"])?;
-                match &x.kind {
-                    ExprKind::Attribute(base, field) if field.name == "data" => {
-                        self.buffer(base).map(|_| PrimExpr::bool(false))
-                    }
-                    _ => self.expected(x, "the memory of a buffer, `A.data`,"),
+                match self.pointer(x) {
+                    Some(pointer) => pointer.map(|_| PrimExpr::bool(false)),
+                    None => self.expected(x, "the memory of a buffer, `A.data`,"),
                 }
             }
             "Shuffle" => self.shuffle(call, span),

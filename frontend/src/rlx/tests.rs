@@ -244,6 +244,15 @@ fn tir_vars_become_arguments() {
 fn kernels_are_refused_where_tvm_refuses_them() {
     let rows = [
         ("break", "`break` stands outside of a loop"),
+        ("p: T.let = x.access_ptr(\"x\")", "`x` is no kind of access"),
+        ("p: T.let = T.tvm_access_ptr(T.type_annotation(\"int8\"), x.data, 0, 4, 1)", "`x` is of float32, the pointer to int8"),
+        ("T.evaluate(T.address_of(x[0, 0] + 1))", "an element of a buffer is needed here"),
+        ("y[0, 0] = T.Cast(\"float32\", x.offset_of([0])[0])", "`x` has 2 dims, 1 index is given"),
+        ("y[0, 0] = T.Cast(\"float32\", x.offset_of([0, 0])[1])", "the memory of a buffer has one dim: its index is 0"),
+        ("r = y[0, 0:4]\nr[0, 0] = x[0, 0]", "`r` is not a buffer"),
+        ("r = x[0, 0:4]\ny[0, 0] = r[0]", "a part of a part of a buffer is no element"),
+        ("v = T.match_buffer(x, (4, n), \"float32\")", "`x` has another shape or dtype"),
+        ("with T.sblock(\"b\"):\n    v = T.match_buffer(x, (n, 4), \"float32\")\n    y[0, 0] = v[0, 0]", "T.match_buffer of a whole buffer is for parameters, outside of blocks"),
         ("for i in T.parallel(4):\n    if x[0, 0] > 0:\n        break", "this loop has no order that a jump could end"),
         ("for i in range(0, 4, 0):\n    y[0, i] = x[0, i]", "the step of a loop must be positive"),
         ("for i in T.serial(0, 4, step=-1):\n    y[0, i] = x[0, i]", "the step of a loop must be positive"),

@@ -21,8 +21,6 @@ pub struct PrimCx {
     pub mutable: bool,
     /// What `break` and `continue` need, for each loop around the statement under way.
     pub jumps: Vec<super::tir_stmt::Jumps>,
-    /// Buffers over the memory of others, with these.
-    pub views: Vec<(Buffer, Buffer)>,
     /// Where memory of the block under way is born, outside of `T.sblock_alloc_buffer`.
     pub cells: Vec<Span>,
     /// Names that were given a value without `T.let`.
@@ -46,7 +44,6 @@ impl<'a> Cx<'a> {
             scopes: 0,
             mutable: false,
             jumps: vec![],
-            views: vec![],
             cells: vec![],
             scalars: vec![],
             loops: vec![],
@@ -159,8 +156,8 @@ impl<'a> Cx<'a> {
             }
         }
         let mut body = TStmt::seq(stmts);
-        if !f.views.is_empty() {
-            body = super::tir_stmt::without_views(&body, &f.views);
+        if !self.names.views.is_empty() {
+            body = super::tir_stmt::without_views(&body, &self.names.views);
         }
         let mut acts = false;
         body.walk(&mut |s| acts |= matches!(s.kind(), TKind::Store { .. } | TKind::CallPacked { .. }));

@@ -5,14 +5,17 @@ mod builder;
 mod jumps;
 mod loops;
 mod outside;
+mod pointers;
+mod regions;
 mod scalars;
 mod vectors;
 mod views;
 mod with;
 
 pub use jumps::Jumps;
+pub use pointers::Pointer;
 pub use vectors::lanes_of;
-pub use views::without_views;
+pub use views::{without_views, View};
 
 use super::context::{Cx, Value};
 use super::relax_func::first_line;
@@ -213,8 +216,9 @@ impl<'a> Cx<'a> {
                 Some(vec![Item::Stmt(s)])
             }
             // Python decides it while it reads: the other branch is not looked at.
-            StmtKind::If { cond: Expr { kind: ExprKind::Bool(holds), .. }, then, otherwise } => {
-                let chosen = self.nested(if *holds { then } else { otherwise }, f);
+            StmtKind::If { cond, then, otherwise } if self.decided(cond).is_some() => {
+                let holds = self.decided(cond) == Some(true);
+                let chosen = self.nested(if holds { then } else { otherwise }, f);
                 Some(vec![Item::Stmt(chosen)])
             }
             StmtKind::If { cond, then, otherwise } => {
@@ -424,7 +428,7 @@ impl<'a> Cx<'a> {
             [node, key, value] => {
                 // The memory of a buffer stands for it.
                 let node = match &node.kind {
-                    ExprKind::Attribute(base, _) if self.data_of(node).is_some() => base,
+                    ExprKind::Attribute(base, field) if field.name == "data" => base,
                     ExprKind::None => return self.expected(node, "a node"),
                     _ => node,
                 };
@@ -498,10 +502,19 @@ impl<'a> Cx<'a> {
                 || c.contains("scalar")
         });
         self.bound_once(target, annotation.is_none() && !fixed, f)?;
-        if let Some(data) = self.data_of(value) {
-            if annotation.is_none_or(|a| self.pointer_let(a, &data)) {
-                self.names.bind(name, Value::Data(data));
-                return Some(vec![]);
+        let held = match (called.as_deref(), call.map(|c| c.args.as_slice())) {
+            (Some("T.meta_var" | "I.meta_var"), Some([inner])) => inner,
+            _ => value,
+        };
+        if let Some(pointer) = self.pointer(held) {
+            let pointer = pointer?;
+            if annotation.is_none_or(|a| self.pointer_let(a, pointer.to)) {
+                return self.named_pointer(name, pointer, annotation.is_some(), span, f);
+            }
+        }
+        if annotation.is_none() {
+            if let Some(found) = self.named_part(name, held, f) {
+                return found;
             }
         }
         if let (Some(fname), Some(call), None) = (called.as_deref(), call, annotation) {
@@ -537,7 +550,7 @@ impl<'a> Cx<'a> {
                         _ => "global",
                     };
                     if let Some(data) = buffer_argument(call, 0, "data").filter(|_| fname == "T.decl_buffer") {
-                        self.view(name, call, data, span, f)?;
+                        self.view(name, call, data, span)?;
                         return Some(vec![]);
                     }
                     self.scope(f, span)?;
@@ -549,7 +562,7 @@ impl<'a> Cx<'a> {
                     return Some(vec![Item::Alloc(b, span)]);
                 }
                 "T.decl_scalar" => {
-                    self.scalar_view(name, call, span, f)?;
+                    self.scalar_view(name, call, span)?;
                     return Some(vec![]);
                 }
                 "T.local_scalar" | "T.shared_scalar" | "T.alloc_scalar" => {
@@ -580,7 +593,7 @@ impl<'a> Cx<'a> {
             if method.name == "view"
                 && of.as_name().is_some_and(|n| matches!(self.names.get(n), Some(Value::Buffer(_))))
             {
-                self.reshaped(name, of, call, span, f)?;
+                self.reshaped(name, of, call, span)?;
                 return Some(vec![]);
             }
         }
@@ -698,8 +711,18 @@ impl<'a> Cx<'a> {
             }
             return Some(vec![]);
         }
+        if source.as_name().is_some_and(|n| matches!(self.names.get(n), Some(Value::Buffer(_)))) {
+            let outside = block.is_none() && place == Place::Body;
+            return self.match_whole(name, source, call, outside, span, f);
+        }
         let source = self.region(source)?;
-        let buffer = self.buffer_type(name, call, 1, "global", span)?;
+        // Strides in quotes are variables of this buffer alone.
+        let before: Vec<&str> = self.names.dims.keys().copied().collect();
+        let births = std::mem::replace(&mut self.names.births, super::context::Births::Signature);
+        let buffer = self.buffer_type(name, call, 1, "global", span);
+        self.names.births = births;
+        self.names.dims.retain(|n, _| before.contains(n));
+        let buffer = buffer?;
         let anywhere = ["elem_offset", "offset_factor"].iter().any(|a| buffer_argument(call, 1, a).is_some());
         let elsewhere = |p: &PrimExpr| p.as_int().is_some_and(|v| v != 0) || self.runs(p);
         if !anywhere && source.region.iter().any(|(min, _)| elsewhere(min)) {

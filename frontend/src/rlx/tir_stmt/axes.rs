@@ -147,12 +147,19 @@ impl<'a> Cx<'a> {
 
     /// What a block states to read or write: dims that are left out are whole.
     pub(super) fn accessed(&mut self, e: &Expr<'a>) -> Option<BufferRegion> {
-        let ExprKind::Subscript(..) = &e.kind else { return self.expected(e, "a region such as `x[i, 0:4]`") };
-        self.region(e)
+        let named = e.as_name().is_some_and(|n| matches!(self.names.get(n), Some(Value::Region(_))));
+        match e.kind {
+            ExprKind::Subscript(..) => self.region(e),
+            _ if named => self.region(e),
+            _ => self.expected(e, "a region such as `x[i, 0:4]`"),
+        }
     }
 
     /// `x[i, lo:hi]`, or a whole buffer.
     pub(super) fn region(&mut self, e: &Expr<'a>) -> Option<BufferRegion> {
+        if let Some(Value::Region(r)) = e.as_name().and_then(|n| self.names.get(n)) {
+            return Some(r.clone());
+        }
         let ExprKind::Subscript(base, index) = &e.kind else {
             let buffer = self.buffer(e)?;
             let region = buffer.shape.iter().map(|d| (PrimExpr::int(d.dtype(), 0), d.clone())).collect();

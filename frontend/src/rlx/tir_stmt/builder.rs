@@ -27,14 +27,17 @@ impl<'a> Cx<'a> {
         if let Some(name) = e.as_name().filter(|n| self.names.get(n).is_some() || self.names.dims.contains_key(n)) {
             return nothing((!matches!(self.names.get(name), Some(Value::Poison))).then_some(()));
         }
-        if self.data_of(e).is_some() {
-            return nothing(Some(()));
+        if let Some(pointer) = self.pointer(e) {
+            return nothing(pointer.map(|_| ()));
         }
         let call = e.as_call()?;
+        if let ("T.evaluate", Some(inner)) = (e.called()?.as_str(), call.arg(0, "value")) {
+            if let Some(pointer) = self.pointer(inner) {
+                return nothing(pointer.map(|_| ()));
+            }
+        }
         match (e.called()?.as_str(), call.args.as_slice(), call.keywords.as_slice()) {
-            ("T.evaluate", [inner], []) | ("T.evaluate", [], [(_, inner)])
-                if matches!(inner.kind, ExprKind::Str(_)) || self.data_of(inner).is_some() =>
-            {
+            ("T.evaluate", [inner], []) | ("T.evaluate", [], [(_, inner)]) if self.text_of(inner).is_some() => {
                 nothing(Some(()))
             }
             ("T.evaluate", [], [(k, inner)]) if k.name == "value" => {
@@ -131,13 +134,19 @@ impl<'a> Cx<'a> {
     }
 
     /// `T.let` of the memory of a buffer: a pointer to its elements, where a type is stated.
-    pub(super) fn pointer_let(&mut self, annotation: &Expr<'a>, data: &Buffer) -> bool {
+    pub(super) fn pointer_let(&mut self, annotation: &Expr<'a>, to: Option<DType>) -> bool {
         let ExprKind::Subscript(base, of) = &annotation.kind else {
             return annotation.dotted().as_deref() == Some("T.let");
         };
-        let stated = of.as_call().filter(|c| c.func.dotted().as_deref() == Some("T.handle"));
-        let stated = stated.and_then(|c| c.arg(0, "dtype")).and_then(|t| self.dtype(t));
-        base.dotted().as_deref() == Some("T.let") && stated == Some(data.dtype())
+        let handle = of.as_call().filter(|c| c.func.dotted().as_deref() == Some("T.handle"));
+        let stated = handle.and_then(|c| c.arg(0, "dtype"));
+        let stated = match stated {
+            Some(t) if t.as_str() == Some("void") => None,
+            Some(t) => Some(self.dtype(t)),
+            None if handle.is_some() || of.dotted().as_deref() == Some("T.handle") => None,
+            None => return false,
+        };
+        base.dotted().as_deref() == Some("T.let") && stated == to.map(Some)
     }
 
     /// A name that the scope under way has already stands for that: Python would bind it again, TVM does not. Names of

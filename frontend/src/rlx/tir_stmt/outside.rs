@@ -66,8 +66,8 @@ impl<'a> Cx<'a> {
     }
 
     fn packed_argument(&mut self, e: &Expr<'a>, f: &PrimCx) -> Option<PackedArg> {
-        if let Some(s) = e.as_str() {
-            return Some(PackedArg::Text(s.to_string()));
+        if let Some(s) = self.text_of(e) {
+            return Some(PackedArg::Text(s));
         }
         match e.as_name().and_then(|n| self.names.get(n)) {
             Some(Value::Handle(i, handle)) => {
@@ -87,22 +87,19 @@ impl<'a> Cx<'a> {
         if let Some(call) = e.as_call() {
             match call.func.dotted().as_deref() {
                 Some("T.tvm_stack_make_array") => return self.made_array(call, e.span).map(PackedArg::Tensor),
-                Some("T.tvm_access_ptr") => {
-                    let Some(data) = call.args.get(1) else { return self.expected(e, "a pointer to a buffer") };
-                    return self.packed_argument(data, f);
-                }
-                Some("T.address_of") => {
-                    if let Some(ExprKind::Subscript(base, index)) = call.args.first().map(|a| &a.kind) {
-                        let buffer = self.buffer(base)?;
-                        let indices = self.indices(&buffer, index)?;
-                        if indices.iter().all(|i| i.is_int(0)) {
-                            return Some(PackedArg::Tensor(buffer));
-                        }
-                    }
-                    return self.unsupported("tir-extern", e.span, "a pointer into a buffer cannot be given away");
-                }
+                Some("T.tvm_access_ptr") => match call.args.get(1) {
+                    Some(data) if self.pointer(data).is_none() => return self.packed_argument(data, f),
+                    _ => {}
+                },
                 _ => {}
             }
+        }
+        if let Some(pointer) = self.pointer(e) {
+            let pointer = pointer?;
+            if !pointer.begin() {
+                return self.unsupported("tir-extern", e.span, "a pointer into a buffer cannot be given away");
+            }
+            return Some(PackedArg::Tensor(pointer.base));
         }
         self.prim(e).map(PackedArg::Scalar)
     }

@@ -1,38 +1,20 @@
 //! Buffers over the memory of another one (`T.decl_buffer(.., data=A.data)`): their accesses become accesses of that buffer,
 //! also where the elements are wider or narrower.
 
+use super::pointers::{reads, Pointer};
 use super::*;
 use relax_ir::prim::BinOp;
 use relax_ir::TypeCode;
 
-/// The buffer that has the elements of `b`: what it is a view of, or itself.
-fn behind(b: Buffer, f: &PrimCx) -> Buffer {
-    match f.views.iter().find(|(view, _)| *view == b) {
-        Some((_, base)) => base.clone(),
-        None => b,
-    }
+/// A buffer over memory of another one, from a place on.
+pub struct View {
+    pub buffer: Buffer,
+    pub of: Pointer,
 }
 
 impl<'a> Cx<'a> {
-    /// The buffer whose memory `A.data`, or a name for it, is.
-    pub(super) fn data_of(&self, e: &Expr<'a>) -> Option<Buffer> {
-        if let Some(Value::Data(b)) = e.as_name().and_then(|n| self.names.get(n)) {
-            return Some(b.clone());
-        }
-        let ExprKind::Attribute(base, field) = &e.kind else { return None };
-        match (self.names.get(base.as_name()?), field.name) {
-            (Some(Value::Buffer(b)), "data") => Some(b.clone()),
-            _ => None,
-        }
-    }
-
-    /// The buffer whose memory `data=A.data` names.
-    pub fn viewed(&self, e: &Expr<'a>, f: &PrimCx) -> Option<Buffer> {
-        Some(behind(self.data_of(e)?, f))
-    }
-
     /// `x = T.decl_scalar(dtype, data, scope, elem_offset)`: one element of the memory.
-    pub(super) fn scalar_view(&mut self, name: &'a str, call: &CallExpr<'a>, span: Span, f: &mut PrimCx) -> Option<()> {
+    pub(super) fn scalar_view(&mut self, name: &'a str, call: &CallExpr<'a>, span: Span) -> Option<()> {
         let (Some(dtype), Some(data)) = (call.arg(0, "dtype"), call.arg(1, "data")) else {
             return self.error("argument", span, "T.decl_scalar takes a dtype, the memory of a buffer and a scope");
         };
@@ -49,18 +31,11 @@ impl<'a> Cx<'a> {
             _ => None,
         };
         let buffer = Buffer::from_parts(name, vec![], dtype, vec![], offset.filter(|o| !o.is_int(0)), "global", span);
-        self.view_as(name, buffer, data, span, f)
+        self.view_as(name, buffer, data, span)
     }
 
     /// `C = A.view(m, n)`: the same elements in another shape; -1 is what is left of them.
-    pub(super) fn reshaped(
-        &mut self,
-        name: &'a str,
-        of: &Expr<'a>,
-        call: &CallExpr<'a>,
-        span: Span,
-        f: &mut PrimCx,
-    ) -> Option<()> {
+    pub(super) fn reshaped(&mut self, name: &'a str, of: &Expr<'a>, call: &CallExpr<'a>, span: Span) -> Option<()> {
         let buffer = self.buffer(of)?;
         let dims = match call.args.as_slice() {
             [one] if one.elements().is_some() => one.elements().unwrap_or(&[]),
@@ -82,29 +57,29 @@ impl<'a> Cx<'a> {
             shape.insert(at, PrimExpr::int(DType::I32, left));
         }
         let view = Buffer::from_parts(name, shape, buffer.dtype(), vec![], None, "global", span);
-        self.over(name, view, behind(buffer, f), span, f)
+        let of = self.memory(&buffer);
+        self.over(name, view, of, span)
     }
 
-    pub(super) fn view(
-        &mut self,
-        name: &'a str,
-        call: &CallExpr<'a>,
-        data: &Expr<'a>,
-        span: Span,
-        f: &mut PrimCx,
-    ) -> Option<()> {
+    pub(super) fn view(&mut self, name: &'a str, call: &CallExpr<'a>, data: &Expr<'a>, span: Span) -> Option<()> {
         let buffer = self.buffer_type(name, call, 0, "global", span)?;
-        self.view_as(name, buffer, data, span, f)
+        self.view_as(name, buffer, data, span)
     }
 
-    fn view_as(&mut self, name: &'a str, buffer: Buffer, data: &Expr<'a>, span: Span, f: &mut PrimCx) -> Option<()> {
-        let Some(base) = self.viewed(data, f) else {
+    fn view_as(&mut self, name: &'a str, buffer: Buffer, data: &Expr<'a>, span: Span) -> Option<()> {
+        let Some(of) = self.pointer(data) else {
             return self.expected(data, "the memory of a buffer, `A.data`,");
         };
-        self.over(name, buffer, base, span, f)
+        let of = of?;
+        if reads(&of.at) {
+            let d = Diagnostic::unsupported("tir", data.span, "memory says where this pointer points to");
+            return self.report(d.help("give it a name before: `p: T.let = ..`"));
+        }
+        self.over(name, buffer, of, span)
     }
 
-    fn over(&mut self, name: &'a str, buffer: Buffer, base: Buffer, span: Span, f: &mut PrimCx) -> Option<()> {
+    fn over(&mut self, name: &'a str, buffer: Buffer, of: Pointer, span: Span) -> Option<()> {
+        let base = &of.base;
         let (from, to) = (base.dtype(), buffer.dtype());
         let whole = |t: DType| t.lanes == 1 && t.bits.is_multiple_of(8) && (t.is_int() || t.is_float());
         if from != to && !(whole(from) && whole(to)) {
@@ -114,18 +89,18 @@ impl<'a> Cx<'a> {
             return self.unsupported("tir", span, format!("`{}` has strides or an offset: it has no views", base.name));
         }
         self.names.bind(name, Value::Buffer(buffer.clone()));
-        f.views.push((buffer, base));
+        self.names.views.push(View { buffer, of });
         Some(())
     }
 }
 
 /// The statement without its views.
-pub fn without_views(body: &TStmt, views: &[(Buffer, Buffer)]) -> TStmt {
-    let base = |b: &Buffer| views.iter().find(|(view, _)| view == b).map(|(_, base)| base.clone());
-    let with = |b: &Buffer, indices: &[PrimExpr]| Some(load(b, &base(b)?, indices));
+pub fn without_views(body: &TStmt, views: &[View]) -> TStmt {
+    let view = |b: &Buffer| views.iter().find(|v| v.buffer == *b);
+    let with = |b: &Buffer, indices: &[PrimExpr]| Some(load(view(b)?, indices));
     body.replace_loads(&with).rewrite(&mut |e| e.clone(), &mut |s| match s.kind() {
-        TKind::Store { buffer, indices, value } => match base(buffer) {
-            Some(base) => TStmt::at(store(buffer, &base, indices, value).kind().clone(), s.span()),
+        TKind::Store { buffer, indices, value } => match view(buffer) {
+            Some(view) => TStmt::at(store(view, indices, value).kind().clone(), s.span()),
             None => s,
         },
         TKind::Block(b) => {
@@ -136,7 +111,7 @@ pub fn without_views(body: &TStmt, views: &[(Buffer, Buffer)]) -> TStmt {
     })
 }
 
-fn wide(v: i64) -> PrimExpr {
+pub(super) fn wide(v: i64) -> PrimExpr {
     PrimExpr::int(DType::I64, v)
 }
 
@@ -145,7 +120,7 @@ fn op(op: BinOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
 }
 
 /// The number of the element from the beginning of the memory, in elements of the view.
-fn flat(view: &Buffer, indices: &[PrimExpr]) -> PrimExpr {
+pub(super) fn flat(view: &Buffer, indices: &[PrimExpr]) -> PrimExpr {
     let mut at = view.elem_offset.clone().map_or(wide(0), |o| o.cast(DType::I64));
     let mut stride = wide(1);
     for (d, i) in indices.iter().enumerate().rev() {
@@ -198,12 +173,32 @@ fn part(view: &Buffer, base: &Buffer, at: PrimExpr) -> (PrimExpr, PrimExpr) {
     (op(BinOp::FloorDiv, at, ratio), convert(shift, bits(base.dtype())))
 }
 
-fn load(view: &Buffer, base: &Buffer, indices: &[PrimExpr]) -> PrimExpr {
+/// Does it have the elements of its base in the same places?
+fn as_base(view: &Buffer, of: &Pointer) -> bool {
+    let base = &of.base;
+    let alike = view.dtype() == base.dtype() && view.shape == base.shape;
+    alike && of.begin() && view.strides.is_empty() && view.elem_offset.is_none()
+}
+
+/// The number of the element in the memory of the base: in elements of the view, in those of the base where these are
+/// narrower.
+fn number(view: &Buffer, of: &Pointer, indices: &[PrimExpr]) -> PrimExpr {
+    let (to, from) = (view.dtype().bits, of.base.dtype().bits);
+    let own = flat(view, indices);
+    if to > from {
+        return op(BinOp::Add, op(BinOp::Mul, own, wide((to / from) as i64)), of.at.clone());
+    }
+    op(BinOp::Add, own, op(BinOp::Mul, of.at.clone(), wide((from / to) as i64)))
+}
+
+fn load(view: &View, indices: &[PrimExpr]) -> PrimExpr {
+    let View { buffer: view, of } = view;
+    let base = &of.base;
     let (to, from) = (view.dtype(), base.dtype());
-    if from == to && view.shape == base.shape && view.strides.is_empty() && view.elem_offset.is_none() {
+    if as_base(view, of) {
         return base.at(indices.to_vec());
     }
-    let at = flat(view, indices);
+    let at = number(view, of, indices);
     if to.bits == from.bits {
         return as_type(base.at(unravel(base, at)), to);
     }
@@ -213,7 +208,7 @@ fn load(view: &Buffer, base: &Buffer, indices: &[PrimExpr]) -> PrimExpr {
         return as_type(convert(PrimExpr::raw_binary(BinOp::Shr, word, shift), bits(to)), to);
     }
     let ratio = (to.bits / from.bits) as i64;
-    let first = op(BinOp::Mul, at, wide(ratio));
+    let first = at;
     let pieces = (0..ratio).map(|k| {
         let piece = as_type(base.at(unravel(base, op(BinOp::Add, first.clone(), wide(k)))), bits(from));
         let shift = PrimExpr::int(bits(to), k * from.bits as i64);
@@ -223,12 +218,14 @@ fn load(view: &Buffer, base: &Buffer, indices: &[PrimExpr]) -> PrimExpr {
     as_type(whole.unwrap_or_else(|| PrimExpr::int(bits(to), 0)), to)
 }
 
-fn store(view: &Buffer, base: &Buffer, indices: &[PrimExpr], value: &PrimExpr) -> TStmt {
+fn store(view: &View, indices: &[PrimExpr], value: &PrimExpr) -> TStmt {
+    let View { buffer: view, of } = view;
+    let base = &of.base;
     let (to, from) = (view.dtype(), base.dtype());
-    if from == to && view.shape == base.shape && view.strides.is_empty() && view.elem_offset.is_none() {
+    if as_base(view, of) {
         return TStmt::store(base, indices.to_vec(), value.clone());
     }
-    let at = flat(view, indices);
+    let at = number(view, of, indices);
     if to.bits == from.bits {
         return TStmt::store(base, unravel(base, at), as_type(value.clone(), from));
     }
@@ -247,7 +244,7 @@ fn store(view: &Buffer, base: &Buffer, indices: &[PrimExpr], value: &PrimExpr) -
     // The value is read before any part of it is written.
     let var = Var::new("value", bits(to));
     let ratio = (to.bits / from.bits) as i64;
-    let first = op(BinOp::Mul, at, wide(ratio));
+    let first = at;
     let parts = (0..ratio).map(|k| {
         let shift = PrimExpr::int(bits(to), k * from.bits as i64);
         let piece = convert(PrimExpr::raw_binary(BinOp::Shr, var.expr(), shift), bits(from));

@@ -142,7 +142,7 @@ impl<'a> Cx<'a> {
                 let scope = if what == "T.alloc_local" { "local" } else { "global" };
                 if let Some(data) = buffer_argument(call, 0, "data").filter(|_| what == "T.decl_buffer") {
                     self.names.push();
-                    let view = self.view(name, call, data, item.span, f);
+                    let view = self.view(name, call, data, item.span);
                     let body = self.nested(body, f);
                     self.names.pop();
                     return view.map(|()| vec![Item::Stmt(body)]);
