@@ -82,7 +82,7 @@ pub static OPS: &[OpDecl] = &[
             attr("layout", Default::Str("NCHW")),
             attr("out_layout", Default::None),
         ],
-        infer_avg_pool,
+        infer_pool,
         Compute::Kernel(avg_pool2d_backward),
     )
     .ulp(4),
@@ -119,11 +119,11 @@ fn infer_checkpoint(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     infer_same(cx)
 }
 
-/// The gradient of a result may have another dtype than the floats `of` that it is handed back to: it counts as their
-/// dtype, which is the result's (TVM `InferType` of each takes that of `of`).
+/// The gradient of a result may have another dtype than the numbers `of` that it is handed back to, whose dtype is the
+/// result's (TVM `InferType` of each takes that of `of`).
 fn counts_as(cx: &InferCx, grad: (&str, Option<DType>), of: (&str, Option<DType>)) -> Result<(), Diagnostic> {
     match of.1 {
-        Some(d) if d.is_float() => Ok(()),
+        Some(d) if !d.is_bool() => Ok(()),
         _ => cx.same_dtype(&[grad, of]).map(drop),
     }
 }
@@ -185,13 +185,14 @@ fn infer_pool(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     Ok(StructInfo::Tensor(x))
 }
 
-/// A gradient of integers would be divided as integers.
-fn infer_avg_pool(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    let (g, x) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
-    if x.dtype.is_some_and(|d| d.is_float()) {
-        cx.require_float(0, g.dtype)?;
+/// The dtype that gradients of dtype `grad` for data of dtype `data` are summed in: floats stay floats until the sum is one
+/// of integers.
+fn sum_dtype(grad: DType, data: DType) -> DType {
+    match (grad.is_float(), data.is_float()) {
+        (_, true) => wide_dtype(data),
+        (true, false) => wide_dtype(grad),
+        (false, false) => DType::I64,
     }
-    infer_pool(cx)
 }
 
 /// For each element of the data, the sum over the windows it lies in: `value(window, tap)` with the index of the
@@ -203,7 +204,7 @@ fn scatter_windows(
     value: impl Fn(&[PrimExpr], &[PrimExpr]) -> PrimExpr,
 ) -> Result<crate::tir::Buffer, Diagnostic> {
     let (grad, out) = (cx.tensor(0)?, cx.result()?);
-    let acc = wide_dtype(out.dtype);
+    let acc = sum_dtype(grad.dtype, out.dtype);
     let taps: Vec<PrimExpr> = win.size.iter().map(|s| PrimExpr::i64(*s)).collect();
     let sum = k.sum("pool_grad", out.dims, acc, &taps, |s, r| {
         let mut inside = PrimExpr::bool(true);
@@ -226,16 +227,20 @@ fn scatter_windows(
 
 fn avg_pool2d_backward(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let win = Window::read("avg_pool2d", cx.attrs).map_err(|e| cx.error(e))?;
-    let data = cx.tensor(1)?;
+    let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
     let (mut k, x) = cx.kernel()?;
-    let acc = wide_dtype(data.dtype);
+    let acc = sum_dtype(grad.dtype, data.dtype);
     let whole: i64 = win.size.iter().product();
     let y = scatter_windows(cx, &mut k, &win, |w, _| {
         let count = match win.count_include_pad {
             true => PrimExpr::i64(whole),
             false => win.count(w, data.dims),
         };
-        x[0].at(w).cast(acc) / count.cast(acc)
+        // As TVM: integers are divided as integers, towards zero.
+        match grad.dtype.is_float() {
+            true => x[0].at(w).cast(acc) / count.cast(acc),
+            false => x[0].at(w).cast(DType::I64).trunc_div(count.cast(DType::I64)),
+        }
     })?;
     Ok(k.finish(&[y]))
 }
@@ -267,9 +272,9 @@ fn max_pool2d_backward(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let first = k.reduce("pool_argmax", grad.dims, DType::I64, &taps, reducer, |s, r| {
         tap(s, r).eq(max.at(s)).select(number(r), none.clone())
     });
-    let zero = PrimExpr::zero(data.dtype);
+    let acc = sum_dtype(grad.dtype, data.dtype);
     let y = scatter_windows(cx, &mut k, &win, |w, r| {
-        first.at(w).eq(number(r)).select(x[0].at(w).cast(data.dtype), zero.clone())
+        first.at(w).eq(number(r)).select(x[0].at(w).cast(acc), PrimExpr::zero(acc))
     })?;
     Ok(k.finish(&[y]))
 }
@@ -305,7 +310,12 @@ fn take_backward(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let wrapped = raw.clone().lt(0).select(raw.clone() + size.clone(), raw);
     let mut to = from.clone();
     to[axis] = at.expr();
-    let add = Stmt::store(&sum, to.clone(), sum.at(to) + grad.at(from).cast(acc));
+    // As TVM: a gradient of floats is added to each integer, and cut, on its own.
+    let step = match (grad.dtype().is_float(), acc.is_float()) {
+        (true, false) => wide_dtype(grad.dtype()),
+        _ => acc,
+    };
+    let add = Stmt::store(&sum, to.clone(), (sum.at(to).cast(step) + grad.at(from).cast(step)).cast(acc));
     let inside = at.expr().ge(0).and(at.expr().lt(size));
     let body = Stmt::let_in(&at, wrapped, Stmt::if_then(inside, add));
     let loops = vars.iter().zip(&grad.shape).rev();

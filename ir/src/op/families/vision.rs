@@ -82,8 +82,10 @@ fn infer_roi(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
         return Err(cx.error("mode must be \"avg\", \"max\" or \"max_tap\""));
     }
     cx.require_float(0, x.dtype)?;
-    // Regions may be of another one.
-    cx.require_float(1, r.dtype)?;
+    // Regions may be of another dtype; integers where TVM has a meaning for them.
+    if cx.op.name == "vision.roi_pool" || !r.dtype.is_some_and(|d| d.is_int()) {
+        cx.require_float(1, r.dtype)?;
+    }
     let dtype = x.dtype;
     rules::require_ndim(cx, 0, layout.rank())?;
     rules::require_ndim(cx, 1, 2)?;
@@ -136,12 +138,14 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         });
         tables.push((start, bin, count));
     }
-    // Where sample `tap` of place `at` of an axis is.
+    // Where sample `tap` of place `at` of an axis is: in the middle of its part of the bin, for regions of integers at the
+    // beginning, as the half is an integer then. Source: TVM `topi.vision.roi_align`.
+    let middle = if rois.dtype().is_float() { c(0.5) } else { c(0.0) };
     let position = |n: usize, roi: &PrimExpr, at: PrimExpr, tap: PrimExpr| {
         let (start, bin, count) = &tables[n];
         let roi = [roi.clone()];
         let bin = bin.at(roi.clone());
-        let offset = (tap.cast(real) + c(0.5)) * bin.clone() / count.at(roi.clone()).cast(real);
+        let offset = (tap.cast(real) + middle.clone()) * bin.clone() / count.at(roi.clone()).cast(real);
         start.at(roi) + at.cast(real) * bin + offset
     };
     let extent = |n: usize| layout.size(data.dims, axes[n].1);
