@@ -3,17 +3,17 @@
 //! Kernels are one block per input region with unit stride in the innermost loop, without division where a loop nest
 //! can say it.
 
+use super::index_map;
 use super::view::{infer_batch_flatten, infer_expand_dims, infer_flatten, infer_reshape, infer_squeeze, reshape};
 use crate::attrs::AttrValue;
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
-use crate::op::elem::{convert, flat_index, Elem};
+use crate::op::elem::{flat_index, Elem};
 use crate::op::rule::{dim_text, dims_text, length};
 use crate::op::*;
-use crate::prim::{BinOp, PrimExpr, PrimKind, Var};
+use crate::prim::PrimExpr;
 use crate::relax::{StructInfo, TensorInfo};
 use crate::tir::PrimFunc;
-use std::collections::HashMap;
 
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
@@ -105,8 +105,8 @@ pub static OPS: &[OpDecl] = &[
         "layout_transform",
         "The element at index `i` moved to `index_map(i)`; positions that no index reaches hold `pad_value`.",
         &[operand("x"), attr("index_map", Default::Required), attr("pad_value", Default::None)],
-        infer_layout,
-        Compute::Kernel(layout),
+        index_map::infer,
+        Compute::Kernel(index_map::layout),
     ),
     OpDecl::pure(
         "meshgrid",
@@ -528,157 +528,6 @@ fn flip(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         }
         x.at(i)
     });
-    Ok(k.finish(&[y]))
-}
-
-/// One more than the largest value of an index expression whose variables lie in `[0, extent)`; `None` where that
-/// cannot be told.
-fn extent_of(e: &PrimExpr, vars: &HashMap<Var, PrimExpr>) -> Option<PrimExpr> {
-    match e.kind() {
-        PrimKind::Int(v) => Some(PrimExpr::i64(v + 1)),
-        PrimKind::Var(v) => vars.get(v).cloned(),
-        PrimKind::Cast(a) => extent_of(a, vars),
-        PrimKind::Binary(op, a, b) => {
-            let (x, c) = (extent_of(a, vars)?, b.as_int());
-            match op {
-                BinOp::Add => Some(x + extent_of(b, vars)? - 1),
-                BinOp::Sub if c.is_some() => Some(x - c?),
-                BinOp::Mul => match (a.as_int(), c) {
-                    (_, Some(c)) if c >= 0 => Some((x - 1) * c + 1),
-                    (Some(c), _) if c >= 0 => Some((extent_of(b, vars)? - 1) * c + 1),
-                    _ => None,
-                },
-                BinOp::FloorDiv if c? > 0 => Some((x + (c? - 1)).floor_div(PrimExpr::i64(c?))),
-                // Blocks of `c` elements are whole, the last one padded. Source: TVM `IndexMap::MapShape`.
-                BinOp::FloorMod if c? > 0 => Some(PrimExpr::i64(c?)),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
-}
-
-fn index_map(attrs: &crate::Attrs) -> Option<&crate::attrs::IndexMap> {
-    match attrs.get("index_map")? {
-        AttrValue::IndexMap(m) => Some(m),
-        _ => None,
-    }
-}
-
-fn infer_layout(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
-    let t = cx.tensor(0)?.clone();
-    let map = index_map(cx.attrs).ok_or_else(|| cx.error("index_map must be T.index_map(lambda ..)"))?.clone();
-    if t.ndim.is_some_and(|n| n != map.params.len()) {
-        let n = t.ndim.unwrap_or_default();
-        return Err(cx.error(format!("index_map takes {} indices, x has {n} dims", map.params.len())));
-    }
-    if let (Some(AttrValue::Prim(p)), Some(d)) = (cx.attrs.get("pad_value"), t.dtype) {
-        if p.dtype() != d {
-            return Err(cx.error(format!("pad_value is of dtype {}, x of {d}", p.dtype())));
-        }
-    }
-    if let (Some(AttrValue::Float(_)), Some(d)) = (cx.attrs.get("pad_value"), t.dtype.filter(|d| !d.is_float())) {
-        return Err(cx.error(format!("pad_value is a float, x is of {d}")));
-    }
-    let ndim = Some(map.results.len());
-    let Some(dims) = t.known_dims() else { return Ok(StructInfo::Tensor(t.with_dims(None, ndim))) };
-    let vars: HashMap<Var, PrimExpr> = map.params.iter().cloned().zip(dims.iter().cloned()).collect();
-    let mut out = vec![];
-    let zero: HashMap<Var, PrimExpr> = map.params.iter().map(|v| (v.clone(), PrimExpr::int(v.dtype(), 0))).collect();
-    for r in &map.results {
-        // Elements lie from index 0 on. Source: TVM `IndexMap::MapShape`.
-        let moved = matches!(r.kind(), PrimKind::Binary(BinOp::Add | BinOp::Sub, ..));
-        if moved && cx.simplify(r.substitute(&zero)).as_int().is_some_and(|v| v != 0) {
-            return Err(cx.error("index_map must map indices of 0 to 0"));
-        }
-        let e = extent_of(r, &vars).ok_or_else(|| cx.error("the range of an index_map result cannot be derived"))?;
-        out.push(cx.simplify(e));
-    }
-    let sizes = |dims: &[PrimExpr]| dims.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>();
-    if let (Some(from), Some(to)) = (sizes(dims), sizes(&out)) {
-        if to.is_empty() || covers(&map, &from, &to) == Some(false) {
-            return Err(cx.error("index_map must reach every index of its result, its results depend on each other"));
-        }
-    }
-    Ok(StructInfo::Tensor(t.with_dims(Some(out), None)))
-}
-
-/// Does the map of whole blocks from `from` reach every index of `to`? `None` where that is too many to see.
-///
-/// TVM asks for a map that it can invert over the padded source (`IndexMap::NonSurjectiveInverse`): one whose results are
-/// independent parts of the indices.
-fn covers(map: &crate::attrs::IndexMap, from: &[i64], to: &[i64]) -> Option<bool> {
-    const MOST: i64 = 1 << 16;
-    let block = map.results.iter().try_fold(1, |n, r| blocks(r, n))?;
-    let whole: Vec<i64> =
-        from.iter().map(|d| d.checked_add(block - 1).map(|d| d / block * block)).collect::<Option<_>>()?;
-    let total = |dims: &[i64]| dims.iter().try_fold(1i64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MOST);
-    let (count, cells) = (total(&whole)?, total(to)?);
-    let mut reached = vec![false; cells as usize];
-    for flat in 0..count {
-        let mut rest = flat;
-        let mut at: HashMap<Var, PrimExpr> = HashMap::new();
-        for (v, d) in map.params.iter().zip(&whole).rev() {
-            at.insert(v.clone(), PrimExpr::int(v.dtype(), rest % d));
-            rest /= d;
-        }
-        let mut cell = Some(0);
-        for (r, d) in map.results.iter().zip(to) {
-            let i = r.substitute(&at).as_int()?;
-            cell = cell.filter(|_| (0..*d).contains(&i)).map(|c| c * d + i);
-        }
-        if let Some(c) = cell {
-            reached[c as usize] = true;
-        }
-    }
-    Some(reached.into_iter().all(|r| r))
-}
-
-/// The least common multiple of `n` and the divisors in `e`.
-fn blocks(e: &PrimExpr, n: i64) -> Option<i64> {
-    match e.kind() {
-        PrimKind::Binary(op, a, b) => {
-            let n = blocks(b, blocks(a, n)?)?;
-            match (op, b.as_int()) {
-                (BinOp::FloorDiv | BinOp::FloorMod | BinOp::TruncDiv | BinOp::TruncMod, Some(d)) if d > 0 => {
-                    let (mut a, mut b) = (n, d);
-                    while b != 0 {
-                        (a, b) = (b, a % b);
-                    }
-                    n.checked_mul(d / a)
-                }
-                _ => Some(n),
-            }
-        }
-        PrimKind::Cast(a) | PrimKind::Neg(a) => blocks(a, n),
-        _ => Some(n),
-    }
-}
-
-fn layout(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
-    let (mut k, inputs) = cx.kernel()?;
-    let (x, out) = (&inputs[0], cx.result()?);
-    let map = index_map(cx.attrs).ok_or_else(|| cx.error("index_map must be T.index_map(lambda ..)"))?;
-    let pad = match cx.attrs.get("pad_value") {
-        Some(AttrValue::Prim(p)) => convert(p.clone(), out.dtype),
-        Some(v) => match v.as_float() {
-            Some(v) if out.dtype.is_float() => PrimExpr::float(out.dtype, v),
-            Some(v) => PrimExpr::int(out.dtype, v as i64),
-            None => PrimExpr::zero(out.dtype),
-        },
-        None => PrimExpr::zero(out.dtype),
-    };
-    let y = k.buffer("layout", out.dims, out.dtype);
-    let literal = |dims: &[PrimExpr]| PrimExpr::product(dims).as_int();
-    if literal(out.dims).is_none() || literal(out.dims) != literal(&x.shape) {
-        k.write("pad", &y, out.dims, <[PrimExpr]>::to_vec, |_| pad);
-    }
-    let to = |i: &[PrimExpr]| {
-        let at: HashMap<Var, PrimExpr> =
-            map.params.iter().zip(i).map(|(v, e)| (v.clone(), e.clone().cast(v.dtype()))).collect();
-        map.results.iter().map(|r| r.substitute(&at).cast(DType::I64)).collect()
-    };
-    k.write("layout", &y, &x.shape, to, |i| x.at(i));
     Ok(k.finish(&[y]))
 }
 

@@ -20,6 +20,7 @@ mod grad;
 mod heap;
 mod image;
 mod index;
+mod index_map;
 mod layout;
 mod loss;
 mod manip;
