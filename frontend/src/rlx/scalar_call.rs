@@ -655,6 +655,9 @@ impl<'a> Cx<'a> {
         let mut ok = true;
         for (key, value) in pairs {
             let value = self.prim(value);
+            if let (Some(name), Some(value), true) = (key.as_name(), &value, self.in_kernel()) {
+                ok &= self.may_be_let(name, key.span, value).is_some();
+            }
             match (key.as_name(), value) {
                 (Some(name), Some(value)) => {
                     let var = Var::with_span(name, value.dtype(), key.span);
@@ -682,6 +685,28 @@ impl<'a> Cx<'a> {
             out = PrimExpr::let_in(var, value, out);
         }
         Some(out)
+    }
+
+    /// `T.Let` gives a value to a name that a line such as `x = T.float32()` declares, with a type.
+    fn may_be_let(&mut self, name: &str, at: Span, value: &PrimExpr) -> Option<()> {
+        let declared = match (self.names.get(name), self.names.dims.get(name)) {
+            (Some(Value::Poison), _) => return Some(()),
+            (Some(_), _) => {
+                let d = Diagnostic::error("argument", at, format!("`{name}` has a value already"));
+                return self.report(d.help("T.Let takes a name that only `x = T.float32()` or the like declares"));
+            }
+            (None, Some(v)) => v.dtype(),
+            (None, None) => {
+                let d = Diagnostic::error("unknown-name", at, format!("`{name}` is not defined"));
+                return self.report(d.help(format!("declare it before: `{name} = T.{}()`", value.dtype())));
+            }
+        };
+        // A declared integer may be an int64 here that the text calls int32.
+        if declared != value.dtype() && !(declared.is_int() && value.dtype().is_int()) {
+            let message = format!("`{name}` is declared as {declared}, its value is of {}", value.dtype());
+            return self.error("type", at, message);
+        }
+        Some(())
     }
 }
 

@@ -134,8 +134,9 @@ impl Printer<'_> {
             }
             PrimKind::Let(v, value, body) => {
                 let value = self.prim(value);
+                // Kernels declare it where they begin.
                 let mark = self.names.mark();
-                let name = self.names.declare(v.id(), v.name());
+                let name = self.names.get(v.id(), v.name());
                 let text = format!("T.Let({}, where={{{name}: {value}}})", self.prim(body));
                 self.names.leave(mark);
                 (text, u8::MAX)

@@ -88,3 +88,16 @@ export func copy(p: handle, n: int64) -> int32:
 ";
     assert_eq!(print_flat_func(&f), want.replace("p + 64[i]", "(p + 64)[i]"));
 }
+
+/// TVM takes a name for `T.Let` that the kernel declares.
+#[test]
+fn names_of_lets_are_declared() {
+    let mut k = KernelBuilder::new("f");
+    let four = [PrimExpr::i64(4)];
+    let x = k.input("x", &four, DType::F32);
+    let v = Var::new("v", DType::F32);
+    let y = k.compute("y", &four, DType::F32, |i| PrimExpr::let_in(v.clone(), x.at(i), v.expr() + v.expr()));
+    let text = print_prim_func(&k.finish(&[y]));
+    assert!(text.contains("v = T.float32()\n"), "{text}");
+    assert!(text.contains("T.Let(v + v, where={v: x["), "{text}");
+}

@@ -102,7 +102,8 @@ impl Printer<'_> {
         (self.int, self.bare_bool) = outer;
     }
 
-    /// `n = T.int64()` for variables that no parameter brings: such a function is not well-formed, yet prints.
+    /// `v = T.float32()` for what `T.Let` gives a value, and `n = T.int64()` for variables that no parameter brings: such a
+    /// function is not well-formed, yet prints.
     fn declare_free(&mut self, f: &PrimFunc) {
         let mut bound: Vec<Var> = scalars(f).cloned().collect();
         f.body.walk(&mut |s| match s.kind() {
@@ -116,13 +117,15 @@ impl Printer<'_> {
             }
             _ => {}
         });
-        let mut see = |e: &PrimExpr, p: &mut Self| {
+        let see = |e: &PrimExpr, p: &mut Self| {
+            let mut vars = vec![];
             e.walk(&mut |e| {
                 if let PrimKind::Let(v, ..) = e.kind() {
-                    bound.push(v.clone());
+                    vars.push(v.clone());
                 }
             });
-            for v in e.vars() {
+            vars.extend(e.vars());
+            for v in vars {
                 if p.names.known(v.id()).is_none() && !bound.contains(&v) {
                     let type_vars = &p.type_vars;
                     let name = p.names.declare_avoiding(v.id(), v.name(), |n| type_vars.contains(n));

@@ -101,7 +101,7 @@ impl Window {
             .ok_or_else(|| format!("`padding` must be 1, {rank} or {} integers", 2 * rank))?;
         let groups = attrs.int("groups").filter(|g| *g > 0).ok_or("`groups` must be a positive integer")?;
         let data_layout = attrs.str("data_layout").unwrap_or("");
-        let out_layout = attrs.str("out_layout").filter(|s| !s.is_empty()).unwrap_or(data_layout);
+        let out_layout = attrs.str("out_layout").unwrap_or(data_layout);
         let data = layout_over("data_layout", data_layout, "NC", axes)?;
         let out = layout_over("out_layout", out_layout, "NC", axes)?;
         let kernel = layout_over("kernel_layout", attrs.str("kernel_layout").unwrap_or(""), "OI", axes)?;

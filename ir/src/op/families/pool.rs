@@ -223,7 +223,7 @@ impl Window {
 /// `layout` and `out_layout` of a pooling operator.
 pub fn layouts(attrs: &Attrs, axes: &str) -> Result<(Layout, Layout), String> {
     let text = attrs.str("layout").unwrap_or("");
-    let out = attrs.str("out_layout").filter(|s| !s.is_empty()).unwrap_or(text);
+    let out = attrs.str("out_layout").unwrap_or(text);
     Ok((layout_over("layout", text, "NC", axes)?, layout_over("out_layout", out, "NC", axes)?))
 }
 

@@ -46,8 +46,12 @@ pub static OPS: &[OpDecl] = &[
 ];
 
 fn shape_of(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    // As TVM: of a value that may be no tensor a cast says first that it is one.
     let t = match cx.infos.first() {
-        Some(StructInfo::Object) => return Ok(StructInfo::Shape { values: None, ndim: None }),
+        Some(StructInfo::Object) => {
+            let d = cx.error("the operand must be a tensor, it may be any object");
+            return Err(d.help("R.match_cast(value, R.Tensor) makes it a tensor, or fails"));
+        }
         _ => cx.tensor(0)?,
     };
     Ok(StructInfo::Shape { values: t.known_dims().map(<[_]>::to_vec), ndim: t.ndim })

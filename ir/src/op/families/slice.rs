@@ -146,6 +146,10 @@ fn cuts(
 
 fn infer_strided_slice(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let t = cx.tensor(0)?.clone();
+    // As TVM: bounds are tuples, also where a name stands for them.
+    if let Some(i) = (1..5).find(|&i| matches!(cx.infos.get(i), Some(StructInfo::Shape { .. }))) {
+        return Err(cx.error(format!("operand {} must be a tuple of integers, not a shape", cx.operand(i))));
+    }
     let list =
         |i: usize| rule::scalar_values(cx.args.get(i).filter(|_| cx.has(i)), cx.infos.get(i).filter(|_| cx.has(i)));
     let operands = [list(1), list(2), list(3), list(4)];
