@@ -13,8 +13,10 @@
 //! PACKED
 //! SCALAR   dtype  n (0 or 1)  dim * n
 //! TEXT
+//! KERNEL   node
 //! ```
 //!
+//! A PrimFunc is a function and, as the packed function of its symbol, a packed one: its signature begins with `KERNEL`.
 //! A dim is two words: [`dim`] and a number. Only what is certainly different is refused: what stays open is checked
 //! when the function is called.
 
@@ -34,6 +36,7 @@ pub mod kind {
     pub const PACKED: i64 = 5;
     pub const SCALAR: i64 = 6;
     pub const TEXT: i64 = 7;
+    pub const KERNEL: i64 = 8;
 }
 
 /// The first word of a dim.
@@ -120,7 +123,9 @@ pub unsafe extern "C" fn relax_rt_match_function(
             let own = (*closure).signature;
             m.captured = closure.add(1).cast();
             let packed = *wanted == kind::PACKED;
-            match (own.is_null(), packed) {
+            let kernel = !own.is_null() && *own == kind::KERNEL;
+            let own = if kernel { own.add(1) } else { own };
+            match (own.is_null() || kernel && packed, packed) {
                 (true, true) => None,
                 (false, false) => m.node(Node { at: own, closure: true }, Node { at: wanted, closure: false }).err(),
                 _ => {

@@ -1,7 +1,9 @@
 //! `R.inspect.*`: fields of the struct of a tensor.
 
 use super::expr::{Dyn, Gen, Res, Scope};
+use crate::host::build::Failure;
 use relax_ir::op::OpDecl;
+use relax_ir::program::code;
 use relax_ir::relax::Call;
 use relax_ir::{DType, Diagnostic, PrimExpr, Span};
 
@@ -34,6 +36,9 @@ impl Gen<'_, '_> {
                     return Err(self.inspected(op, span, "a tensor"));
                 };
                 let (abi, tensor) = (self.b.abi, self.dltensor(&at));
+                if matches!(op.name, "inspect.tensor_shape_i" | "inspect.tensor_stride_i") {
+                    return self.open_axis(op, &tensor, axis, span);
+                }
                 let (offset, dtype) = match op.name {
                     "inspect.tensor_dtype_code" => (abi.tensor_dtype, DType::U8),
                     "inspect.tensor_dtype_bits" => (abi.tensor_dtype + 1, DType::U8),
@@ -45,6 +50,23 @@ impl Gen<'_, '_> {
             }
             _ => Err(self.inspected(op, span, "a tensor")),
         }
+    }
+
+    /// Dim `axis` of a tensor of any rank, or its stride: the product of those behind it, as tensors are dense.
+    fn open_axis(&mut self, op: &OpDecl, tensor: &PrimExpr, axis: Option<i64>, span: Span) -> Res<Dyn> {
+        let i = axis.filter(|i| *i >= 0).ok_or_else(|| self.inspected(op, span, "a tensor, with a literal axis"))?;
+        let abi = self.b.abi;
+        let rank = self.b.load("rank", tensor, abi.tensor_ndim, DType::I32).cast(DType::I64);
+        let rank = self.b.bind("rank", rank);
+        let what = format!("R.{} of axis {i}, number of dims at least", op.name);
+        let (wanted, got) = (PrimExpr::i64(i + 1), rank.clone());
+        let wrong = rank.clone().le(PrimExpr::i64(i));
+        self.b.fail_if(wrong, Failure { code: code::RANK, constraint: 0, wanted, got, what: &what });
+        let shape = self.b.load("shape", tensor, abi.tensor_shape, DType::HANDLE);
+        Ok(Dyn::Prim(match op.name {
+            "inspect.tensor_shape_i" => self.b.load("dim", &shape, i * 8, DType::I64),
+            _ => self.product(shape.ptr_add(PrimExpr::i64((i + 1) * 8)), rank - (i + 1)),
+        }))
     }
 
     fn inspected(&self, op: &OpDecl, span: Span, wanted: &str) -> Diagnostic {

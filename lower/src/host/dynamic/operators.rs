@@ -115,11 +115,9 @@ impl Gen<'_, '_> {
             }
             "memory.view" => {
                 let v = self.operand(c, 0, span, scope)?;
-                let dtype = |i: Option<StructInfo>| i.and_then(|i| i.as_tensor().and_then(|t| t.dtype));
-                let same = dtype(c.args.first().and_then(|a| self.typed.info_of(a))) == dtype(info.cloned());
-                match (same, c.args.get(3).map(|e| e.kind())) {
-                    (true, None | Some(ExprKind::Absent)) => self.open_reshape(c, op, v, scope, span),
-                    _ => wrong("a tensor of known rank, for a view of another dtype or at an offset"),
+                match c.args.get(3).map(|e| e.kind()) {
+                    None | Some(ExprKind::Absent) => self.open_view(c, v, info, scope, span),
+                    _ => wrong("a tensor of known rank and dtype, for a view at an offset"),
                 }
             }
             "builtin.copy" => match self.operand(c, 0, span, scope)? {

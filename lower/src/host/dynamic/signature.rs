@@ -22,6 +22,7 @@ mod kind {
     pub const PACKED: i64 = 5;
     pub const SCALAR: i64 = 6;
     pub const TEXT: i64 = 7;
+    pub const KERNEL: i64 = 8;
 }
 
 /// Kinds of dims, as in `relax_rt::signature::dim`.
@@ -124,15 +125,16 @@ impl Gen<'_, '_> {
 
     /// Of a function of the module whose last parameters are given.
     pub fn signature_of_bound(&self, name: &str, given: usize) -> Option<Vec<i64>> {
-        let mut info = match self.typed.module.get(name)? {
-            Func::Relax(f) => signature::of_function(f),
-            Func::Prim(f) => signature::of_prim_func(f),
+        let (mut info, kernel) = match self.typed.module.get(name)? {
+            Func::Relax(f) => (signature::of_function(f), None),
+            Func::Prim(f) => (signature::of_prim_func(f), Some(kind::KERNEL)),
         };
         if let Some(params) = &mut info.params {
             params.truncate(params.len().saturating_sub(given));
         }
         let variables = own_vars(&info);
-        Some(words(&info, &mut |d| own(d, &variables).unwrap_or((dim::UNKNOWN, 0))))
+        let words = words(&info, &mut |d| own(d, &variables).unwrap_or((dim::UNKNOWN, 0)));
+        Some(kernel.into_iter().chain(words).collect())
     }
 
     /// Of a local function; the dims around it that it states join the captured `values`.
