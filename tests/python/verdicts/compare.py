@@ -98,6 +98,8 @@ WE_REFUSE = [
     # docs/spec-coverage.md, "call_tir meets the PrimFunc": a stated dim that the kernel's own dims contradict.
     ("an output that the kernel does not make (derivation 11.2.5)", r"error\[argument\]: a dim of output \d+ of"),
     ("a cast that always fails (shapes in Relax, test E)", r"error\[match-cast\]: (this cast always fails|match_cast of ret(, field \d+)*: (the value is not|.* is wanted))"),
+    # unify_struct_info: of two functions of which one has params the join is an object.
+    ("a PrimFunc or a closure that is joined with a packed function", r"error\[call\]: `\w+` is called but is no function: R\.Any"),
     ("an object in the signature of an entry", r"error\[parameter\]: parameter \w+: an object of unknown structure"),
     # Well-formedness 11: "Every IRModule must have an entry": there is nothing to compile.
     ("nothing is exported (well-formedness 11)", r"no function (of the module is exported|to export)"),
@@ -147,7 +149,9 @@ TVM_REFUSES = [
     ("a function without a module, which relax.build does not take", "build", r"^TypeError: Mismatched type on argument #\d+ when calling: `transform\.RunPass"),
     # shape_inference.md, "errors": only what fails for certain is an error at compile time.
     ("dims that may be equal, which we check at run time", "build", r"EqualCheck\(output_shape"),
-    ("dims that may be equal, which we check at run time", "parse", r"SliceScatter op requires the src tensor's dimension"),
+    ("dims that may be equal, which we check at run time", "parse", r"SliceScatter op requires the src tensor's dimension"
+     r"|fails to match the axes because of unknown dim|the input shape at dim \d+ is '.*', but size of (scale|zero)|updates\.shape = indices\.shape"
+     r"|uniform_sample and sample_indices to have the same batch size|to have a known integer shape value|expects valid_count to have shape"),
     # The tensor carries its dtype, and the view keeps it.
     ("TVM's lowering of a view needs the dtype", "build", r"IsUnknownDtype\(\)\) is false: Legalization of .*name=\"relax\.memory\.view\""),
     # Lowering of the struct of a tensor asks for a device that no target has stated.
