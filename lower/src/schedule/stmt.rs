@@ -1,5 +1,5 @@
 //! Statements as written, in scalar code: the form for everything that is no plain computation of a buffer. Innermost loops
-//! over the elements of a row that do not depend on each other are stages all the same.
+//! over the elements of a row that do not depend on each other are stages all the same, and so are reductions in blocks.
 //!
 //! Blocks are realised by substituting axis bindings; predicates become guards. A block's init runs in a loop nest of
 //! its own before the reduction where the loops allow it (so that an empty reduction gives the init value), else in
@@ -9,7 +9,8 @@
 use super::emit::{has_load, Emit, Place, Res};
 use super::map::elementwise;
 use super::poly::Poly;
-use super::stage::{Axis, Out, Stage};
+use super::reduce::reduction;
+use super::stage::{recognise, Axis, Out, Stage};
 use super::SchedOptions;
 use relax_ir::prim::PrimKind;
 use relax_ir::tir::{Block, Buffer, IterKind, MatchBufferRegion, Stmt, StmtKind};
@@ -56,6 +57,9 @@ impl StmtEmit<'_> {
         match s.kind() {
             StmtKind::Seq(v) => v.iter().try_for_each(|s| self.part(s, part)),
             StmtKind::For { var, min, extent, body, .. } => {
+                if let Some(sums) = self.reduction(s).filter(|_| part == Part::Whole) {
+                    return reduction(self.e, &sums, None, self.options);
+                }
                 if part == Part::Whole && self.splits(s) {
                     self.part(s, Part::Init)?;
                     return self.part(s, Part::Update);
@@ -178,11 +182,40 @@ impl StmtEmit<'_> {
         })
     }
 
-    /// Whether an index before the last one differs, whatever the variables are.
+    /// A nest around a block that reduces, whose points do not depend on each other.
+    fn reduction(&self, s: &Stmt) -> Option<Stage> {
+        let reduces = |b: &Block| b.axes.iter().any(|a| a.kind == IterKind::Reduce);
+        nest_block(s).filter(|b| b.init.is_some() && reduces(b))?;
+        let mut stage = recognise(s)?;
+        stage.substitute(&self.env);
+        for a in stage.spatial.iter_mut().chain(&mut stage.reduce) {
+            a.extent = self.sub(&a.extent);
+        }
+        // Other buffers may be views of the same memory.
+        let apart = |o: &Out| {
+            let Some(p) = self.e.places.get(&o.buffer) else { return false };
+            let mut own = true;
+            for e in stage.exprs() {
+                e.walk(&mut |e| match e.kind() {
+                    PrimKind::BufferLoad(b, _) if *b != o.buffer => {
+                        own &= self.e.places.get(b).is_some_and(|q| q.ptr != p.ptr);
+                    }
+                    _ => {}
+                });
+            }
+            own
+        };
+        stage.outs.iter().all(apart).then_some(stage)
+    }
+
+    /// Whether an index before the last one differs, whatever the values of the variables are.
     fn other_row(&self, a: &[PrimExpr], b: &[PrimExpr]) -> bool {
         let before = |i: &[PrimExpr]| i[..i.len().saturating_sub(1)].to_vec();
         let mut pairs = before(a).into_iter().zip(before(b));
-        pairs.any(|(a, b)| self.poly(&a).sub(&self.poly(&b)).as_const().is_some_and(|d| d != 0))
+        pairs.any(|(a, b)| {
+            let (least, most) = self.e.ranges.bounds(&self.poly(&a).sub(&self.poly(&b)));
+            least.is_some_and(|d| d > 0) || most.is_some_and(|d| d < 0)
+        })
     }
 
     fn block(&mut self, b: &Block, part: Part) -> Res<()> {
@@ -329,7 +362,7 @@ fn cells(buffer: &Buffer, body: &Stmt) -> Option<i64> {
         match s.kind() {
             StmtKind::Store { buffer: b, indices, .. } if b == buffer => known &= element(indices),
             StmtKind::Block(b) => {
-                known &= b.match_buffers.iter().all(|m| m.source.buffer != *buffer) && b.init.is_none();
+                known &= b.match_buffers.iter().all(|m| m.source.buffer != *buffer);
             }
             StmtKind::CallPacked { .. } => known = false,
             _ => {}

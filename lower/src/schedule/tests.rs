@@ -4,7 +4,7 @@ use super::{machine, schedule, SchedOptions};
 use crate::interp::{run, Arg, Tensor};
 use crate::{kernel_dims, kernel_workspace};
 use relax_ir::prim::Intrin;
-use relax_ir::tir::{KernelBuilder, PrimFunc, PrimParam, Reducer};
+use relax_ir::tir::{KernelBuilder, PrimFunc, PrimParam, Reducer, Stmt};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
@@ -462,6 +462,34 @@ fn loops(f: &PrimFunc, vector_bytes: u32) -> usize {
         body.iter().map(one).sum()
     }
     count(&schedule(f, &SchedOptions::vectors(vector_bytes)).expect("the kernel is scheduled").body)
+}
+
+/// Statements around a reduction, which depends on what they have computed.
+#[test]
+fn reductions_inside_of_statements_run_by_vectors() {
+    let n = n();
+    let row = Var::dim("row");
+    let mut k = KernelBuilder::new("rows");
+    let x = k.input("x", &[n.expr(), PrimExpr::i64(40)], DType::F32);
+    let y = k.buffer("y", &[n.expr()], DType::F32);
+    let mut inner = KernelBuilder::new("largest");
+    let most = Reducer { init: PrimExpr::zero(DType::F32), combine: &|a, b| a.max(b) };
+    let largest = inner.reduce("largest", &[], DType::F32, &[PrimExpr::i64(40)], most, |_, j| {
+        at(&x, &[&row.expr(), &j[0]]) - at(&x, &[&row.expr(), &PrimExpr::i64(0)])
+    });
+    let found = largest.at([]);
+    inner.push(Stmt::if_else(
+        found.clone().gt(PrimExpr::f32(1.0)),
+        Stmt::store(&y, vec![row.expr()], found),
+        Stmt::store(&y, vec![row.expr()], PrimExpr::f32(-1.0)),
+    ));
+    k.push(Stmt::for_serial(&row, n.expr(), inner.into_block()));
+    let f = k.finish(&[y]);
+    check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 7)]]);
+    for bytes in [16, 64] {
+        let flat = schedule(&f, &SchedOptions::vectors(bytes)).expect("a kernel");
+        assert!(format!("{:?}", flat.body).contains("ReduceMax"), "{bytes}: {:#?}", flat.body);
+    }
 }
 
 #[test]
