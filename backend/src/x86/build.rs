@@ -1,6 +1,7 @@
 //! Flat form to instructions. `None` everywhere means: not for this emitter.
 
 mod bytes;
+mod doubles;
 mod halves;
 mod lanes;
 mod strides;
@@ -47,6 +48,9 @@ struct Builder {
     /// Constants are read where they are used, not held in registers.
     near: bool,
     pooled: FnvHashMap<u32, u32>,
+    /// The same for constants of 64 bits.
+    doubles: FnvHashMap<u64, Reg>,
+    pooled_doubles: FnvHashMap<u64, u32>,
 }
 
 /// With `near`, constants are read where they are used; without, each has a register to itself.
@@ -65,6 +69,8 @@ pub fn build(f: &FlatFunc, wide: Wide, near: bool) -> Option<Program> {
         constants: FnvHashMap::default(),
         near,
         pooled: FnvHashMap::default(),
+        doubles: FnvHashMap::default(),
+        pooled_doubles: FnvHashMap::default(),
     };
     for v in &f.params {
         if !is_general(v.dtype()) {
@@ -85,7 +91,25 @@ fn is_general(d: DType) -> bool {
 /// What lives in vector registers.
 fn is_lanes(d: DType) -> bool {
     let e = d.element();
-    e == DType::F32 || e == DType::I32 || e == DType::U32 || e.is_bool()
+    [DType::F32, DType::F64, DType::I32, DType::U32].contains(&e) || e.is_bool()
+}
+
+fn is_double(d: DType) -> bool {
+    d.element() == DType::F64
+}
+
+/// int64 in vector registers.
+fn is_longs(d: DType) -> bool {
+    d.element() == DType::I64 && d.lanes > 1
+}
+
+/// Lanes of 32 bits that a vector takes; 1 for what stands in every lane.
+fn units(d: DType) -> u16 {
+    match d.lanes {
+        1 => 1,
+        n if is_double(d) || is_longs(d) => 2 * n,
+        n => n,
+    }
 }
 
 /// What is held in vector registers as int32 while it is only read or written.
@@ -182,7 +206,7 @@ impl Builder {
         r
     }
 
-    /// Lanes in each register of a vector.
+    /// Lanes of 32 bits in each register of a vector.
     fn widths(&self, lanes: u16) -> Option<Vec<u16>> {
         if lanes == 1 {
             return Some(vec![self.wide]);
@@ -232,7 +256,7 @@ impl Builder {
             FlatStmt::Local { var, init } => {
                 self.locals.insert(var.id(), ());
                 if is_zero(init) && is_lanes(init.dtype()) {
-                    let n = self.widths(init.dtype().lanes)?.len();
+                    let n = self.widths(units(init.dtype()))?.len();
                     let regs: Vec<Reg> = (0..n).map(|_| self.lanes_reg()).collect();
                     for &d in &regs {
                         self.push(Inst::Zero { d });
@@ -249,7 +273,7 @@ impl Builder {
                         Val::General(Opnd::Reg(d))
                     }
                     Val::Lanes { regs, uniform } => {
-                        let widths = self.widths(var.dtype().lanes)?;
+                        let widths = self.widths(units(var.dtype()))?;
                         let mut own = vec![];
                         for (k, w) in widths.iter().enumerate() {
                             let d = self.lanes_reg();
@@ -298,12 +322,13 @@ impl Builder {
                     return None;
                 }
                 let Val::Lanes { regs, uniform } = self.value(value)? else { return None };
-                let mut m = self.address(ptr, offset, 4)?;
+                let mut m = self.address(ptr, offset, d.element().bytes() as u32)?;
                 if d.lanes == 1 {
-                    self.push(Inst::StoreOne { s: regs[0], m });
+                    let s = regs[0];
+                    self.push(if is_double(d) { Inst::StoreDouble { s, m } } else { Inst::StoreOne { s, m } });
                     return Some(());
                 }
-                for (k, w) in self.widths(d.lanes)?.into_iter().enumerate() {
+                for (k, w) in self.widths(units(d))?.into_iter().enumerate() {
                     let s = if uniform { regs[0] } else { *regs.get(k)? };
                     self.push(Inst::Store { w, s, m });
                     m.disp += w as i32 * 4;
@@ -394,7 +419,7 @@ impl Builder {
                 self.push(Inst::Set { d, s });
             }
             Val::Lanes { regs, .. } => {
-                let widths = self.widths(var.dtype().lanes)?;
+                let widths = self.widths(units(var.dtype()))?;
                 // The accumulating forms.
                 if let PrimKind::Call(Intrin::Dot4, args) = value.kind() {
                     let [c, a, b] = &args[..] else { return None };
@@ -438,17 +463,18 @@ impl Builder {
                 }
                 if let PrimKind::Call(Intrin::Fma, args) = value.kind() {
                     if let [a, b, c] = &args[..] {
-                        if c.as_var() == Some(var) && var.dtype().element() == DType::F32 {
+                        if c.as_var() == Some(var) && var.dtype().is_float() {
+                            let double = is_double(var.dtype());
                             if let ([d], [w], Some((ptr, offset, spread))) = (&regs[..], &widths[..], self.operand(b)) {
                                 let a = piece(&self.value(a)?, 0)?;
-                                let m = self.address(ptr, offset, 4)?;
-                                self.push(Inst::FmaMem { w: *w, d: *d, a, m, spread });
+                                let m = self.address(ptr, offset, if double { 8 } else { 4 })?;
+                                self.push(Inst::FmaMem { double, w: *w, d: *d, a, m, spread });
                                 return Some(());
                             }
                             let (a, b) = (self.value(a)?, self.value(b)?);
                             for (k, (&d, &w)) in regs.iter().zip(&widths).enumerate() {
                                 let (a, b) = (piece(&a, k)?, piece(&b, k)?);
-                                self.push(Inst::Fma { w, d, a, b });
+                                self.push(Inst::Fma { double, w, d, a, b });
                             }
                             return Some(());
                         }
@@ -657,6 +683,12 @@ impl Builder {
                 Some(Val::General(Opnd::Reg(d)))
             }
             PrimKind::Cast(a) if is_general(a.dtype()) => self.value(a),
+            PrimKind::Cast(a) if [DType::F32, DType::F64].contains(&a.dtype()) => {
+                let v = self.truncated(a)?;
+                let d = self.reg(Class::General);
+                self.push(Inst::LongToGeneral { d, a: piece(&v, 0)? });
+                Some(Val::General(Opnd::Reg(d)))
+            }
             PrimKind::Select(c, t, f) | PrimKind::IfThenElse(c, t, f) => self.either(c, t, f),
             _ => None,
         }
@@ -696,6 +728,7 @@ impl Builder {
             self.lanes(e)?
         } else {
             match e.kind() {
+                _ if is_longs(d) => self.longs(e)?,
                 PrimKind::Load { ptr, offset } if is_bytes(d) => self.load_bytes(ptr, offset, d)?,
                 PrimKind::Load { ptr, offset } if is_half(d) => self.load_halves(ptr, offset, d)?,
                 PrimKind::Cast(x) if is_half(d) && x.dtype().element() == DType::F32 => {

@@ -1,5 +1,6 @@
 //! Instructions to bytes.
 
+mod doubles;
 mod pairs;
 
 use super::alloc::{Place, Places, SCRATCH, TILES};
@@ -184,6 +185,8 @@ impl Emitter<'_> {
     fn spread_constant(&mut self, n: u8, at: u32) -> Res {
         let label = self.pool[at as usize / 4];
         match self.wide.lanes {
+            16 if self.p.doubles.contains(&at) => self.a.vbroadcastsd(z(n), qword_ptr(label)),
+            _ if self.p.doubles.contains(&at) => self.a.vbroadcastsd(y(n), qword_ptr(label)),
             16 => self.a.vbroadcastss(z(n), dword_ptr(label)),
             _ => self.a.vbroadcastss(y(n), dword_ptr(label)),
         }
@@ -332,13 +335,19 @@ impl Emitter<'_> {
                 let (n, m) = (self.lanes(s, 0)?, self.mem(&m)?);
                 self.a.vmovss(dword_ptr(m), x(n))?;
             }
+            Inst::SpreadDouble { .. }
+            | Inst::StoreDouble { .. }
+            | Inst::DoubleFromGeneral { .. }
+            | Inst::LongToGeneral { .. }
+            | Inst::Fma { double: true, .. }
+            | Inst::FmaMem { double: true, .. } => self.doubles(i)?,
             Inst::Two { op, w, d, a, b } => {
                 let (a, b) = (self.lanes(a, 0)?, self.lanes(b, 1)?);
                 let n = self.target(d, 0);
                 self.two(op, w, n, a, b)?;
                 self.keep_lanes(d, 0)?;
             }
-            Inst::Fma { w, d, a, b } => {
+            Inst::Fma { w, d, a, b, .. } => {
                 let (a, b) = (self.lanes(a, 0)?, self.lanes(b, 1)?);
                 let n = self.lanes(d, 2)?;
                 wide!(self.a, w, vfmadd231ps, n, a, b)?;
@@ -452,7 +461,7 @@ impl Emitter<'_> {
                     _ => self.a.vpextrb(byte_ptr(m), x(n), 0)?,
                 }
             }
-            Inst::FmaMem { w, d, a, m, spread } => {
+            Inst::FmaMem { w, d, a, m, spread, .. } => {
                 let a = self.lanes(a, 0)?;
                 let n = self.lanes(d, 2)?;
                 let m = self.mem(&m)?;
@@ -487,7 +496,14 @@ impl Emitter<'_> {
                         self.a.vcvtph2ps(x(n), x(n))?;
                     }
                     Op1::ToHalf => self.a.vcvtps2ph(x(n), x(a), NEAREST)?,
-                    Op1::Longs { high } => self.longs(w, n, a, high)?,
+                    Op1::Widen { how, high } => self.widen(how, w, n, a, high)?,
+                    Op1::Narrow(how) => self.narrow(how, w, n, a)?,
+                    Op1::SqrtD => wide!(self.a, w, vsqrtpd, n, a)?,
+                    Op1::DoubleToLong => wide!(self.a, w, vcvttpd2qq, n, a)?,
+                    Op1::LongToDouble => wide!(self.a, w, vcvtqq2pd, n, a)?,
+                    Op1::RoundD(how) if self.wide.evex() => wide!(self.a, w, vrndscalepd, n, a; how)?,
+                    Op1::RoundD(how) if w == 8 => self.a.vroundpd(y(n), y(a), how)?,
+                    Op1::RoundD(how) => self.a.vroundpd(x(n), x(a), how)?,
                     Op1::Within(order) => wide!(self.a, w, vpermilps, n, a; order as i32)?,
                     Op1::Twice(i) if w == 16 => {
                         self.a.vshuff32x4(z(n), z(a), z(a), if i == 0 { 0xa0 } else { 0xf5 })?

@@ -7,7 +7,7 @@ pub type Reg = u32;
 pub enum Class {
     /// int64 and pointers.
     General,
-    /// float32, int32 and masks of 32 bits. A scalar stands in every lane.
+    /// float32, int32 and masks of 32 bits; float64, int64 and masks of 64 bits. A scalar stands in every lane.
     Vector,
     /// Rows of 64 bytes, so many.
     Tile(u8),
@@ -44,6 +44,13 @@ pub enum Op2 {
     DivF,
     MinF,
     MaxF,
+    /// Of float64.
+    AddD,
+    SubD,
+    MulD,
+    DivD,
+    MinD,
+    MaxD,
     And,
     Or,
     Xor,
@@ -75,6 +82,32 @@ pub enum Op2 {
     Permute,
     /// Sums of the products of two int16 in each lane.
     DotWords,
+    /// The lower halves of both.
+    Join,
+}
+
+impl Op2 {
+    /// On elements of 64 bits.
+    pub fn is_double(self) -> bool {
+        matches!(self, Op2::AddD | Op2::SubD | Op2::MulD | Op2::DivD | Op2::MinD | Op2::MaxD)
+    }
+}
+
+/// How elements of 32 bits become such of 64 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Widen {
+    IntToLong,
+    /// Truncates.
+    FloatToLong,
+    IntToDouble,
+    FloatToDouble,
+}
+
+/// How elements of 64 bits become float32, rounded half to even.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Narrow {
+    LongToFloat,
+    DoubleToFloat,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,10 +124,19 @@ pub enum Op1 {
     RoundToHalf,
     /// The nearest float16 of the first four lanes, in the first two.
     ToHalf,
-    /// int32 as int64: the lower or upper half of the lanes.
-    Longs {
+    /// The lower or upper half of the lanes of 32 bits, of which `w` are the result's.
+    Widen {
+        how: Widen,
         high: bool,
     },
+    /// `w` lanes of 32 bits are read; the result is the lower half.
+    Narrow(Narrow),
+    /// Of float64.
+    SqrtD,
+    RoundD(i32),
+    /// float64 to int64, truncated, and back.
+    DoubleToLong,
+    LongToDouble,
     /// Each int16 by 8 bits: to the left, to the right, and to the right with the sign.
     WordsUp,
     WordsDown,
@@ -135,6 +177,8 @@ pub enum Compare {
     Int(Cc),
     /// Either is NaN.
     Unordered,
+    Double(Cc),
+    UnorderedDouble,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,7 +196,7 @@ pub enum Arith {
 
 pub type Label = u32;
 
-/// `w` is the number of lanes: 4, 8 or 16; 2 in [`Inst::Store`].
+/// `w` is the number of lanes of 32 bits: 4, 8 or 16; 2 in [`Inst::Store`]. float64 and int64 take two.
 #[derive(Clone, Copy, Debug)]
 pub enum Inst {
     Load {
@@ -175,6 +219,15 @@ pub enum Inst {
         s: Reg,
         m: Mem,
     },
+    /// One element of 64 bits into every lane, and the first lane of 64 bits.
+    SpreadDouble {
+        d: Reg,
+        m: Mem,
+    },
+    StoreDouble {
+        s: Reg,
+        m: Mem,
+    },
     Two {
         op: Op2,
         w: u16,
@@ -184,6 +237,7 @@ pub enum Inst {
     },
     /// `d += a * b`
     Fma {
+        double: bool,
         w: u16,
         d: Reg,
         a: Reg,
@@ -266,6 +320,7 @@ pub enum Inst {
     },
     /// `d += a * b`, with `b` in memory: `w` elements, or one for all lanes (`spread`).
     FmaMem {
+        double: bool,
         w: u16,
         d: Reg,
         a: Reg,
@@ -313,6 +368,16 @@ pub enum Inst {
         d: Reg,
         a: Reg,
         float: bool,
+    },
+    /// An int64 as float64 in every lane.
+    DoubleFromGeneral {
+        d: Reg,
+        a: Reg,
+    },
+    /// The first lane of int64.
+    LongToGeneral {
+        d: Reg,
+        a: Reg,
     },
     /// The first lane as int64.
     ToGeneral {
@@ -421,6 +486,7 @@ impl Inst {
             | Inst::LoadWords { d, m, .. }
             | Inst::SpreadWord { d, m }
             | Inst::Spread { d, m }
+            | Inst::SpreadDouble { d, m }
             | Inst::Address { d, m }
             | Inst::ReadGeneral { d, m } => {
                 mem(m, f);
@@ -432,6 +498,7 @@ impl Inst {
             | Inst::StoreWords { s, m, .. }
             | Inst::TileStore { s, m }
             | Inst::StoreOne { s, m }
+            | Inst::StoreDouble { s, m }
             | Inst::WriteGeneral { s, m } => {
                 mem(m, f);
                 f(*s, Use);
@@ -463,7 +530,11 @@ impl Inst {
                 f(*a, Use);
                 f(*d, Def);
             }
-            Inst::One { d, a, .. } | Inst::FromGeneral { d, a, .. } | Inst::ToGeneral { d, a } => {
+            Inst::One { d, a, .. }
+            | Inst::FromGeneral { d, a, .. }
+            | Inst::DoubleFromGeneral { d, a }
+            | Inst::LongToGeneral { d, a }
+            | Inst::ToGeneral { d, a } => {
                 f(*a, Use);
                 f(*d, Def);
             }
@@ -517,6 +588,8 @@ pub struct Program {
     /// Registers that hold one constant from the beginning to the end: bytes into the pool.
     pub constants: Vec<(Reg, u32)>,
     pub pool: Vec<u32>,
+    /// Where constants of 64 bits are in it.
+    pub doubles: Vec<u32>,
     pub labels: u32,
     /// First and last instruction of each loop, inner ones first.
     pub loops: Vec<(usize, usize)>,

@@ -1,6 +1,6 @@
 //! Kernels for x86-64 with 256-bit or 512-bit vectors, assembled directly.
 //!
-//! Cranelift has 128-bit vectors only. A kernel in flat form that keeps to float32, int32, masks, pointers and int64
+//! Cranelift has 128-bit vectors only. A kernel in flat form that keeps to float32, float64, int32, masks, pointers and int64
 //! indices (in memory also to floats of 16 bits, bytes and int64) is translated here to instructions over virtual registers ([`build`]), gets registers by linear scan
 //! ([`alloc`]) and is encoded with iced ([`emit`]). The code has no relocations: constants stand behind it. Whatever
 //! falls outside is refused, and the caller schedules that kernel for Cranelift instead.

@@ -78,3 +78,41 @@ fn lines_are_fetched_ahead() {
     let fetches = |w: &[u8]| w[..2] == [0x0f, 0x18] && w[2] / 8 == 0b1010 && w[3] == 64;
     assert!(code.windows(4).any(fetches), "{code:x?}");
 }
+
+fn kernel(params: &[&Var], body: Vec<FlatStmt>) -> FlatFunc {
+    let params = params.iter().map(|v| (*v).clone()).collect();
+    FlatFunc { name: "kernel".into(), params, ret: None, linkage: Linkage::Local, body, span: Span::NONE }
+}
+
+/// VFMADD231PD (EVEX.66.0F38.W1 B8) of 512 bits, with an element for all lanes in memory.
+#[test]
+fn float64_is_multiplied_by_vectors() {
+    let [a, b, y] = ["a", "b", "y"].map(|n| Var::new(n, DType::HANDLE));
+    let d = DType::F64.with_lanes(8);
+    let acc = Var::new("acc", d);
+    let zero = PrimExpr::float(DType::F64, 0.0).broadcast(8);
+    let row = PrimExpr::load_ptr(b.expr(), 0.into(), d);
+    let one = PrimExpr::load_ptr(a.expr(), 0.into(), DType::F64).broadcast(8);
+    let body = vec![
+        FlatStmt::Local { var: acc.clone(), init: zero },
+        FlatStmt::Assign { var: acc.clone(), value: PrimExpr::call(Intrin::Fma, [row, one, acc.expr()]) },
+        FlatStmt::Store { ptr: y.expr(), offset: 0.into(), value: acc.expr() },
+    ];
+    let f = kernel(&[&a, &b, &y], body);
+    let code = assemble(&f, WIDE).expect("a kernel").bytes;
+    let multiplies =
+        |w: &[u8]| w[0] == 0x62 && w[1] & 7 == 2 && w[2] & 0x83 == 0x81 && w[3] & 0x70 == 0x50 && w[4] == 0xb8;
+    assert!(code.windows(5).any(multiplies), "{code:x?}");
+}
+
+/// VCVTTPS2QQ (EVEX.66.0F.W0 7A) is AVX-512's.
+#[test]
+fn floats_become_int64_by_vectors_where_these_are_wide() {
+    let [x, y] = ["x", "y"].map(|n| Var::new(n, DType::HANDLE));
+    let value = PrimExpr::load_ptr(x.expr(), 0.into(), DType::F32.with_lanes(8)).cast(DType::I64.with_lanes(8));
+    let f = kernel(&[&x, &y], vec![FlatStmt::Store { ptr: y.expr(), offset: 0.into(), value }]);
+    let code = assemble(&f, WIDE).expect("a kernel").bytes;
+    let converts = |w: &[u8]| w[0] == 0x62 && w[1] & 7 == 1 && w[2] & 0x83 == 1 && w[3] & 0x60 == 0x40 && w[4] == 0x7a;
+    assert!(code.windows(5).any(converts), "{code:x?}");
+    assert!(assemble(&f, Wide::V3).is_none());
+}

@@ -7,7 +7,7 @@ impl Builder {
     pub(super) fn either(&mut self, c: &PrimExpr, t: &PrimExpr, f: &PrimExpr) -> Option<Val> {
         let d = t.dtype();
         let (no, exit) = (self.label(), self.label());
-        let widths = if is_general(d) { vec![] } else { self.widths(d.lanes)? };
+        let widths = if is_general(d) { vec![] } else { self.widths(units(d))? };
         let own: Vec<Reg> = match widths.len() {
             0 => vec![self.reg(Class::General)],
             n => (0..n).map(|_| self.lanes_reg()).collect(),
@@ -42,6 +42,17 @@ impl Builder {
 
     pub(super) fn op2(&self, op: BinOp, d: DType) -> Option<Op2> {
         let float = d.is_float();
+        if is_double(d) {
+            return Some(match op {
+                BinOp::Add => Op2::AddD,
+                BinOp::Sub => Op2::SubD,
+                BinOp::Mul => Op2::MulD,
+                BinOp::Div => Op2::DivD,
+                BinOp::Min => Op2::MinD,
+                BinOp::Max => Op2::MaxD,
+                _ => return None,
+            });
+        }
         let signed = d.element() == DType::I32;
         Some(match op {
             BinOp::Add if float => Op2::AddF,
@@ -100,8 +111,10 @@ impl Builder {
 
     pub(super) fn lanes(&mut self, e: &PrimExpr) -> Option<Val> {
         let d = e.dtype();
-        let n = d.lanes;
+        let n = units(d);
         Some(match e.kind() {
+            PrimKind::Int(v) if is_double(d) => self.double((*v as f64).to_bits()),
+            PrimKind::Float(v) if is_double(d) => self.double(v.0.to_bits()),
             PrimKind::Int(v) if d.is_float() => self.literal((*v as f32).to_bits()),
             PrimKind::Int(v) if d.is_bool() => self.literal(if *v != 0 { u32::MAX } else { 0 }),
             PrimKind::Int(v) => self.literal(*v as u32),
@@ -110,6 +123,7 @@ impl Builder {
                 v @ Val::Lanes { uniform: true, .. } => v,
                 _ => return None,
             },
+            PrimKind::Reinterpret(_) if is_double(d) => return None,
             PrimKind::Reinterpret(a) if is_lanes(a.dtype()) && !a.dtype().is_bool() && !d.is_bool() => self.value(a)?,
             PrimKind::Cast(a) => {
                 let (from, to) = (a.dtype().element(), d.element());
@@ -120,8 +134,17 @@ impl Builder {
                     self.push(Inst::FromGeneral { d: r, a, float: to == DType::F32 });
                     return Some(Val::Lanes { regs: vec![r], uniform: true });
                 }
+                if is_general(from) && n == 1 && to == DType::F64 {
+                    let Val::General(o) = self.value(a)? else { return None };
+                    let (a, r) = (self.in_register(o), self.lanes_reg());
+                    self.push(Inst::DoubleFromGeneral { d: r, a });
+                    return Some(Val::Lanes { regs: vec![r], uniform: true });
+                }
                 if let (PrimKind::Ramp(first, step), DType::I64, DType::I32) = (a.kind(), from, to) {
                     return self.count(first, step, n);
+                }
+                if is_double(d) || is_double(a.dtype()) || is_longs(a.dtype()) {
+                    return self.resized(a, d);
                 }
                 if is_half(from) {
                     return if to == DType::F32 { self.value(a) } else { None };
@@ -178,6 +201,10 @@ impl Builder {
                 let v = self.value(a)?;
                 self.flip(n, &v)?
             }
+            PrimKind::Neg(a) if is_double(d) => {
+                let (v, sign) = (self.value(a)?, self.double(1 << 63));
+                self.two(Op2::Xor, n, &v, &sign)?
+            }
             PrimKind::Neg(a) if d.is_float() => {
                 let (v, sign) = (self.value(a)?, self.literal(1 << 31));
                 self.two(Op2::Xor, n, &v, &sign)?
@@ -198,16 +225,17 @@ impl Builder {
                 if matches!(e.kind(), PrimKind::IfThenElse(..)) && (has_load(t) || has_load(f)) {
                     return None;
                 }
-                let (c, t, f) = (self.value(c)?, self.value(t)?, self.value(f)?);
+                let c = if is_double(d) { self.double_test(c)? } else { self.value(c)? };
+                let (t, f) = (self.value(t)?, self.value(f)?);
                 self.each(n, &[&c, &t, &f], |s, w, d, r| s.push(Inst::Choose { w, d, c: r[0], t: r[1], f: r[2] }))?
             }
             PrimKind::Load { .. } if d.is_bool() => return None,
-            PrimKind::Load { ptr, offset } if offset.dtype().lanes > 1 => self.load_by_steps(ptr, offset)?,
+            PrimKind::Load { ptr, offset } if offset.dtype().lanes > 1 => self.load_by_steps(ptr, offset, d)?,
             PrimKind::Load { ptr, offset } => {
-                let mut m = self.address(ptr, offset, 4)?;
+                let mut m = self.address(ptr, offset, d.element().bytes() as u32)?;
                 if n == 1 {
                     let r = self.lanes_reg();
-                    self.push(Inst::Spread { d: r, m });
+                    self.push(if is_double(d) { Inst::SpreadDouble { d: r, m } } else { Inst::Spread { d: r, m } });
                     return Some(Val::Lanes { regs: vec![r], uniform: true });
                 }
                 let mut regs = vec![];
@@ -255,6 +283,9 @@ impl Builder {
         let (n, from) = (d.lanes, first.dtype());
         if !is_lanes(from) {
             return None;
+        }
+        if is_double(from) {
+            return self.call_doubles(f, args, d);
         }
         let mut v = vec![];
         // What else these have are literals of the instruction.
@@ -319,13 +350,7 @@ impl Builder {
                 _ => self.one(Op1::WordsDownSigned, n, &a)?,
             },
             Intrin::BitNot => self.flip(n, &a)?,
-            Intrin::Fma if float => {
-                let (b, c) = (v.get(1)?, v.get(2)?);
-                self.each(n, &[&a, b, c], |s, w, d, r| {
-                    s.push(Inst::Move { w, d, s: r[2] });
-                    s.push(Inst::Fma { w, d, a: r[0], b: r[1] });
-                })?
-            }
+            Intrin::Fma if float => self.multiplied(false, n, &a, v.get(1)?, v.get(2)?)?,
             Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin if !from.is_bool() => {
                 let op = match f {
                     Intrin::ReduceAdd => BinOp::Add,
@@ -333,24 +358,37 @@ impl Builder {
                     _ => BinOp::Min,
                 };
                 let op = self.op2(op, from)?;
-                let Val::Lanes { regs, uniform: false } = a else { return None };
-                let widths = self.widths(from.lanes)?;
-                let mut total: Option<Reg> = None;
-                for (&w, &a) in widths.iter().zip(&regs) {
-                    let (r, t) = (self.lanes_reg(), self.lanes_reg());
-                    self.push(Inst::Reduce { op, w, d: r, a, t });
-                    total = Some(match total {
-                        None => r,
-                        Some(x) => {
-                            let d = self.lanes_reg();
-                            self.push(Inst::Two { op, w: self.wide, d, a: x, b: r });
-                            d
-                        }
-                    });
-                }
-                Val::Lanes { regs: vec![total?], uniform: true }
+                self.reduced(op, &a, from)?
             }
             _ => return None,
         })
+    }
+
+    /// `a * b + c`, rounded once.
+    pub(super) fn multiplied(&mut self, double: bool, n: u16, a: &Val, b: &Val, c: &Val) -> Option<Val> {
+        self.each(n, &[a, b, c], |s, w, d, r| {
+            s.push(Inst::Move { w, d, s: r[2] });
+            s.push(Inst::Fma { double, w, d, a: r[0], b: r[1] });
+        })
+    }
+
+    /// All lanes of a vector combined.
+    pub(super) fn reduced(&mut self, op: Op2, a: &Val, from: DType) -> Option<Val> {
+        let Val::Lanes { regs, uniform: false } = a else { return None };
+        let widths = self.widths(units(from))?;
+        let mut total: Option<Reg> = None;
+        for (&w, &a) in widths.iter().zip(regs) {
+            let (r, t) = (self.lanes_reg(), self.lanes_reg());
+            self.push(Inst::Reduce { op, w, d: r, a, t });
+            total = Some(match total {
+                None => r,
+                Some(x) => {
+                    let d = self.lanes_reg();
+                    self.push(Inst::Two { op, w: self.wide, d, a: x, b: r });
+                    d
+                }
+            });
+        }
+        Some(Val::Lanes { regs: vec![total?], uniform: true })
     }
 }

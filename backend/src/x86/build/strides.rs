@@ -1,11 +1,14 @@
-//! Vectors of every second element, backwards, and of int64 that were int32.
+//! Vectors of every second element, and backwards.
 
 use super::*;
 
 impl Builder {
     /// A load by a ramp of offsets, by steps of 2 or -1.
-    pub(super) fn load_by_steps(&mut self, ptr: &PrimExpr, offset: &PrimExpr) -> Option<Val> {
+    pub(super) fn load_by_steps(&mut self, ptr: &PrimExpr, offset: &PrimExpr, d: DType) -> Option<Val> {
         let PrimKind::Ramp(first, step) = offset.kind() else { return None };
+        if is_double(d) {
+            return None;
+        }
         let mut m = self.address(ptr, first, 4)?;
         let step = step.as_int()?;
         let mut regs = vec![];
@@ -71,25 +74,5 @@ impl Builder {
             regs.push(r);
         }
         Some(Val::Lanes { regs, uniform: false })
-    }
-
-    /// int32 as int64.
-    pub(super) fn store_longs(&mut self, ptr: &PrimExpr, offset: &PrimExpr, value: &PrimExpr) -> Option<()> {
-        let PrimKind::Cast(x) = value.kind() else { return None };
-        if x.dtype().element() != DType::I32 {
-            return None;
-        }
-        let v = self.value(x)?;
-        let mut m = self.address(ptr, offset, 8)?;
-        for (k, w) in self.widths(value.dtype().lanes)?.into_iter().enumerate() {
-            let a = piece(&v, k)?;
-            for high in [false, true] {
-                let s = self.lanes_reg();
-                self.push(Inst::One { op: Op1::Longs { high }, w, d: s, a });
-                self.push(Inst::Store { w, s, m });
-                m.disp += w as i32 * 4;
-            }
-        }
-        Some(())
     }
 }

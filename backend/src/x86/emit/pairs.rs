@@ -13,6 +13,13 @@ impl Emitter<'_> {
             Op2::DivF => wide!(self.a, w, vdivps, d, a, b),
             Op2::MinF => wide!(self.a, w, vminps, d, a, b),
             Op2::MaxF => wide!(self.a, w, vmaxps, d, a, b),
+            Op2::AddD => wide!(self.a, w, vaddpd, d, a, b),
+            Op2::SubD => wide!(self.a, w, vsubpd, d, a, b),
+            Op2::MulD => wide!(self.a, w, vmulpd, d, a, b),
+            Op2::DivD => wide!(self.a, w, vdivpd, d, a, b),
+            Op2::MinD => wide!(self.a, w, vminpd, d, a, b),
+            Op2::MaxD => wide!(self.a, w, vmaxpd, d, a, b),
+            Op2::Join => self.join(w, d, a, b),
             Op2::And => wide!(self.a, w, vandps, d, a, b),
             Op2::Or => wide!(self.a, w, vorps, d, a, b),
             Op2::Xor => wide!(self.a, w, vxorps, d, a, b),
@@ -46,27 +53,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// A half of `w` int32 as int64.
-    pub(super) fn longs(&mut self, w: u16, d: u8, mut a: u8, high: bool) -> Res {
-        if high {
-            match w {
-                16 => self.a.vextracti64x4(y(d), z(a), 1)?,
-                4 => self.a.vpermilps(x(d), x(a), 0xee)?,
-                _ if self.wide.evex() => self.a.vextracti32x4(x(d), y(a), 1)?,
-                _ => self.a.vextracti128(x(d), y(a), 1)?,
-            }
-            a = d;
-        }
-        match w {
-            16 => self.a.vpmovsxdq(z(d), y(a)),
-            8 => self.a.vpmovsxdq(y(d), x(a)),
-            _ => self.a.vpmovsxdq(x(d), x(a)),
-        }
-    }
-
     pub(super) fn compare(&mut self, what: Compare, w: u16, d: u8, a: u8, b: u8) -> Res {
         let predicate = match what {
-            Compare::Float(cc) => match cc {
+            Compare::Float(cc) | Compare::Double(cc) => match cc {
                 Cc::Eq => 0,
                 Cc::Ne => 4,
                 Cc::Lt => 0x11,
@@ -74,7 +63,7 @@ impl Emitter<'_> {
                 Cc::Gt => 0x1e,
                 Cc::Ge => 0x1d,
             },
-            Compare::Unordered => 3,
+            Compare::Unordered | Compare::UnorderedDouble => 3,
             Compare::Int(cc) => match cc {
                 Cc::Eq => 0,
                 Cc::Ne => 4,
@@ -85,6 +74,9 @@ impl Emitter<'_> {
             },
         };
         let int = matches!(what, Compare::Int(_));
+        if matches!(what, Compare::Double(_) | Compare::UnorderedDouble) {
+            return self.compare_doubles(predicate, w, d, a, b);
+        }
         if self.wide.evex() {
             if int {
                 mask!(self.a, w, vpcmpd, a, b; predicate)?;
@@ -124,12 +116,17 @@ impl Emitter<'_> {
             self.two(op, 4, n, a, t)?;
             a = n;
         }
-        for order in [0x4e, 0xb1] {
+        let orders: &[i32] = if op.is_double() { &[0x4e] } else { &[0x4e, 0xb1] };
+        for &order in orders {
             self.a.vpermilps(x(t), x(a), order)?;
             self.two(op, 4, n, a, t)?;
             a = n;
         }
-        self.spread(n)?;
+        if op.is_double() {
+            self.spread_double(n)?;
+        } else {
+            self.spread(n)?;
+        }
         self.keep_lanes(d, 2)
     }
 }
