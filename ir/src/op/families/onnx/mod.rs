@@ -16,7 +16,7 @@ pub mod trees;
 pub mod window;
 
 use crate::prim::{PrimExpr, Var};
-use crate::tir::{Buffer, Stmt, StmtKind};
+use crate::tir::{Buffer, ForKind, Stmt, StmtKind};
 
 /// Element `i` of a vector.
 fn cell(b: &Buffer, i: impl Into<PrimExpr>) -> PrimExpr {
@@ -41,6 +41,14 @@ fn each(extent: &PrimExpr, name: &str, body: impl FnOnce(&PrimExpr) -> Stmt) -> 
     let v = Var::dim(name);
     let i = v.expr();
     Stmt::for_serial(&v, extent.clone(), body(&i))
+}
+
+/// A loop from `first` to before `end`, which is no less.
+fn each_from(first: &PrimExpr, end: &PrimExpr, name: &str, body: impl FnOnce(&PrimExpr) -> Stmt) -> Stmt {
+    let var = Var::dim(name);
+    let body = body(&var.expr());
+    let (min, extent) = (first.clone(), end.clone() - first.clone());
+    Stmt::new(StmtKind::For { var, min, extent, kind: ForKind::Serial, annotations: vec![], body })
 }
 
 /// A value that is computed once.

@@ -1,6 +1,6 @@
 //! Discrete Fourier transforms and determinants.
 
-use super::{bind, cell, each, local, set};
+use super::{bind, cell, each, each_from, local, set};
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::op::elem::{convert, wide, wide_dtype};
@@ -270,24 +270,30 @@ fn det(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let load = each(&n, "i", |i| each(&n, "j", |j| Stmt::store(&work, at(i, j), wide(x.at(at(i, j))).cast(acc))));
         let eliminate = each(&n, "c", |c| {
             let p = cell(&pivot, 0);
-            let find = each(&n, "i", |i| {
-                let better = i.clone().gt(c.clone()).and(size(w(i, c)).gt(size(w(&p, c))));
-                Stmt::if_then(better, set(&pivot, 0, i.clone()))
+            let (below, largest) = (c.clone() + 1, cell(&product, 1));
+            let find = each_from(&below, &n, "i", |i| {
+                bind("size", size(w(i, c)), |s| {
+                    let better = Stmt::seq(vec![set(&pivot, 0, i.clone()), set(&product, 1, s.clone())]);
+                    Stmt::if_then(s.clone().gt(largest), better)
+                })
             });
-            let swap = each(&n, "j", |j| {
+            // What is left of the diagonal is not read again.
+            let swap = each_from(c, &n, "j", |j| {
                 bind("kept", w(c, j), |kept| {
                     Stmt::seq(vec![Stmt::store(&work, at(c, j), w(&p, j)), Stmt::store(&work, at(&p, j), kept.clone())])
                 })
             });
             let swap = Stmt::seq(vec![swap, set(&product, 0, cell(&product, 0).neg())]);
-            let clear = each(&n, "i", |i| {
-                let rows = bind("factor", w(i, c) / w(c, c), |f| {
-                    each(&n, "j", |j| Stmt::store(&work, at(i, j), w(i, j) - f.clone() * w(c, j)))
-                });
-                Stmt::if_then(i.clone().gt(c.clone()), rows)
+            // Rows are counted from the one below, so that they are seen to be others.
+            let clear = each(&(n.clone() - below.clone()), "i", |i| {
+                let i = below.clone() + i.clone();
+                bind("factor", w(&i, c) / w(c, c), |f| {
+                    each_from(&below, &n, "j", |j| Stmt::store(&work, at(&i, j), w(&i, j) - f.clone() * w(c, j)))
+                })
             });
             Stmt::seq(vec![
                 set(&pivot, 0, c.clone()),
+                set(&product, 1, size(w(c, c))),
                 find,
                 Stmt::if_then(p.clone().ne(c.clone()), swap),
                 set(&product, 0, cell(&product, 0) * w(c, c)),
