@@ -51,6 +51,10 @@ pub struct Ahead {
 /// Bytes of a cache line.
 pub const LINE: i64 = 64;
 
+/// Rows side by side where steps are no vectors, and operations of a step at most.
+const BESIDE: i64 = 8;
+const LIGHT: usize = 4;
+
 /// A value along the vectors, which each reduction step stores to memory that nothing else of the nest reads or writes.
 #[derive(Clone)]
 pub struct Copies {
@@ -557,7 +561,13 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
             best = Some((cost, v));
         }
     }
-    let Some((_, mut v)) = best else { return scalar };
+    let Some((_, mut v)) = best else {
+        // Each step waits for the one before it: those of other rows go beside it.
+        let light = n.accs.len() == 1 && updates.iter().all(|u| weight(u) <= LIGHT);
+        let row = n.spatial.iter().rev().find(|a| a.len() != Some(1)).filter(|_| light);
+        let rows = row.map(|a| (a.var.clone(), rows_for(e, a, BESIDE))).filter(|(_, r)| *r > 1);
+        return Tile { rows: rows.into_iter().collect(), ..scalar };
+    };
     // Loads that vary along the vector axis but not along a row axis serve all rows of a tile.
     let loads = distinct_loads(&updates);
     let along: Vec<&PrimExpr> = loads.iter().filter(|l| l.uses(&v.axis.var)).collect();
