@@ -112,6 +112,60 @@ const CASES: &[Case] = &[
         tolerance: 0.0,
     },
     Case {
+        rule: "floats to int64: towards zero, limited, NaN is 0",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71])],
+        body: r#"far = R.multiply(x, R.const(1e16, "float32"));
+                 y = R.concat((R.astype(x, "int64"), R.astype(far, "int64"),
+                               R.astype(R.astype(x, "float64"), "int64"),
+                               R.astype(R.astype(far, "float64"), "int64")), axis=1)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "int64 to floats: the nearest, half to even",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71])],
+        body: r#"whole = R.astype(R.multiply(x, R.const(12345.678, "float32")), "int64");
+                 i = R.add(R.permute_dims(whole, axes=[1, 0]), R.const(1, "int64"));
+                 y = R.concat((R.astype(R.astype(i, "float32"), "float64"), R.astype(i, "float64")), axis=0)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "float64: arithmetic, roots, whole numbers, comparisons",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71]), tensor(&[3, 71], 2)],
+        body: r#"a = R.astype(x, "float64"); b = R.astype(z, "float64");
+                 c = R.divide(R.subtract(R.multiply(a, b), R.abs(b)), R.const(3.0, "float64"));
+                 d = R.maximum(R.floor(c), R.minimum(R.sqrt(R.abs(a)), R.negative(b)));
+                 y = R.where(R.less(a, b), R.round(d), R.add(c, d))"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "float64 to float32 and back",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![tensor(&[3, 71], 1), tensor(&[3, 71], 2)],
+        body: r#"a = R.multiply(R.astype(x, "float64"), R.astype(z, "float64"));
+                 b = R.permute_dims(R.astype(a, "float32"), axes=[1, 0]); y = R.astype(b, "float64")"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "products and sums of float64",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor((71, 45), dtype="float32")"#,
+        inputs: || vec![tensor(&[19, 71], 1), tensor(&[71, 45], 2)],
+        body: r#"y = R.matmul(R.astype(x, "float64"), R.astype(z, "float64"));
+                 m = R.max(y, axis=[1], keepdims=True); s = R.sum(y, axis=[1], keepdims=True);
+                 y = R.concat((y, m, s), axis=1)"#,
+        tolerance: 1e-13,
+    },
+    Case {
+        rule: "determinants, one of them of a matrix that is singular",
+        params: r#"x: R.Tensor((3, 19, 19), dtype="float32")"#,
+        inputs: || vec![tensor(&[3, 19, 19], 4)],
+        body: r#"p = R.strided_slice(x, axes=[1], begin=[0], end=[18]); q = R.strided_slice(x, axes=[1], begin=[3], end=[4]);
+                 y = R.concat((R.onnx.det(x), R.onnx.det(R.concat((p, q), axis=1))), axis=0)"#,
+        tolerance: 1e-5,
+    },
+    Case {
         rule: "quantize: half to even, limited",
         params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
         inputs: || vec![special(&[3, 71])],
@@ -235,6 +289,67 @@ fn every_level_computes_what_the_baseline_computes() {
                 let near = (a - b).abs() <= c.tolerance * (1.0 + a.abs()) && c.tolerance > 0.0;
                 assert!(same || near, "{}: {cpu}, {threads} threads, element {k}: {b:?}, not {a:?}", c.rule);
             }
+        }
+    }
+}
+
+/// Boxes of one batch that stay: the best one that overlaps none of those before it, and so on.
+fn kept(boxes: &[[f32; 4]], scores: &[f32], most: usize, iou: f32, threshold: f32) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..boxes.len()).filter(|&i| scores[i] > threshold).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+    let area = |b: &[f32; 4]| (b[2] - b[0]) * (b[3] - b[1]);
+    let overlap = |a: &[f32; 4], b: &[f32; 4]| {
+        let side = |d: usize| (a[d + 2].min(b[d + 2]) - a[d].max(b[d])).max(0.0);
+        let both = side(0) * side(1);
+        both / (area(a) + area(b) - both)
+    };
+    let mut out: Vec<usize> = vec![];
+    for i in order {
+        if out.len() < most && out.iter().all(|&j| overlap(&boxes[j], &boxes[i]) <= iou) {
+            out.push(i);
+        }
+    }
+    out
+}
+
+/// More boxes stay than are compared at a time.
+#[test]
+fn suppression_keeps_what_overlaps_none_before_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    let (batches, classes, n) = (2usize, 2usize, 500usize);
+    let start = tensor(&[batches as i64, n as i64, 2], 1);
+    let (size, scores) = (tensor(&start.shape, 2), tensor(&[batches as i64, classes as i64, n as i64], 3));
+    let at = |c: &Constant, i: usize| c.get_f64(i) as f32;
+    let mut boxes = vec![];
+    for i in 0..batches * n {
+        let [y, x] = [2 * i, 2 * i + 1].map(|k| at(&start, k) * 10.0);
+        let [h, w] = [2 * i, 2 * i + 1].map(|k| at(&size, k).abs() * 2.0 + 0.25);
+        boxes.push([y, x, y + h, x + w]);
+    }
+    let bytes = boxes.iter().flatten().flat_map(|v| v.to_le_bytes()).collect();
+    let inputs = [Constant::new(DType::F32, vec![batches as i64, n as i64, 4], bytes), scores.clone()];
+    for (most, iou, threshold) in [(500, 0.25f32, -0.5f32), (40, 0.5, 0.0), (500, 0.0, -2.0), (500, 1.0, 0.25)] {
+        let text = format!(
+            "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor(({batches}, {n}, 4), dtype=\"float32\"), \
+             s: R.Tensor(({batches}, {classes}, {n}), dtype=\"float32\")):\n        y = R.onnx.nms(x, s, R.const({most}, \
+             \"int64\"), R.const({iou:?}, \"float32\"), R.const({threshold:?}, \"float32\"))\n        return y\n"
+        );
+        std::fs::write(&model, text).expect("the model is written");
+        let mut wanted = vec![];
+        for b in 0..batches {
+            for c in 0..classes {
+                let scores: Vec<f32> = (0..n).map(|i| at(&scores, (b * classes + c) * n + i)).collect();
+                let rows = kept(&boxes[b * n..(b + 1) * n], &scores, most, iou, threshold);
+                wanted.extend(rows.into_iter().map(|i| [b as f64, c as f64, i as f64]));
+            }
+        }
+        assert!(wanted.len() > 40 * batches, "{} boxes", wanted.len());
+        for cpu in ["baseline", "native"] {
+            let got = run(dir.path(), &model, cpu, "1", &inputs);
+            let rows: Vec<[f64; 3]> =
+                (0..got.elements() / 3).map(|r| [0, 1, 2].map(|k| got.get_f64(3 * r + k))).collect();
+            assert_eq!(rows, wanted, "{cpu}, at most {most}, {iou}, above {threshold}");
         }
     }
 }
