@@ -235,12 +235,18 @@ impl Emitter<'_> {
 
     /// Rows of a tile, from the address of the first and the register with the way to the next.
     fn rows(&mut self, m: &Mem, stride: u8) -> Result<AsmMemoryOperand, IcedError> {
-        let (base, disp) = match m.base {
-            Base::Reg(r) => (g(self.general(r, RAX)?), m.disp),
-            Base::Stack(at) => (rsp, self.objects + at as i32 + m.disp),
-            Base::Pool(_) => return self.mem(m),
-        };
+        let (base, disp) = self.base(m)?;
         Ok(base + g(stride) * 1 + disp)
+    }
+
+    /// The address without an index.
+    fn base(&mut self, m: &Mem) -> Result<(AsmRegister64, i32), IcedError> {
+        Ok(match m.base {
+            Base::Stack(at) => (rsp, self.objects + at as i32 + m.disp),
+            Base::Reg(r) => (g(self.general(r, RAX)?), m.disp),
+            // Constants are not addressed by registers.
+            Base::Pool(_) => (rax, m.disp),
+        })
     }
 
     fn scratch(&self, k: u8) -> u8 {
@@ -339,6 +345,8 @@ impl Emitter<'_> {
             | Inst::StoreDouble { .. }
             | Inst::DoubleFromGeneral { .. }
             | Inst::LongToGeneral { .. }
+            | Inst::LongsFromGeneral { .. }
+            | Inst::Gather { .. }
             | Inst::Fma { double: true, .. }
             | Inst::FmaMem { double: true, .. } => self.doubles(i)?,
             Inst::Two { op, w, d, a, b } => {

@@ -84,6 +84,12 @@ pub enum Op2 {
     DotWords,
     /// The lower halves of both.
     Join,
+    /// Of int64; products and the smaller and larger one are AVX-512's.
+    AddL,
+    SubL,
+    MulL,
+    MinL,
+    MaxL,
 }
 
 impl Op2 {
@@ -374,6 +380,19 @@ pub enum Inst {
         d: Reg,
         a: Reg,
     },
+    /// An int64 into every lane. AVX-512's.
+    LongsFromGeneral {
+        d: Reg,
+        a: Reg,
+    },
+    /// Elements of 32 bits that the int64 in `i`, of `w` lanes of 32 bits, name: half a register. The address has no index.
+    /// AVX-512's.
+    Gather {
+        w: u16,
+        d: Reg,
+        m: Mem,
+        i: Reg,
+    },
     /// The first lane of int64.
     LongToGeneral {
         d: Reg,
@@ -533,10 +552,16 @@ impl Inst {
             Inst::One { d, a, .. }
             | Inst::FromGeneral { d, a, .. }
             | Inst::DoubleFromGeneral { d, a }
+            | Inst::LongsFromGeneral { d, a }
             | Inst::LongToGeneral { d, a }
             | Inst::ToGeneral { d, a } => {
                 f(*a, Use);
                 f(*d, Def);
+            }
+            Inst::Gather { d, m, i, .. } => {
+                mem(m, f);
+                f(*i, Use);
+                f(*d, Early);
             }
             Inst::Divide { d, a, .. } => {
                 f(*a, Use);

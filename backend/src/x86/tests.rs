@@ -116,3 +116,23 @@ fn floats_become_int64_by_vectors_where_these_are_wide() {
     assert!(code.windows(5).any(converts), "{code:x?}");
     assert!(assemble(&f, Wide::V3).is_none());
 }
+
+/// VGATHERQPS (EVEX.66.0F38.W0 93), whose result is no register of its operands.
+#[test]
+fn elements_are_read_by_their_numbers() {
+    let [x, at, y] = ["x", "at", "y"].map(|n| Var::new(n, DType::HANDLE));
+    let numbers = PrimExpr::load_ptr(at.expr(), 0.into(), DType::I64.with_lanes(16));
+    let value = PrimExpr::load_ptr(x.expr(), numbers, DType::F32.with_lanes(16));
+    let f = kernel(&[&x, &at, &y], vec![FlatStmt::Store { ptr: y.expr(), offset: 0.into(), value }]);
+    let code = assemble(&f, WIDE).expect("a kernel").bytes;
+    let gathers: Vec<&[u8]> =
+        code.windows(7).filter(|w| w[0] == 0x62 && w[1] & 7 == 2 && w[2] & 0x83 == 1 && w[4] == 0x93).collect();
+    assert_eq!(gathers.len(), 2, "{code:x?}");
+    for g in gathers {
+        // The register of the result and that of the index, of three bits here and further ones in the prefix, inverted.
+        let result = ((g[5] >> 3) & 7) | ((!g[1] >> 4) & 8) | (!g[1] & 16);
+        let index = ((g[6] >> 3) & 7) | ((!g[1] >> 3) & 8) | ((!g[3] << 1) & 16);
+        assert_ne!(result, index, "{g:x?}");
+    }
+    assert!(assemble(&f, Wide::V3).is_none());
+}

@@ -121,7 +121,7 @@ fn lanes(o: &SchedOptions, s: &Scan, outs: &[Target]) -> (u16, u16) {
     let heavy = s.calls > 0 || s.ops > 24;
     let lanes = o.vector_bytes as usize / widest.max(1);
     // Lane by lane is as good as a gather, unless there is much to compute.
-    let gathers = s.gather > 0 && (s.gather * 6 > s.ops + 12 * s.calls);
+    let gathers = s.gather > 0 && ((s.gather - s.named) * 6 + s.named * 2 > s.ops + 12 * s.calls);
     if s.blocked || gathers {
         return (1, 1);
     }

@@ -34,6 +34,8 @@ pub struct Scan {
     pub invariant: usize,
     pub unit: usize,
     pub gather: usize,
+    /// Those of them that 512-bit vectors read by one instruction.
+    pub named: usize,
     /// A condition along the axis guards loads: vectors cannot evaluate both sides.
     pub blocked: bool,
     /// Bytes of the widest value that varies along the axis.
@@ -184,6 +186,21 @@ impl Scanner<'_> {
         self.vars.iter().any(|v| e.uses(v))
     }
 
+    /// Whether an offset is made of int64 that stand side by side in memory.
+    fn is_named(&self, offset: &PrimExpr) -> bool {
+        let unit = |at: &PrimExpr| {
+            let p = Poly::of(at, &self.e.ranges).split(&self.vars[0]);
+            p.is_some_and(|(s, _)| s.is_zero() || s.as_const() == Some(1))
+        };
+        match offset.kind() {
+            PrimKind::Load { offset: at, .. } => offset.dtype() == DType::I64 && unit(at),
+            PrimKind::Binary(BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Min | BinOp::Max, a, b) => {
+                self.is_named(a) && self.is_named(b)
+            }
+            _ => !self.varies(offset),
+        }
+    }
+
     fn visit(&mut self, x: &PrimExpr) {
         if self.varies(x) && !x.dtype().is_bool() {
             self.out.widest = self.out.widest.max(compute_type(x.dtype()).bytes());
@@ -207,7 +224,10 @@ impl Scanner<'_> {
                         self.out.unit += 1
                     }
                     Some((s, _)) if s.is_zero() && !others => self.out.invariant += 1,
-                    _ => self.out.gather += 1,
+                    _ => {
+                        self.out.gather += 1;
+                        self.out.named += (self.e.interleaves && is_word(x) && self.is_named(offset)) as usize;
+                    }
                 }
                 return;
             }

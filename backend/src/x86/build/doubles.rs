@@ -86,6 +86,36 @@ impl Builder {
         Some(Val::Lanes { regs: out, uniform: false })
     }
 
+    /// A load of elements of 32 bits that a vector of int64 names.
+    pub(super) fn gathered(&mut self, ptr: &PrimExpr, offset: &PrimExpr) -> Option<Val> {
+        if !self.evex {
+            return None;
+        }
+        let lanes = offset.dtype().lanes;
+        let Val::Lanes { regs, uniform: false } = self.value(offset)? else { return None };
+        let m = self.address(ptr, &PrimExpr::i64(0), 4)?;
+        let gather = |s: &mut Self, w: u16, i: Reg| {
+            let d = s.lanes_reg();
+            s.push(Inst::Gather { w, d, m, i });
+            d
+        };
+        let from = self.widths(2 * lanes)?;
+        let (mut k, mut out) = (0, vec![]);
+        for w in self.widths(lanes)? {
+            let a = gather(self, from[k], regs[k]);
+            k += 1;
+            if from[k - 1] > w {
+                out.push(a);
+                continue;
+            }
+            let (b, d) = (gather(self, w, *regs.get(k)?), self.lanes_reg());
+            self.push(Inst::Two { op: Op2::Join, w, d, a, b });
+            out.push(d);
+            k += 1;
+        }
+        Some(Val::Lanes { regs: out, uniform: false })
+    }
+
     /// A conversion from or to elements of 64 bits, of which `d` are not int64.
     pub(super) fn resized(&mut self, a: &PrimExpr, d: DType) -> Option<Val> {
         let v = self.value(a)?;
@@ -133,7 +163,28 @@ impl Builder {
         let d = e.dtype();
         match e.kind() {
             PrimKind::Int(v) => Some(self.double(*v as u64)),
-            PrimKind::Broadcast(a) => a.as_int().map(|v| self.double(v as u64)),
+            PrimKind::Broadcast(a) => match self.value(a)? {
+                Val::General(Opnd::Imm(v)) => Some(self.double(v as u64)),
+                Val::General(Opnd::Reg(a)) if self.evex => {
+                    let r = self.lanes_reg();
+                    self.push(Inst::LongsFromGeneral { d: r, a });
+                    Some(Val::Lanes { regs: vec![r], uniform: true })
+                }
+                _ => None,
+            },
+            PrimKind::Binary(BinOp::Mul, one, x) | PrimKind::Binary(BinOp::Mul, x, one) if is_one(one) => self.value(x),
+            PrimKind::Binary(op, a, b) if self.evex => {
+                let op = match op {
+                    BinOp::Add => Op2::AddL,
+                    BinOp::Sub => Op2::SubL,
+                    BinOp::Mul => Op2::MulL,
+                    BinOp::Min => Op2::MinL,
+                    BinOp::Max => Op2::MaxL,
+                    _ => return None,
+                };
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                self.two(op, units(d), &a, &b)
+            }
             PrimKind::Load { ptr, offset } if offset.dtype().lanes == 1 => {
                 let mut m = self.address(ptr, offset, 8)?;
                 let mut regs = vec![];
@@ -221,4 +272,8 @@ impl Builder {
         }
         .filter(|_| is_double(d))
     }
+}
+
+fn is_one(e: &PrimExpr) -> bool {
+    matches!(e.kind(), PrimKind::Broadcast(a) if a.is_int(1))
 }

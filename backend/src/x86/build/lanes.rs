@@ -140,8 +140,8 @@ impl Builder {
                     self.push(Inst::DoubleFromGeneral { d: r, a });
                     return Some(Val::Lanes { regs: vec![r], uniform: true });
                 }
-                if let (PrimKind::Ramp(first, step), DType::I64, DType::I32) = (a.kind(), from, to) {
-                    return self.count(first, step, n);
+                if let (Some((first, step, behind)), DType::I64, DType::I32) = (ramp(a), from, to) {
+                    return self.count(first, step, behind, n);
                 }
                 if is_double(d) || is_double(a.dtype()) || is_longs(a.dtype()) {
                     return self.resized(a, d);
@@ -390,5 +390,19 @@ impl Builder {
             });
         }
         Some(Val::Lanes { regs: vec![total?], uniform: true })
+    }
+}
+
+/// A vector that counts up: from where, by how much, and what is added to it.
+fn ramp(e: &PrimExpr) -> Option<(&PrimExpr, &PrimExpr, i64)> {
+    match e.kind() {
+        PrimKind::Ramp(first, step) => Some((first, step, 0)),
+        PrimKind::Binary(BinOp::Add, a, b) => match (ramp(a), b.kind()) {
+            (Some((first, step, behind)), PrimKind::Broadcast(c)) => {
+                Some((first, step, behind.wrapping_add(c.as_int()?)))
+            }
+            _ => None,
+        },
+        _ => None,
     }
 }

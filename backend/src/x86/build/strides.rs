@@ -3,12 +3,12 @@
 use super::*;
 
 impl Builder {
-    /// A load by a ramp of offsets, by steps of 2 or -1.
+    /// A load by a ramp of offsets, by steps of 2 or -1, or by any other vector of them.
     pub(super) fn load_by_steps(&mut self, ptr: &PrimExpr, offset: &PrimExpr, d: DType) -> Option<Val> {
-        let PrimKind::Ramp(first, step) = offset.kind() else { return None };
         if is_double(d) {
             return None;
         }
+        let PrimKind::Ramp(first, step) = offset.kind() else { return self.gathered(ptr, offset) };
         let mut m = self.address(ptr, first, 4)?;
         let step = step.as_int()?;
         let mut regs = vec![];
@@ -59,15 +59,16 @@ impl Builder {
         self.permuted(w, &order, a)
     }
 
-    /// int32 that counts up from an int64.
-    pub(super) fn count(&mut self, first: &PrimExpr, step: &PrimExpr, lanes: u16) -> Option<Val> {
+    /// int32 that counts up from an int64 and a number.
+    pub(super) fn count(&mut self, first: &PrimExpr, step: &PrimExpr, behind: i64, lanes: u16) -> Option<Val> {
         let Val::General(first) = self.value(first)? else { return None };
         let step = i32::try_from(step.as_int()?).ok()?;
         let (a, d) = (self.in_register(first), self.lanes_reg());
         self.push(Inst::FromGeneral { d, a, float: false });
         let (mut regs, mut at) = (vec![], 0);
         for w in self.widths(lanes)? {
-            let steps: Vec<u32> = (at..at + w as i32).map(|i| i.wrapping_mul(step) as u32).collect();
+            let steps: Vec<u32> =
+                (at..at + w as i32).map(|i| i.wrapping_mul(step).wrapping_add(behind as i32) as u32).collect();
             let (b, r) = (self.vector(&steps), self.lanes_reg());
             self.push(Inst::Two { op: Op2::AddI, w, d: r, a: d, b });
             at += w as i32;

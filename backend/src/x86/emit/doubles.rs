@@ -27,6 +27,23 @@ impl Emitter<'_> {
                 self.spread_double(n)?;
                 self.keep_lanes(d, 0)
             }
+            Inst::LongsFromGeneral { d, a } => {
+                let a = self.general(a, RAX)?;
+                let n = self.target(d, 0);
+                self.a.vpbroadcastq(z(n), g(a))?;
+                self.keep_lanes(d, 0)
+            }
+            Inst::Gather { w, d, m, i } => {
+                let (i, n) = (self.lanes(i, 1)?, self.target(d, 0));
+                let (base, disp) = self.base(&m)?;
+                self.a.kxnorw(k1, k1, k1)?;
+                match w {
+                    16 => self.a.vgatherqps(y(n).k1(), base + z(i) * 4 + disp)?,
+                    8 => self.a.vgatherqps(x(n).k1(), base + y(i) * 4 + disp)?,
+                    _ => self.a.vgatherqps(x(n).k1(), base + x(i) * 4 + disp)?,
+                }
+                self.keep_lanes(d, 0)
+            }
             Inst::LongToGeneral { d, a } => {
                 let a = self.lanes(a, 0)?;
                 let n = self.result(d);

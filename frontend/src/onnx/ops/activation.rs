@@ -206,8 +206,11 @@ fn scaled_tanh(cx: &mut NodeCx) -> Res<Vec<Value>> {
 fn hardmax_of(cx: &mut NodeCx, x: &Tensor, axis: usize) -> Res<Tensor> {
     let at =
         cx.call("argmax", &[x.into()], &[("axis", AttrValue::Int(axis as i64)), ("keepdims", AttrValue::Bool(true))])?;
-    let at = cx.cast(&at, DType::I64)?;
     let places = super::select::positions(cx, &x.dims[axis].clone(), x.rank(), axis)?;
+    // Vectors hold more numbers of 32 bits.
+    let small = x.dims[axis].as_int().is_some_and(|n| n <= i32::MAX as i64);
+    let number = if small { DType::I32 } else { DType::I64 };
+    let (at, places) = (cx.cast(&at, number)?, cx.cast(&places, number)?);
     let hit = cx.op("equal", &[&at, &places])?;
     cx.cast(&hit, x.dtype)
 }
