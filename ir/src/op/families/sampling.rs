@@ -198,6 +198,9 @@ fn grid_sample(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         false => positions.iter().zip(layout::spatial(rank).chars()).map(|p| near(&mut k, p)).collect(),
     };
     let there = axes.iter().all(|a| a.size.as_int().is_some_and(|n| n > 0));
+    if there && !bicubic {
+        return from_tables(cx, k, &axes, &elements, &shape, x);
+    }
     let y = k.compute("grid_sample", out.dims, out.dtype, |i| {
         let mut at = i.to_vec();
         at.remove(1);
@@ -228,7 +231,51 @@ fn grid_sample(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         if cx.attrs.str("method") == Some("nearest") {
             return source(&taps.iter().map(|t| t[0].0.clone()).collect::<Vec<_>>());
         }
-        mix(&taps, &mut vec![], &source)
+        mix(&taps, &mut vec![], &source, &|v, w| v * w.clone())
+    });
+    Ok(k.finish(&[y]))
+}
+
+/// Samples of images that have elements: which one each tap reads, and its weight, are tables for all channels. The
+/// weight of what lies outside is infinite, which no other is.
+fn from_tables(
+    cx: &ComputeCx,
+    mut k: KernelBuilder,
+    axes: &[Axis],
+    elements: &[(Buffer, Option<Buffer>)],
+    shape: &[PrimExpr],
+    x: &Buffer,
+) -> Result<PrimFunc, Diagnostic> {
+    let out = cx.result()?;
+    let mut tables: Vec<Vec<(Buffer, Buffer)>> = vec![];
+    for (n, (axis, (element, behind))) in axes.iter().zip(elements).enumerate() {
+        let taps = |i: &[PrimExpr]| axis.beside(element.at(i), behind.as_ref().map(|b| b.at(i)));
+        let count = if behind.is_some() { 2 } else { 1 };
+        let table = |t: usize| {
+            let at = k.compute(&format!("tap_{n}_{t}"), shape, DType::I64, |i| {
+                taps(i)[t].0.clone().max(0).min(axis.size.clone() - 1)
+            });
+            let weight = k.compute(&format!("weight_{n}_{t}"), shape, axis.real, |i| {
+                let (at, weight) = taps(i)[t].clone();
+                let inside = at.clone().ge(0).select(at.lt(axis.size.clone()), PrimExpr::bool(false));
+                inside.select(weight, axis.float(f64::INFINITY))
+            });
+            (at, weight)
+        };
+        tables.push((0..count).map(table).collect());
+    }
+    let y = k.compute("grid_sample", out.dims, out.dtype, |i| {
+        let mut point = i.to_vec();
+        point.remove(1);
+        let taps: Vec<Vec<_>> = (tables.iter())
+            .map(|axis| axis.iter().map(|(at, weight)| (at.at(point.clone()), weight.at(point.clone()))).collect())
+            .collect();
+        let source = |at: &[PrimExpr]| x.at([&i[..2], at].concat()).cast(axes[0].real);
+        let weighted = |v: PrimExpr, w: &PrimExpr| {
+            let outside = w.clone().eq(axes[0].float(f64::INFINITY));
+            outside.select(axes[0].float(0.0), v * w.clone())
+        };
+        mix(&taps, &mut vec![], &source, &weighted)
     });
     Ok(k.finish(&[y]))
 }
@@ -238,12 +285,13 @@ fn mix(
     taps: &[Vec<(PrimExpr, PrimExpr)>],
     at: &mut Vec<PrimExpr>,
     source: &dyn Fn(&[PrimExpr]) -> PrimExpr,
+    weighted: &dyn Fn(PrimExpr, &PrimExpr) -> PrimExpr,
 ) -> PrimExpr {
     let Some(axis) = taps.get(at.len()) else { return source(at) };
     let mut sum: Option<PrimExpr> = None;
     for (p, w) in axis {
         at.push(p.clone());
-        let term = mix(taps, at, source) * w.clone();
+        let term = weighted(mix(taps, at, source, weighted), w);
         at.pop();
         sum = Some(match sum {
             Some(s) => s + term,
