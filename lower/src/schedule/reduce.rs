@@ -379,13 +379,25 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
         }
         partial.push(vectors);
     }
+    // A known rest takes shorter vectors before single elements.
+    let rest = v.axis.len().filter(|_| e.wide).map_or(0, |n| n % v.lanes as i64);
+    let mut short: HashMap<u16, Vec<Vec<Var>>> = HashMap::new();
+    for lanes in [8, 4].into_iter().filter(|l| *l < v.lanes && rest & *l as i64 != 0) {
+        let start = |f: &[Var]| if op == BinOp::Add { PrimExpr::zero(ct) } else { f[0].expr() };
+        let sums = finals.iter().map(|f| vec![e.local("acc", spread(start(f), lanes))]);
+        short.insert(lanes, sums.collect());
+    }
+    let least = if short.is_empty() { v.lanes } else { 4 };
     let end = Poly::of(&v.axis.extent, &e.ranges);
     let end = e.index(&end)?;
     let end = e.hoist(end);
     steps(e, t, &others, &mut HashMap::new(), &mut |e, k| {
-        strips(e, &v.axis.var, PrimExpr::i64(0), end.clone(), v.lanes, v.count, v.lanes, |e, lane| {
+        strips(e, &v.axis.var, PrimExpr::i64(0), end.clone(), v.lanes, v.count, least, |e, lane| {
             if lane.lanes == 1 {
                 return update(e, n, points, finals, k, Some(lane));
+            }
+            if let Some(locals) = short.get(&lane.lanes) {
+                return update(e, n, points, locals, k, Some(lane));
             }
             for c in 0..lane.lanes / v.lanes {
                 let mut k = k.clone();
@@ -403,6 +415,12 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
         BinOp::Max => Intrin::ReduceMax,
         _ => Intrin::ReduceMin,
     };
+    for lanes in [8, 4] {
+        for (x, f) in short.get(&lanes).into_iter().flatten().zip(finals) {
+            let total = PrimExpr::call(reduce, [x[0].expr()]);
+            e.assign(&f[0], PrimExpr::binary(op, f[0].expr(), total));
+        }
+    }
     let mut vectors = vec![];
     for p in &partial {
         let mut all: Vec<PrimExpr> = p.iter().map(|x| x[0].expr()).collect();
@@ -561,9 +579,14 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
             best = Some((cost, v));
         }
     }
-    let Some((_, mut v)) = best else {
+    let light = n.accs.len() == 1 && updates.iter().all(|u| weight(u) <= LIGHT);
+    // Vectors of elements that are read one by one pay where there is much to compute.
+    let scattered = |v: &Vector| {
+        let u = scan(&updates, &v.axis.var, e);
+        v.combine.is_none() && u.gather > 0 && u.unit == 0
+    };
+    let Some((_, mut v)) = best.filter(|(_, v)| !(light && scattered(v))) else {
         // Each step waits for the one before it: those of other rows go beside it.
-        let light = n.accs.len() == 1 && updates.iter().all(|u| weight(u) <= LIGHT);
         let row = n.spatial.iter().rev().find(|a| a.len() != Some(1)).filter(|_| light);
         let rows = row.map(|a| (a.var.clone(), rows_for(e, a, BESIDE))).filter(|(_, r)| *r > 1);
         return Tile { rows: rows.into_iter().collect(), ..scalar };

@@ -197,9 +197,10 @@ fn grid_sample(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         true => vec![],
         false => positions.iter().zip(layout::spatial(rank).chars()).map(|p| near(&mut k, p)).collect(),
     };
-    let there = axes.iter().all(|a| a.size.as_int().is_some_and(|n| n > 0));
+    // And these are whole floats.
+    let there = axes.iter().all(|a| a.size.as_int().is_some_and(|n| (1..1 << 23).contains(&n)));
     if there && !bicubic {
-        return from_tables(cx, k, &axes, &elements, &shape, x);
+        return from_tables(cx, k, &axes, &positions, &elements, &shape, x);
     }
     let y = k.compute("grid_sample", out.dims, out.dtype, |i| {
         let mut at = i.to_vec();
@@ -242,6 +243,7 @@ fn from_tables(
     cx: &ComputeCx,
     mut k: KernelBuilder,
     axes: &[Axis],
+    positions: &[Buffer],
     elements: &[(Buffer, Option<Buffer>)],
     shape: &[PrimExpr],
     x: &Buffer,
@@ -249,6 +251,8 @@ fn from_tables(
     let out = cx.result()?;
     let mut tables: Vec<Vec<(Buffer, Buffer)>> = vec![];
     for (n, (axis, (element, behind))) in axes.iter().zip(elements).enumerate() {
+        let position = &positions[n];
+        let whole = if behind.is_some() { Intrin::Floor } else { Intrin::NearbyInt };
         let taps = |i: &[PrimExpr]| axis.beside(element.at(i), behind.as_ref().map(|b| b.at(i)));
         let count = if behind.is_some() { 2 } else { 1 };
         let table = |t: usize| {
@@ -256,9 +260,11 @@ fn from_tables(
                 taps(i)[t].0.clone().max(0).min(axis.size.clone() - 1)
             });
             let weight = k.compute(&format!("weight_{n}_{t}"), shape, axis.real, |i| {
-                let (at, weight) = taps(i)[t].clone();
-                let inside = at.clone().ge(0).select(at.lt(axis.size.clone()), PrimExpr::bool(false));
-                inside.select(weight, axis.float(f64::INFINITY))
+                // Whole floats, so that no vector has numbers of two sizes.
+                let at = position.at(i).call1(whole) + axis.float(t as f64);
+                let size = axis.size.clone().cast(axis.real);
+                let outside = at.clone().lt(axis.float(0.0)).select(PrimExpr::bool(true), at.ge(size));
+                outside.select(axis.float(f64::INFINITY), taps(i)[t].1.clone())
             });
             (at, weight)
         };
