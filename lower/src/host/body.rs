@@ -105,10 +105,10 @@ impl Body<'_> {
 /// The checks among these steps.
 pub fn checks(b: &mut Builder, steps: &[Step]) {
     for s in steps {
-        let Step::Check { condition, code, constraint, wanted, got, what } = s else { continue };
+        let Step::Check { condition, code, constraint, wanted, got, what, numbers } = s else { continue };
         let (wanted, got) = (wanted.clone(), got.clone());
         let failure = Failure { code: *code, constraint: *constraint as i32, wanted, got, what: what.as_str() };
-        b.fail_if(condition.clone().not(), failure);
+        b.fail_if_filled(condition.clone().not(), failure, numbers);
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Pool {
     unchecked: bool,
     /// Leave out the texts of errors.
     silent: bool,
+    /// Numbers are written into messages.
+    pub fills: bool,
 }
 
 impl Pool {
@@ -228,10 +230,23 @@ impl<'p> Builder<'p> {
 
     /// Reports the failure and returns its code, unconditionally.
     pub fn fail(&mut self, f: Failure) {
+        self.fail_filled(f, &[]);
+    }
+
+    /// As [`Builder::fail`], with these numbers in the places of the message's `{}`.
+    fn fail_filled(&mut self, f: Failure, numbers: &[(i64, PrimExpr)]) {
         let what = self.text(f.what);
         let args =
             vec![self.call.clone(), PrimExpr::i32(f.code as i32), PrimExpr::i32(f.constraint), f.wanted, f.got, what];
         let code = self.call(fail_callee(), args);
+        // From the last one: the places of the others stay.
+        let numbers = if self.pool.silent { &[] } else { numbers };
+        for (nth, value) in numbers.iter().rev() {
+            self.pool.fills = true;
+            let callee = super::message::callee(&self.pool.prefix);
+            let args = vec![self.call.clone(), PrimExpr::i64(*nth), value.clone()];
+            self.push(FlatStmt::Call { callee, args, result: None });
+        }
         self.ret_failed(code);
     }
 
@@ -242,10 +257,15 @@ impl<'p> Builder<'p> {
 
     /// Reports a failure when `cond` holds.
     pub fn fail_if(&mut self, cond: PrimExpr, f: Failure) {
+        self.fail_if_filled(cond, f, &[]);
+    }
+
+    /// As [`Builder::fail_if`], with these numbers in the places of the message's `{}`.
+    pub fn fail_if_filled(&mut self, cond: PrimExpr, f: Failure, numbers: &[(i64, PrimExpr)]) {
         if self.pool.leaves_out(f.code) {
             return;
         }
-        self.if_then(cond, |b| b.fail(f));
+        self.if_then(cond, |b| b.fail_filled(f, numbers));
     }
 }
 

@@ -15,8 +15,9 @@ pub fn checks_first(steps: Vec<Step>) -> Vec<Step> {
     let mut read: HashSet<Var> = HashSet::new();
     for s in steps {
         match &s {
-            Step::Check { condition, wanted, got, .. } => {
-                if [condition, wanted, got].into_iter().flat_map(PrimExpr::vars).any(|v| read.contains(&v)) {
+            Step::Check { condition, wanted, got, numbers, .. } => {
+                let told = [condition, wanted, got].into_iter().chain(numbers.iter().map(|(_, n)| n));
+                if told.flat_map(PrimExpr::vars).any(|v| read.contains(&v)) {
                     out.append(&mut checks);
                     out.append(&mut others);
                     read.clear();

@@ -178,8 +178,9 @@ fn first_checks(sig: &Signature, plan: &Plan, results: &[ResultLeaf]) -> Vec<Ste
     }
     let known = sig.body_vars();
     let decided = |s: &&Step| match s {
-        Step::Check { condition, wanted, got, .. } => {
-            [condition, wanted, got].into_iter().flat_map(PrimExpr::vars).all(|v| known.contains(&v))
+        Step::Check { condition, wanted, got, numbers, .. } => {
+            let told = [condition, wanted, got].into_iter().chain(numbers.iter().map(|(_, n)| n));
+            told.flat_map(PrimExpr::vars).all(|v| known.contains(&v))
         }
         _ => false,
     };

@@ -14,6 +14,7 @@ mod early;
 mod entry;
 mod kernel_args;
 mod memory;
+mod message;
 mod names;
 mod ops;
 mod params;
@@ -219,6 +220,9 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         cx.funcs.push(check_tensor::function(&mut cx.pool, prefix, abi));
     }
     cx.funcs.push(body::copy_function(&mut cx.pool, prefix, abi));
+    if cx.pool.fills {
+        cx.funcs.push(message::function(&mut cx.pool, prefix, abi));
+    }
     program.memory = cx.memory;
     warnings.extend(cx.warnings);
     program.module.funcs = cx.funcs;

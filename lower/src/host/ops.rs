@@ -1,6 +1,7 @@
 //! Operators that need no kernel of their own: views, shapes as values, checks, and kernels whose result size the data
 //! decides.
 
+use super::message::{Message, Piece};
 use super::plan::{byte_size, Planner, Scope};
 use super::value::*;
 use relax_ir::op::{Compute, ComputeCx, OpDecl};
@@ -221,11 +222,29 @@ fn assert_op(p: &mut Planner, c: &Call, span: Span, scope: &mut Scope) -> Res<Ho
         }
         _ => return Err(Diagnostic::error("assert", span, "R.assert_op: the condition must be a scalar bool")),
     };
-    let text = match c.args.last().map(|e| p.value(e, scope)) {
-        Some(Ok(HostValue::Str(s))) if !s.is_empty() => format!("assertion failed: {s}"),
-        _ => "assertion failed".to_string(),
+    let (format, values) = match c.args.split_last() {
+        Some((last, rest)) => match p.value(last, scope)? {
+            HostValue::Str(s) => (s, rest.get(1..).unwrap_or_default()),
+            _ => (String::new(), c.args.get(1..).unwrap_or_default()),
+        },
+        None => (String::new(), &[][..]),
     };
-    p.require(condition, code::ASSERT, text, span)?;
+    let mut pieces = vec![];
+    for e in values {
+        pieces.push(match (Piece::constant(e), p.value(e, scope)?) {
+            (Some(piece), _) => piece,
+            (None, HostValue::Prim(e)) => Piece::scalar(&e),
+            (None, HostValue::Shape(values)) => Piece::shape(&values),
+            (None, HostValue::Str(s)) => Piece::Text(s),
+            (None, HostValue::Tensor(t)) if t.dims.is_empty() && t.dtype.is_int() && !t.dtype.is_bool() => {
+                let var = Var::new("told", DType::I64);
+                p.emit(Step::Read { var: var.clone(), from: t.buf, index: 0, dtype: t.dtype });
+                Piece::Number(var.expr())
+            }
+            _ => Piece::Open,
+        });
+    }
+    p.require_filled(condition, code::ASSERT, Message::new(&format, pieces), span)?;
     Ok(HostValue::unit())
 }
 

@@ -6,6 +6,7 @@ mod tests_of_accesses;
 
 use super::checks::Checks;
 use super::kernel_args::{called, match_args, returned, From, KernelArg};
+use super::message::Message;
 use super::value::*;
 use crate::accesses::TESTED;
 use crate::threads::Room;
@@ -387,6 +388,11 @@ impl<'a> Planner<'a> {
 
     /// Emits a check unless it is proved, known from there on; proved false is an error.
     pub fn require(&mut self, condition: PrimExpr, code: i64, message: String, span: Span) -> Res<()> {
+        self.require_filled(condition, code, Message { text: message, numbers: vec![] }, span)
+    }
+
+    pub fn require_filled(&mut self, condition: PrimExpr, code: i64, message: Message, span: Span) -> Res<()> {
+        let Message { text: message, numbers } = message;
         match self.facts.prove(&condition) {
             Answer::Yes => return Ok(()),
             Answer::No if self.steps.len() == 1 => {
@@ -408,7 +414,7 @@ impl<'a> Planner<'a> {
             self.assume(&d.clone().ne(PrimExpr::int(d.dtype(), 0)));
         }
         let condition = constraints::guarded(&condition, divisors);
-        self.step(Step::Check { condition, code, constraint: number, wanted, got, what });
+        self.step(Step::Check { condition, code, constraint: number, wanted, got, what, numbers });
         Ok(())
     }
 

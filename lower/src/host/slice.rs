@@ -68,9 +68,9 @@ impl Needs {
                 }
                 self.bufs.insert(*from);
             }
-            Step::Check { condition, wanted, got, .. } => {
+            Step::Check { condition, wanted, got, numbers, .. } => {
                 let known = |e: &relax_ir::PrimExpr| e.vars().iter().all(|v| self.vars.contains(v));
-                if !(known(condition) && known(wanted) && known(got)) {
+                if !(known(condition) && known(wanted) && known(got) && numbers.iter().all(|(_, n)| known(n))) {
                     return None;
                 }
             }

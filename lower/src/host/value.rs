@@ -144,6 +144,8 @@ pub enum Step {
         wanted: PrimExpr,
         got: PrimExpr,
         what: String,
+        /// What goes into the places of the message's `{}`.
+        numbers: Vec<(i64, PrimExpr)>,
     },
     If {
         condition: PrimExpr,

@@ -4,6 +4,7 @@ use super::expr::{Dyn, Gen, Res, Scope};
 use super::{tag, VALUE};
 use crate::host::build::Failure;
 use crate::host::check_tensor::dtype_word;
+use crate::host::message::Message;
 use crate::host::value::{match_dims, Later, Shaped};
 use relax_ir::analysis::constraints;
 use relax_ir::flat::FlatStmt;
@@ -70,6 +71,12 @@ impl Gen<'_, '_> {
 
     /// As [`Gen::require`], with the condition as the model has it.
     pub fn require_named(&mut self, condition: PrimExpr, text: String, code: i64, message: String, span: Span) {
+        self.require_filled(condition, text, code, Message { text: message, numbers: vec![] }, span);
+    }
+
+    /// As [`Gen::require_named`], with the numbers of the message.
+    pub fn require_filled(&mut self, condition: PrimExpr, text: String, code: i64, message: Message, span: Span) {
+        let Message { text: message, numbers } = message;
         if self.facts.prove(&condition) == Answer::Yes {
             return;
         }
@@ -87,7 +94,7 @@ impl Gen<'_, '_> {
         };
         let (number, what) = self.infos.add(code, text, message, span);
         let failure = Failure { code, constraint: number as i32, wanted, got, what: &what };
-        self.b.fail_if(constraints::guarded(&condition, divisors).not(), failure);
+        self.b.fail_if_filled(constraints::guarded(&condition, divisors).not(), failure, &numbers);
     }
 
     /// A check of the value's structure: `got` must be `wanted`.

@@ -2,6 +2,7 @@
 
 use super::expr::{Dyn, Gen, Res, Scope, TensorAt};
 use super::open::OPEN;
+use crate::host::message::{Message, Piece};
 use crate::host::VIEWS;
 use relax_ir::op::{Compute, ComputeCx, OpDecl};
 use relax_ir::prim::BinOp;
@@ -130,16 +131,13 @@ impl Gen<'_, '_> {
             "assert_op" => {
                 let Some(first) = c.args.first() else { return wrong("a condition") };
                 let condition = self.condition(first, scope)?;
-                let text = match c.args.last().map(|e| self.expr(e, None, scope)) {
-                    Some(Ok(Dyn::Str(s))) if !s.is_empty() => format!("assertion failed: {s}"),
-                    _ => "assertion failed".to_string(),
-                };
+                let message = self.asserted(c, scope)?;
                 let stated = match self.typed.info_of(first) {
                     Some(StructInfo::Prim { value: Some(v), .. }) if v.as_var().is_none() => v,
                     _ => condition.clone(),
                 };
                 let stated = relax_ir::printer::print_prim(&stated);
-                self.require_named(condition, stated, code::ASSERT, text, span);
+                self.require_filled(condition, stated, code::ASSERT, message, span);
                 Ok(Dyn::Tuple(vec![]))
             }
             _ => match op.compute {
@@ -155,6 +153,30 @@ impl Gen<'_, '_> {
                 )),
             },
         }
+    }
+
+    /// The message of `R.assert_op`.
+    fn asserted(&mut self, c: &Call, scope: &mut Scope) -> Res<Message> {
+        let mut format = String::new();
+        let mut pieces = vec![];
+        for (i, e) in c.args.iter().enumerate().skip(1) {
+            let value = self.expr(e, None, scope)?;
+            pieces.push(match (Piece::constant(e), value) {
+                (Some(piece), _) => piece,
+                (None, Dyn::Str(s)) if i + 1 == c.args.len() => {
+                    format = s;
+                    break;
+                }
+                (None, Dyn::Prim(e)) => Piece::scalar(&e),
+                (None, Dyn::Shape(values)) => Piece::shape(&values),
+                (None, Dyn::Str(s)) => Piece::Text(s),
+                (None, Dyn::Tensor(t)) if t.dims.is_empty() && t.dtype.is_int() && !t.dtype.is_bool() => {
+                    Piece::Number(self.b.load("told", &t.data, 0, t.dtype).cast(DType::I64))
+                }
+                _ => Piece::Open,
+            });
+        }
+        Ok(Message::new(&format, pieces))
     }
 
     /// An operator's kernel, made here.

@@ -31,6 +31,7 @@ impl Planner<'_> {
                 wanted: told[2].expr(),
                 got: told[1].expr(),
                 what,
+                numbers: vec![],
             });
         }
         Ok(())
