@@ -76,6 +76,8 @@ pub struct Names<'a> {
     pub pythons: Vec<Named<'a>>,
     /// Buffers over the memory of others.
     pub views: Vec<View>,
+    /// Buffers of vectors, by their ids: the last dim is their lanes.
+    pub vectors: FnvHashSet<u32>,
 }
 
 impl<'a> Names<'a> {
@@ -95,6 +97,7 @@ impl<'a> Names<'a> {
             read: vec![],
             pythons: vec![],
             views: vec![],
+            vectors: FnvHashSet::default(),
         }
     }
     pub fn push(&mut self) {

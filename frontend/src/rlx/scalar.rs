@@ -4,6 +4,7 @@
 use super::context::{Births, Cx, Value};
 use super::pyparse::parse_expression;
 use super::syntax::*;
+use super::tir_stmt::all_lanes;
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, Diagnostic, Span, TypeCode, Var};
@@ -271,6 +272,11 @@ impl<'a> Cx<'a> {
                 // A buffer of rank 0 stands for its element.
                 if b.ndim() == 0 {
                     return Some(b.clone().at(vec![]).with_span(span));
+                }
+                if let Some(lanes) = self.vector_lanes(b).filter(|_| b.ndim() == 1) {
+                    let indices = vec![all_lanes(lanes)];
+                    let dtype = b.dtype().with_lanes(lanes);
+                    return Some(PrimExpr::raw_at(PrimKind::BufferLoad(b.clone(), indices.into()), dtype, span));
                 }
                 return self.error("type", span, format!("`{name}` is a buffer, an element of it is needed here"));
             }
@@ -621,8 +627,20 @@ impl<'a> Cx<'a> {
                 _ => all.push(self.index(item)),
             }
         }
-        if all.len() != buffer.ndim() {
-            let message = format!("`{}` has {} dims, {} given", buffer.name, buffer.ndim(), count(all.len()));
+        let mut dims = buffer.ndim();
+        if let Some(lanes) = self.vector_lanes(buffer) {
+            dims -= 1;
+            if all.iter().flatten().any(|i| i.dtype().lanes > 1) {
+                let message = "several vectors of a buffer at once are not supported";
+                return self.unsupported("tir", index.span, message);
+            }
+            if all.len() == dims {
+                all.push(Some(all_lanes(lanes)));
+                dims += 1;
+            }
+        }
+        if all.len() != dims {
+            let message = format!("`{}` has {dims} dims, {} given", buffer.name, count(all.len()));
             return self.error("tir", index.span, message);
         }
         all.into_iter().collect()

@@ -197,6 +197,7 @@ impl<'a> Cx<'a> {
             None => 1,
         };
         let indices = self.vector_at(&buffer, begin, lanes)?;
+        let lanes = indices.iter().map(|i| i.dtype().lanes).max().unwrap_or(lanes);
         Some(PrimExpr::raw_at(
             PrimKind::BufferLoad(buffer.clone(), indices.into()),
             buffer.dtype().with_lanes(lanes),
@@ -207,6 +208,12 @@ impl<'a> Cx<'a> {
     /// Indices of `lanes` elements in a row.
     pub fn vector_at(&mut self, buffer: &Buffer, begin: &Expr<'a>, lanes: u16) -> Option<Vec<PrimExpr>> {
         let mut indices = self.indices(buffer, begin)?;
+        if let Some(own) = self.vector_lanes(buffer) {
+            if lanes != own && lanes != 1 {
+                return self.unsupported("tir", begin.span, "several vectors of a buffer at once are not supported");
+            }
+            return Some(indices);
+        }
         if let (Some(last), true) = (indices.last_mut(), lanes > 1) {
             *last = last.clone().ramp(PrimExpr::int(last.dtype(), 1), lanes);
         }
@@ -381,6 +388,16 @@ impl<'a> Cx<'a> {
                 let [x, y, q, s] = self.named(call, span, ["x", "y", "q", "s"])?;
                 self.fixed_point(x, y, q, s, span)
             }
+            "q_multiply_shift_per_axis" => {
+                let names = ["x", "y", "ls", "rs", "q", "is_lshift_required", "is_rshift_required"];
+                let args = self.named(call, span, names)?;
+                self.fixed_point_per_axis(args, span)
+            }
+            // Advice for threads: the value itself.
+            "tvm_thread_invariant" => {
+                let [value] = self.operands(call, span, ["cond"])?;
+                self.prim(value)
+            }
             "ceildiv" => {
                 let [a, b] = self.operands(call, span, ["lhs", "rhs"])?;
                 let (a, b) = (self.num(a), self.num(b));
@@ -419,7 +436,18 @@ impl<'a> Cx<'a> {
                     None => self.expected(x, "the memory of a buffer, `A.data`,"),
                 }
             }
-            "Shuffle" => self.shuffle(call, span),
+            "Shuffle" => {
+                let [vectors, indices] = self.operands(call, span, ["vectors", "indices"])?;
+                match (vectors.elements(), indices.elements()) {
+                    (Some(vectors), Some(indices)) => self.shuffle(vectors, indices, span),
+                    _ => self.error("argument", span, "T.Shuffle takes a list of vectors and a list of indices"),
+                }
+            }
+            "vectorcombine" => {
+                let [dtype, a, b] = self.named(call, span, ["dtype", "vec1", "vec2"])?;
+                let (dtype, a, b) = (self.dtype(dtype)?, self.prim(a)?, self.prim(b)?);
+                self.combined(dtype, a, b, span)
+            }
             "vectorlow" | "vectorhigh" => {
                 let [dtype, vec] = self.named(call, span, ["dtype", "vec"])?;
                 let (dtype, vec) = (self.dtype(dtype)?, self.prim(vec)?);
@@ -477,17 +505,12 @@ impl<'a> Cx<'a> {
             "power" => self.intrinsic(Intrin::Pow, call, span),
             "tvm_struct_get" => self.struct_field(call, span),
             "call_extern" | "call_pure_extern" => self.extern_value(call, span),
+            "call_llvm_intrin" | "call_llvm_pure_intrin" => self.llvm_function(call, span),
             "tvm_struct_set" => {
                 let d = Diagnostic::unsupported("tir-struct", span, "the struct of a tensor cannot be written");
                 self.report(d.help("its data is written through a buffer: T.match_buffer"))
             }
-            "call_packed"
-            | "call_cpacked"
-            | "call_llvm_intrin"
-            | "call_llvm_pure_intrin"
-            | "call_intrin"
-            | "tvm_call_packed"
-            | "tvm_call_cpacked" => {
+            "call_packed" | "call_cpacked" | "call_intrin" | "tvm_call_packed" | "tvm_call_cpacked" => {
                 let what = call.args.iter().find_map(Expr::as_str).unwrap_or("?").to_string();
                 let d = Diagnostic::unsupported("tir-extern", span, format!("this PrimFunc calls `{what}` outside"))
                     .here("such calls are not supported inside of an expression");
@@ -610,34 +633,28 @@ impl<'a> Cx<'a> {
         Some(self.convert(PrimExpr::raw_binary(BinOp::Shr, sum, wide(right)), DType::I32))
     }
 
-    /// `T.Shuffle(vectors, [index])`: one lane of the vectors, one after the other.
-    fn shuffle(&mut self, call: &CallExpr<'a>, span: Span) -> Option<PrimExpr> {
-        let [vectors, indices] = self.operands(call, span, ["vectors", "indices"])?;
-        let (Some(vectors), Some(indices)) = (vectors.elements(), indices.elements()) else {
-            return self.error("argument", span, "T.Shuffle takes a list of vectors and a list of indices");
+    /// `T.q_multiply_shift_per_axis(x, y, ls, rs, q, ..)`: as `T.q_multiply_shift`, `x` shifted to the left before.
+    fn fixed_point_per_axis(&mut self, args: [&Expr<'a>; 7], span: Span) -> Option<PrimExpr> {
+        let [x, y, left, right, q, shifted, also_right] = args;
+        let (x, y) = (self.prim(x)?, self.prim_as(y, DType::I32)?);
+        let (left, right) = (self.prim_as(left, DType::I64)?, self.prim_as(right, DType::I64)?);
+        let (q, shifted, _) = (self.int(q)?, self.prim(shifted)?.as_int(), self.prim(also_right)?);
+        let wide = |v: i64| PrimExpr::int(DType::I64, v);
+        let by = PrimExpr::binary(BinOp::Add, right, wide(q));
+        let known =
+            by.as_int().is_none_or(|n| (1..=62).contains(&n)) && left.as_int().is_none_or(|n| (0..=62).contains(&n));
+        let (Some(shifted), DType::I32, true) = (shifted, x.dtype(), known) else {
+            let what = "T.q_multiply_shift_per_axis takes int32 and shifts from 1 to 62 bits in all";
+            return self.unsupported("tir", span, what);
         };
-        let [index] = indices else {
-            return self.unsupported("tir", span, "T.Shuffle of several lanes is not supported");
-        };
-        let vectors = vectors.iter().map(|v| self.prim(v)).collect::<Option<Vec<_>>>()?;
-        let mut at = self.int(index)?;
-        if let [first, rest @ ..] = vectors.as_slice() {
-            if let Some(other) = rest.iter().find(|v| v.dtype().element() != first.dtype().element()) {
-                let (s, t) = (first.dtype(), other.dtype());
-                return self.error("type", span, format!("the vectors are {s} and {t}, one type is needed here"));
-            }
+        let mut value = x.cast(DType::I64);
+        if shifted != 0 {
+            value = PrimExpr::raw_binary(BinOp::Shl, value, left);
         }
-        for v in &vectors {
-            let lanes = i64::from(v.dtype().lanes);
-            if (0..lanes).contains(&at) {
-                return match lanes_of(v, at as u16, 1) {
-                    Some(lane) => Some(lane),
-                    None => self.unsupported("tir", span, "a lane of a vector that a name stands for is not supported"),
-                };
-            }
-            at -= lanes;
-        }
-        self.error("argument", index.span, "the vectors have no lane of this number")
+        let product = PrimExpr::raw_binary(BinOp::Mul, value, y.cast(DType::I64));
+        let half = PrimExpr::binary(BinOp::Sub, by.clone(), wide(1));
+        let sum = PrimExpr::raw_binary(BinOp::Add, product, PrimExpr::raw_binary(BinOp::Shl, wide(1), half));
+        Some(self.convert(PrimExpr::raw_binary(BinOp::Shr, sum, by), DType::I32))
     }
 
     /// `T.Let(body, where={v: value})`

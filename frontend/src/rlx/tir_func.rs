@@ -110,6 +110,13 @@ impl<'a> Cx<'a> {
         // A return at the end of the function itself; elsewhere it would jump.
         let (body, last) = match def.body.split_last() {
             Some((Stmt { kind: StmtKind::Return(Some(value)), .. }, body)) => (body, Some(value)),
+            // The same in a word of the script builder.
+            Some((Stmt { kind: StmtKind::Expr(e), .. }, body)) if e.called().as_deref() == Some("T.Return") => {
+                match e.as_call().and_then(|c| c.arg(0, "value")) {
+                    Some(value) => (body, Some(value)),
+                    None => return self.error("argument", e.span, "T.Return takes a value"),
+                }
+            }
             _ => (&def.body[..], None),
         };
         let stmts = self.tir_statements(body, &mut f, &mut None);

@@ -3,17 +3,21 @@
 mod axes;
 mod builder;
 mod jumps;
+mod llvm;
 mod loops;
+mod never;
 mod outside;
 mod pointers;
 mod regions;
 mod scalars;
+mod shuffle;
 mod vectors;
 mod views;
 mod with;
 
 pub use jumps::Jumps;
 pub use pointers::Pointer;
+pub use shuffle::all_lanes;
 pub use vectors::lanes_of;
 pub use views::{without_views, View};
 
@@ -196,7 +200,7 @@ impl<'a> Cx<'a> {
                         (Some(name), Some(dtype)) => {
                             self.scope(f, s.span)?;
                             f.cells.push(s.span);
-                            Some(self.mutable(name, dtype, None, s.span))
+                            self.mutable(name, dtype, None, s.span)
                         }
                         _ => self.error("syntax", s.span, "a value is needed here"),
                     };
@@ -223,6 +227,15 @@ impl<'a> Cx<'a> {
             }
             StmtKind::If { cond, then, otherwise } => {
                 let cond = if cond.is_error() { None } else { self.condition(cond) };
+                if cond.as_ref().is_some_and(|c| self.never(c)) && then.iter().any(jumps::has_jump) {
+                    let before = f.jumps.last().cloned();
+                    self.nested(then, f);
+                    if let (Some(now), Some(before)) = (f.jumps.last_mut(), before) {
+                        *now = before;
+                    }
+                    let other = self.nested(otherwise, f);
+                    return Some(vec![Item::Stmt(other)]);
+                }
                 let then = self.nested(then, f);
                 let otherwise = if otherwise.is_empty() { None } else { Some(self.nested(otherwise, f)) };
                 one(TKind::If { cond: cond?, then, otherwise })
@@ -322,6 +335,11 @@ impl<'a> Cx<'a> {
                 for (k, v) in self.attrs_argument(call, span)?.0 {
                     // TVM 0.23 and before called the dialect `tir`.
                     let k = k.strip_prefix("tir.").map_or(k.clone(), |rest| format!("tirx.{rest}"));
+                    // Source: TVM's packed interface, which this says to be there already.
+                    if k == "calling_conv" && v != AttrValue::Int(0) {
+                        let d = Diagnostic::error("tir", span, "a kernel is called in one way");
+                        return self.report(d.help("drop the attribute `calling_conv`"));
+                    }
                     if f.attrs.get(&k).is_some() {
                         return self.error("tir", span, format!("the attribute `{k}` is stated already"));
                     }
@@ -432,7 +450,12 @@ impl<'a> Cx<'a> {
                     ExprKind::None => return self.expected(node, "a node"),
                     _ => node,
                 };
+                let at = key.span;
                 let (node, key, value) = (self.attr_value(node), self.string(key), self.attr_value(value));
+                if let Some(key) = key.as_deref().filter(|k| matches!(*k, "compute_scope" | "storage_alignment")) {
+                    let d = Diagnostic::error("tir", at, format!("`{key}` asks for another form of code"));
+                    return self.report(d.help("drop the attribute"));
+                }
                 Some(vec![(node?, key?, scalar(&value?))])
             }
             _ => self.error("argument", span, "T.attr takes a dictionary, or a node, a key and a value"),
@@ -506,6 +529,13 @@ impl<'a> Cx<'a> {
             (Some("T.meta_var" | "I.meta_var"), Some([inner])) => inner,
             _ => value,
         };
+        if let (Some("T.tvm_stack_alloca"), Some(call)) = (called.as_deref(), call) {
+            self.scope(f, span)?;
+            let memory = self.stack_memory(name, call, span)?;
+            let to = Pointer { base: memory.clone(), at: PrimExpr::int(DType::I64, 0), to: None };
+            self.names.bind(name, Value::Data(to));
+            return Some(vec![Item::Alloc(memory, span)]);
+        }
         if let Some(pointer) = self.pointer(held) {
             let pointer = pointer?;
             if annotation.is_none_or(|a| self.pointer_let(a, pointer.to)) {
@@ -529,6 +559,7 @@ impl<'a> Cx<'a> {
                         }
                     }
                     let b = self.buffer_type(name, call, 0, "global", span)?;
+                    let b = self.lanes_apart(b, span)?;
                     self.names.bind(name, Value::Buffer(b.clone()));
                     if fname == "T.alloc_buffer" {
                         f.cells.push(span);
@@ -555,6 +586,7 @@ impl<'a> Cx<'a> {
                     }
                     self.scope(f, span)?;
                     let b = self.buffer_type(name, call, 0, scope, span)?;
+                    let b = self.lanes_apart(b, span)?;
                     self.names.bind(name, Value::Buffer(b.clone()));
                     if fname != "T.decl_buffer" {
                         f.cells.push(span);
@@ -572,7 +604,7 @@ impl<'a> Cx<'a> {
                     };
                     self.scope(f, span)?;
                     f.cells.push(span);
-                    return Some(self.mutable(name, dtype, None, span));
+                    return self.mutable(name, dtype, None, span);
                 }
                 "T.launch_thread" => {
                     self.scope(f, span)?;
@@ -637,8 +669,8 @@ impl<'a> Cx<'a> {
         if !is_let && !bound {
             f.cells.push(span);
         }
-        if mutable {
-            return Some(self.mutable(name, value.dtype(), Some(value), span));
+        if mutable || value.dtype().lanes > 1 {
+            return self.mutable(name, value.dtype(), Some(value), span);
         }
         let var = Var::with_span(name, value.dtype(), target.span);
         self.names.bind(name, Value::Prim(var.clone()));

@@ -32,6 +32,9 @@ impl<'a> Cx<'a> {
         }
         let call = e.as_call()?;
         if let ("T.evaluate", Some(inner)) = (e.called()?.as_str(), call.arg(0, "value")) {
+            if let (Some("T.tvm_stack_alloca"), Some(of)) = (inner.called().as_deref(), inner.as_call()) {
+                return nothing(self.stack_memory("memory", of, span).map(|_| ()));
+            }
             if let Some(pointer) = self.pointer(inner) {
                 return nothing(pointer.map(|_| ()));
             }
@@ -156,7 +159,7 @@ impl<'a> Cx<'a> {
         let assigned = match self.names.own(name) {
             None | Some(Value::Poison) => return Some(()),
             Some(Value::Prim(v)) => f.scalars.contains(v),
-            Some(Value::Buffer(b)) => b.ndim() == 0 || b.ndim() == 1 && b.shape[0].is_int(1),
+            Some(Value::Buffer(b)) => b.ndim() == 0 || b.ndim() == 1 && b.shape[0].is_int(1) || self.vector_cell(b),
             Some(_) => false,
         };
         if again && assigned {

@@ -5,7 +5,7 @@
 use super::*;
 
 /// The cells of the loop under way, where one of its statements needs them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Jumps {
     /// 1 when the loop has been left.
     left: Option<Buffer>,

@@ -224,6 +224,9 @@ impl<'a> Cx<'a> {
         if !matches!(self.int(index)?, 0 | -1) {
             return self.error("tir", index.span, "the memory of a buffer has one dim: its index is 0");
         }
+        if indices.iter().any(|i| i.dtype().lanes > 1) {
+            return self.error("type", list.span, "a vector has no number: one element is needed here");
+        }
         let wider = indices.iter().any(|i| i.dtype().bits > 32) || buffer.shape.iter().any(|d| d.as_int().is_none());
         let at = flat(&buffer, &indices);
         Some(if wider { at } else { at.cast(DType::I32) })

@@ -15,7 +15,7 @@ impl<'a> Cx<'a> {
         let items = index.elements().unwrap_or(std::slice::from_ref(&**index));
         let starred = items.iter().any(|i| matches!(i.kind, ExprKind::Starred(_)));
         let slice = items.iter().any(|i| matches!(i.kind, ExprKind::Slice(..)));
-        if !starred && (slice || items.len() < buffer.ndim()) {
+        if !starred && (slice || items.len() < buffer.ndim() - usize::from(self.vector_lanes(buffer).is_some())) {
             return Some(self.region(e));
         }
         None
@@ -49,6 +49,7 @@ impl<'a> Cx<'a> {
         let found = match value.as_name().and_then(|n| self.names.get(n)) {
             // A buffer of one element stands for that.
             Some(Value::Buffer(b)) if b.ndim() == 0 || b.ndim() == 1 && b.shape[0].is_int(1) => return None,
+            Some(Value::Buffer(b)) if self.vector_cell(b) => return None,
             Some(Value::Buffer(b)) => Value::Buffer(b.clone()),
             _ => match self.part_of(value)? {
                 Some(part) => Value::Region(part),

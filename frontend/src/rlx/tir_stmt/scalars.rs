@@ -9,6 +9,14 @@ impl<'a> Cx<'a> {
     /// `name = value`, where `name` is such a buffer or one of shape `(1,)`.
     pub(super) fn reassign(&mut self, name: &str, value: &Expr<'a>, span: Span) -> Option<Option<TStmt>> {
         let Some(Value::Buffer(buffer)) = self.names.get(name) else { return None };
+        if self.vector_cell(buffer) {
+            let (buffer, dtype) = (buffer.clone(), self.vector_lanes(buffer).map(|n| buffer.dtype().with_lanes(n)));
+            let value = self.prim(value);
+            return Some(value.and_then(|v| match dtype {
+                Some(t) if v.dtype() == t => self.vector_store(buffer, vec![all_lanes(t.lanes)], v, span),
+                _ => self.error("type", span, format!("`{name}` does not hold {}", v.dtype())),
+            }));
+        }
         let indices = match buffer.shape.as_slice() {
             [] => vec![],
             [one] if one.is_int(1) => vec![PrimExpr::int(one.dtype(), 0)],
@@ -40,12 +48,22 @@ impl<'a> Cx<'a> {
     }
 
     /// The buffer of one element that `name` stands for from here on, and its first value.
-    pub(super) fn mutable(&mut self, name: &'a str, dtype: DType, value: Option<PrimExpr>, span: Span) -> Vec<Item> {
-        let buffer = Buffer::new(name, vec![], dtype);
+    pub(super) fn mutable(
+        &mut self,
+        name: &'a str,
+        dtype: DType,
+        value: Option<PrimExpr>,
+        span: Span,
+    ) -> Option<Vec<Item>> {
+        let buffer = self.lanes_apart(Buffer::new(name, vec![], dtype), span)?;
         self.names.bind(name, Value::Buffer(buffer.clone()));
+        if let (Some(lanes), Some(value)) = (self.vector_lanes(&buffer), &value) {
+            let store = self.vector_store(buffer.clone(), vec![all_lanes(lanes)], value.clone(), span)?;
+            return Some(vec![Item::Alloc(buffer, span), Item::Stmt(store)]);
+        }
         let store = value
             .map(|value| Item::Stmt(TStmt::at(TKind::Store { buffer: buffer.clone(), indices: vec![], value }, span)));
-        std::iter::once(Item::Alloc(buffer, span)).chain(store).collect()
+        Some(std::iter::once(Item::Alloc(buffer, span)).chain(store).collect())
     }
 }
 
