@@ -226,7 +226,7 @@ impl Builder {
                     return None;
                 }
                 let c = if is_double(d) { self.double_test(c)? } else { self.value(c)? };
-                let (t, f) = (self.value(t)?, self.value(f)?);
+                let (t, f) = (self.chosen(t)?, self.chosen(f)?);
                 self.each(n, &[&c, &t, &f], |s, w, d, r| s.push(Inst::Choose { w, d, c: r[0], t: r[1], f: r[2] }))?
             }
             PrimKind::Load { .. } if d.is_bool() => return None,
@@ -250,6 +250,18 @@ impl Builder {
             PrimKind::Call(f, args) => self.call(*f, args, d)?,
             _ => return None,
         })
+    }
+
+    /// A side of a choice: a truth value that is written out is a mask there.
+    fn chosen(&mut self, e: &PrimExpr) -> Option<Val> {
+        let literal = match e.kind() {
+            PrimKind::Broadcast(a) => a.as_int(),
+            _ => e.as_int(),
+        };
+        match literal.filter(|_| e.dtype().is_bool()) {
+            Some(v) => Some(self.literal(if v != 0 { u32::MAX } else { 0 })),
+            None => self.value(e),
+        }
     }
 
     pub(super) fn flip(&mut self, n: u16, v: &Val) -> Option<Val> {
