@@ -62,6 +62,10 @@ pub struct Names<'a> {
     pub widened: bool,
     /// `(min, extent)` of each loop variable in scope, by its id: what `T.axis.remap` reads.
     pub loops: FnvHashMap<u32, (PrimExpr, PrimExpr)>,
+    /// The values of names in kernels (`v: T.let = ..`): sizes of memory are told by them.
+    pub lets: HashMap<Var, PrimExpr>,
+    /// Variables for the offsets of parameters' buffers.
+    pub offsets: Vec<Var>,
     /// The axes of blocks that have more than one value, by their ids.
     pub moving: FnvHashSet<u32>,
     /// Types of variables, for what `*t` unpacks.
@@ -90,6 +94,8 @@ impl<'a> Names<'a> {
             int,
             widened: false,
             loops: FnvHashMap::default(),
+            lets: HashMap::new(),
+            offsets: vec![],
             moving: FnvHashSet::default(),
             types: Types::default(),
             scalars: HashMap::new(),

@@ -493,3 +493,19 @@ fn constants_are_what_python_computes() {
     assert!(messages(&relax("z = R.const(300, \"uint8\")"))[0].contains("300 is no value of uint8"));
     assert!(messages(&relax("z = R.const(y, \"uint8\")"))[0].contains("a number is needed here"));
 }
+
+/// Memory of a kernel is set aside before it runs.
+#[test]
+fn sizes_of_memory_are_known_before_a_kernel_runs() {
+    let own = |size: &str| {
+        let body = format!("for i in range(n):\n    k: T.let[T.int64] = i + T.int64(1)\n    b = T.alloc_buffer(({size},), \"int64\")\n    b[0] = i");
+        messages(&tir(&body))
+    };
+    assert!(own("n")[..].is_empty());
+    for size in ["i", "k", "k * T.int64(2)"] {
+        assert!(own(size)[0].starts_with("8: the size of `b` depends on `i`, the variable of a loop"), "{size}");
+    }
+    let read =
+        messages(&tir("k: T.let[T.int64] = T.Cast(\"int64\", x[0, 0])\nb = T.alloc_buffer((k,), \"int64\")\nb[0] = k"));
+    assert!(read[0].starts_with("7: elements of memory tell the size of `b`"), "{read:?}");
+}

@@ -171,6 +171,7 @@ impl<'a> Cx<'a> {
         if f.returns.is_some() && !acts {
             body = TStmt::nop();
         }
+        known.extend(self.offsets_of(&params));
         if !known.is_empty() {
             body = body.rewrite(&mut |e| e.substitute(&known), &mut |s| s);
             f.returns = f.returns.map(|e| e.substitute(&known));
@@ -189,6 +190,28 @@ impl<'a> Cx<'a> {
             body,
             span,
         })
+    }
+
+    /// Notes the variable that stands for the offset of a parameter's buffer; the shape is argument number `first`.
+    pub fn note_offset(&mut self, call: &CallExpr<'a>, first: usize) {
+        let Some(offset) = buffer_argument(call, first, "elem_offset") else { return };
+        let name = match offset.as_name() {
+            Some(name) => Some(name),
+            None => offset.as_str().and_then(|_| self.quoted(offset)).and_then(|e| e.as_name()),
+        };
+        let (Some(name), span) = (name, offset.span) else { return };
+        let var = self.names.dims.entry(name).or_insert_with(|| Var::with_span(name, DType::I64, span));
+        self.names.offsets.push(var.clone());
+    }
+
+    /// The variables for the offsets of buffers, where no dim gives them a value: pointers of arguments include the offset.
+    fn offsets_of(&mut self, params: &[PrimParam]) -> Vec<(Var, PrimExpr)> {
+        let buffers = || params.iter().filter_map(PrimParam::buffer);
+        let dims: HashSet<Var> =
+            buffers().flat_map(|b| b.shape.iter().chain(&b.strides)).flat_map(|e| e.vars()).collect();
+        let offsets = std::mem::take(&mut self.names.offsets);
+        let free = |v: &Var| !dims.contains(v) && !params.iter().any(|p| matches!(p, PrimParam::Scalar(s) if s == v));
+        offsets.into_iter().filter(free).map(|v| (v.clone(), PrimExpr::int(v.dtype(), 0))).collect()
     }
 
     /// A variable that the body declares (`n = T.int64()`) is a dim of a buffer, or nothing gives it a value.
@@ -244,6 +267,7 @@ impl<'a> Cx<'a> {
                     return self.error("type", annotation.span, "T.Buffer needs a shape");
                 };
                 let buffer = self.buffer_type(name, call, 0, "global", annotation.span)?;
+                self.note_offset(call, 0);
                 self.names.bind(name, Value::Buffer(buffer.clone()));
                 Some(Some(PrimParam::Buffer { buffer, handle: None }))
             }
@@ -270,7 +294,7 @@ impl<'a> Cx<'a> {
                 "byte_offset" if !matches!(what.as_str(), "T.match_buffer" | "T.sblock_alloc_buffer") => {}
                 "param" if what == "T.match_buffer" => {}
                 // They speak to the passes that they come from, of addresses and alignment.
-                "annotations" if what == "T.alloc_buffer" => {
+                "annotations" if matches!(what.as_str(), "T.alloc_buffer" | "T.alloc_local" | "T.alloc_shared") => {
                     if !matches!(value.kind, ExprKind::None) {
                         self.dict(value)?;
                     }

@@ -5,6 +5,7 @@ mod builder;
 mod jumps;
 mod llvm;
 mod loops;
+mod memory;
 mod never;
 mod outside;
 mod pointers;
@@ -558,7 +559,7 @@ impl<'a> Cx<'a> {
                             return self.report(d.help("drop offset_factor"));
                         }
                     }
-                    let b = self.buffer_type(name, call, 0, "global", span)?;
+                    let b = self.memory_type(name, call, "global", span)?;
                     let b = self.lanes_apart(b, span)?;
                     self.names.bind(name, Value::Buffer(b.clone()));
                     if fname == "T.alloc_buffer" {
@@ -585,7 +586,7 @@ impl<'a> Cx<'a> {
                         return Some(vec![]);
                     }
                     self.scope(f, span)?;
-                    let b = self.buffer_type(name, call, 0, scope, span)?;
+                    let b = self.memory_type(name, call, scope, span)?;
                     let b = self.lanes_apart(b, span)?;
                     self.names.bind(name, Value::Buffer(b.clone()));
                     if fname != "T.decl_buffer" {
@@ -677,6 +678,7 @@ impl<'a> Cx<'a> {
         if !is_let && !bound {
             f.scalars.push(var.clone());
         }
+        self.note_let(&var, &value);
         Some(vec![Item::Let(var, value, span)])
     }
 
@@ -733,6 +735,7 @@ impl<'a> Cx<'a> {
             // Strides and offset may be new variables.
             let births = std::mem::replace(&mut self.names.births, super::context::Births::Signature);
             let buffer = self.buffer_type(name, call, 1, "global", span);
+            self.note_offset(call, 1);
             self.names.births = births;
             let buffer = buffer?;
             self.names.bind(name, Value::Buffer(buffer.clone()));

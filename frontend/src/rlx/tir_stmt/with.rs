@@ -129,6 +129,9 @@ impl<'a> Cx<'a> {
                 let value = self.prim(value);
                 self.names.push();
                 let var = value.as_ref().map(|v| Var::with_span(name, v.dtype(), named.span));
+                if let (Some(var), Some(value)) = (&var, &value) {
+                    self.note_let(var, value);
+                }
                 let meaning = var.clone().map_or(Value::Poison, Value::Prim);
                 self.names.bind(name, meaning);
                 let body = self.nested(body, f);
@@ -147,7 +150,7 @@ impl<'a> Cx<'a> {
                     self.names.pop();
                     return view.map(|()| vec![Item::Stmt(body)]);
                 }
-                let buffer = self.buffer_type(name, call, 0, scope, item.span);
+                let buffer = self.memory_type(name, call, scope, item.span);
                 self.names.push();
                 let meaning = buffer.clone().map_or(Value::Poison, Value::Buffer);
                 self.names.bind(name, meaning);
