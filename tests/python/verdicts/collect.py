@@ -1,6 +1,6 @@
 """Modules from TVM's own frontends and passes, as texts.
 
-Usage: collect.py OUT [--sources nn,torch,onnx,docs] [--passes N] [--mutations N] [--seed S] [--sample N]
+Usage: collect.py OUT [--sources nn,torch,onnx,docs,kernels] [--count N] [--passes N] [--table T] [--mutations N] [--seed S] [--sample N]
 
 Writes OUT/NAME.rlx: the modules of each source (sources/), what N passes each make of them, in the ways that TVM's printer has, and N
 texts with slips of each. Texts that are the same up to names of the file are written once. `compare.py RELAX_AOT OUT` then
@@ -47,7 +47,7 @@ def made_of(mod, f, style, seconds=10):
     return text or None
 
 
-def base(source):
+def base(source, seed, count):
     if source == "nn":
         from sources import networks
         yield from networks.modules()
@@ -61,19 +61,24 @@ def base(source):
         from sources import documented
         yield from documented.docstrings()
         yield from documented.modules()
+    elif source == "kernels":
+        from sources import kernels
+        yield from kernels.modules(seed, count)
     elif source == "programs":
         import operators
         import programs
-        for i in range(150):
+        for i in range(count):
             for make in (operators, programs):
-                yield f"{make.__name__}_{i}", make.module(random.Random(f"p {i}"))
+                yield f"{make.__name__}_{i}", make.module(random.Random(f"p {i}" if seed == 1 else f"p {seed} {i}"))
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("out")
     p.add_argument("--sources", default="nn,torch,onnx,docs,programs")
+    p.add_argument("--count", type=int, default=150, help="of the sources that are made at random")
     p.add_argument("--passes", type=int, default=3)
+    p.add_argument("--table", default="table", choices=["table", "unusual"], help="the passes: the plain ones, or those with arguments")
     p.add_argument("--mutations", type=int, default=2)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--sample", type=int, default=0, help="keep about one module of N")
@@ -81,7 +86,7 @@ def main():
     out = pathlib.Path(o.out)
     out.mkdir(parents=True, exist_ok=True)
     seen, count = set(), {}
-    table = list(passes.table())
+    table = list(getattr(passes, o.table)())
 
     def write(kind, name, text):
         key = hashlib.sha256(text.encode()).hexdigest()
@@ -93,10 +98,14 @@ def main():
         return True
 
     for source in o.sources.split(","):
-        for name, made in base(source):
+        for name, made in base(source, o.seed, o.count):
             rng = random.Random(f"{o.seed} {name}")
             if o.sample and rng.randrange(o.sample):
                 continue
+            if callable(made):
+                made = made_of(None, lambda _, make=made: make(), rng.choice(STYLES))
+                if made is None:
+                    continue
             if isinstance(made, str):
                 if not write(source, name, made):
                     continue
