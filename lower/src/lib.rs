@@ -257,7 +257,9 @@ pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<T
     }
     if options.opt_level >= 2 {
         let vector_bytes = if wide { options.wide_bytes } else { options.vector_bytes };
-        pack::pack(&mut typed, &schedule::SchedOptions::vectors(vector_bytes));
+        let shared = wide && options.versions;
+        let o = schedule::SchedOptions { shared, ..schedule::SchedOptions::vectors(vector_bytes) };
+        pack::pack(&mut typed, &o);
         likely::with_divisors(&mut typed);
     }
     Ok(typed)
@@ -285,7 +287,8 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
         let levels = options.levels(k);
         let flat = |l: &Level| {
             let Level { bytes: vector_bytes, dot4, tiles } = *l;
-            let mut f = schedule::schedule(k, &schedule::SchedOptions { vector_bytes, dot4, tiles, ahead })?;
+            let plain = schedule::SchedOptions::vectors(vector_bytes);
+            let mut f = schedule::schedule(k, &schedule::SchedOptions { dot4, tiles, ahead, ..plain })?;
             f.name.clone_from(&name);
             if wide.is_some() && options.threads <= 1 {
                 threads::turn(k, &mut f);

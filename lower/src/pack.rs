@@ -258,6 +258,37 @@ mod tests {
         }
     }
 
+    /// What one row reads for all processors is read in one pass by vectors of half the size, too: as few panels as the widest
+    /// ones need, as even as can be, and what is computed is the same.
+    #[test]
+    fn shared_panels_of_one_row_are_read_once() {
+        for (columns, width) in [(128, 64), (160, 80), (192, 96), (640, 96), (1000, 96)] {
+            let f = product(PrimExpr::i64(1), 24, columns, true);
+            let o = SchedOptions { shared: true, ..SchedOptions::vectors(64) };
+            let all = packable(&f, &o);
+            let [p] = all.as_slice() else { panic!("packed") };
+            assert_eq!(p.panels.width, width);
+            let w = tensor(&[columns, 24]);
+            let args = |w: Tensor| {
+                let out = Tensor::zeros(DType::F32, &[1, columns]);
+                [tensor(&[1, 24]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
+            };
+            let mut wanted = args(w.clone());
+            run(&f, &mut wanted).unwrap();
+            let packed = rewritten(&f, 1, p);
+            for bytes in [16, 32, 64] {
+                let o = SchedOptions::vectors(bytes);
+                if bytes > 16 {
+                    assert_eq!(p.panels.registers(&o, bytes as i64 / 4, true) * bytes as i64 / 4, width);
+                }
+                let mut got = args(Tensor::from_constant(&reorder(&w.clone().into_constant(), p)));
+                machine::run(&packed, &mut got, &o).unwrap();
+                let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[3], &got[3]) else { panic!() };
+                assert!(a.to_f64().into_iter().zip(b.to_f64()).all(|(a, b)| (a - b).abs() < 1e-4), "{columns} {bytes}");
+            }
+        }
+    }
+
     /// Every line of every panel but the first is asked for while the panel before it is in use, whatever the count of
     /// rows.
     #[test]

@@ -70,6 +70,14 @@ const ROWS_CACHED: i64 = 256 << 10;
 const PANEL_BYTES: i64 = 400 << 10;
 /// Registers side by side where there is one row: enough to keep the adders busy.
 pub(super) const ALONE: i64 = 8;
+
+/// As many of them as there may be: with 256 bits all of a panel that wider vectors read, too.
+pub(super) fn alone(o: &SchedOptions) -> i64 {
+    match o.vector_bytes {
+        32 => 12,
+        _ => ALONE,
+    }
+}
 /// Below this many multiplications packing does not pay.
 pub(super) const LEAST_WORK: i64 = 32768;
 
@@ -362,7 +370,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
         None if p.block.is_some() || short => 1,
         None => panel(o, size(rows), size(&n.reduce), ct.bytes() as i64),
     };
-    let most = if rows.is_empty() { ALONE } else { most_columns(o) as i64 };
+    let most = if rows.is_empty() { alone(o) } else { most_columns(o) as i64 };
     let given = n.given.and_then(|g| g.columns_for(lanes as i64)).filter(|g| *g <= most);
     let side = match (packed, given) {
         (Some(p), Some(g)) if p.width % (g * lanes as i64) == 0 => g,
@@ -408,7 +416,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
             columns.rest = true;
             if let (Some(n), Some(whole)) = (known, whole.as_int()) {
                 let valid = n - whole;
-                let most = if p.rows.is_empty() { ALONE } else { most_columns(o) as i64 };
+                let most = if p.rows.is_empty() { alone(o) } else { most_columns(o) as i64 };
                 // With so many registers one vector more costs less than another tile.
                 let spare = (o.vector_bytes == 64 && valid % FEW > 0) as i64;
                 let parts = parts(padded(valid), valid, lanes as i64, most + spare);

@@ -55,12 +55,14 @@ pub struct SchedOptions {
     pub tiles: bool,
     /// Weights come from beyond the second-level cache in each call: they are asked for ahead.
     pub ahead: bool,
+    /// Narrower vectors read the weights that are packed for these, too.
+    pub shared: bool,
 }
 
 impl SchedOptions {
     /// Vectors of so many bytes.
     pub fn vectors(vector_bytes: u32) -> SchedOptions {
-        SchedOptions { vector_bytes, dot4: false, tiles: false, ahead: false }
+        SchedOptions { vector_bytes, dot4: false, tiles: false, ahead: false, shared: false }
     }
 
     /// Wider vectors than Cranelift has.

@@ -1,6 +1,6 @@
 //! How constant right sides of products lie in memory, and which may.
 
-use super::contract::{factors, model_columns, most_columns, sides, ALONE};
+use super::contract::{alone, factors, model_columns, most_columns, sides, ALONE};
 use super::emit::Emit;
 use super::poly::Poly;
 use super::stage::Stage;
@@ -71,9 +71,9 @@ impl Panels {
     }
 
     /// Registers side by side: a number that divides a panel. `single`: there is one row.
-    pub(super) fn registers(&self, o: &SchedOptions, lanes: i64, single: bool) -> i64 {
+    pub(crate) fn registers(&self, o: &SchedOptions, lanes: i64, single: bool) -> i64 {
         let most = if single {
-            ALONE
+            alone(o)
         } else if o.is_wide() || self.width % (3 * lanes) == 0 {
             most_columns(o) as i64
         } else {
@@ -99,6 +99,14 @@ impl Panels {
         let atom = |x: PrimExpr| x.as_int().map_or_else(|| Poly::atom(x.clone()), Poly::constant);
         atom(panel).scale(self.depth * self.width).add(&k.scale(self.width)).add(&atom(lane))
     }
+}
+
+/// Vectors of a panel that one row reads, of so many, where vectors of half the size read it too: all of theirs at once, since
+/// a panel that is read in two passes comes from memory twice. As few panels as can be, as even as can be.
+fn shared_alone(vectors: i64) -> i64 {
+    const MOST: i64 = 6;
+    let panels = (vectors + MOST - 1) / MOST;
+    (vectors + panels - 1) / panels
 }
 
 /// Columns of full slivers: where few are left, they go with the last one, which then counts among the rest.
@@ -173,7 +181,10 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
     }
     let rows = s.spatial.iter().filter(|i| i.var != j.var).try_fold(1, |n: i64, i| n.checked_mul(i.len()?));
     let model = || match rows {
-        Some(1) if columns >= ALONE * lanes => ALONE,
+        Some(1) if columns >= ALONE * lanes => match o.shared && lanes == 16 {
+            true => shared_alone(columns / lanes),
+            false => ALONE,
+        },
         rows => model_columns(o, rows, Some(columns), lanes),
     };
     let width = s.given.and_then(|g| g.columns_for(lanes)).unwrap_or_else(model) * lanes;
