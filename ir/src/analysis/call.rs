@@ -535,15 +535,6 @@ impl Env<'_> {
             )
             .label(prim.span, "the PrimFunc"));
         }
-        // Integer scalars convert to those that hold them.
-        for (p, g) in params.iter().zip(&mut given) {
-            if let (StructInfo::Prim { dtype: want, .. }, StructInfo::Prim { dtype, value }) = (p, &mut *g) {
-                if want.is_int() && dtype.is_int() && dtype.bits <= want.bits {
-                    *value = value.clone().map(|v| v.cast(*want));
-                    *dtype = *want;
-                }
-            }
-        }
         let map = self.bind(&params, &given);
         for (i, (param, got)) in params.iter().zip(&given).enumerate() {
             let what = match i {
