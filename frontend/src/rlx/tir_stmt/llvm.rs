@@ -1,10 +1,14 @@
-//! `T.call_llvm_intrin("float32", "llvm.sqrt", x)`: the functions of LLVM that have an operator of their own here.
+//! `T.call_llvm_intrin("float32", "llvm.sqrt", x)`: functions of LLVM, by what its language reference says of them.
+
+mod floats;
+mod integers;
 
 use super::*;
-use relax_ir::prim::{BinOp, Intrin};
+use relax_ir::prim::Intrin;
+use relax_ir::TypeCode;
 
-/// By their names without `llvm.`, of floats.
-const FLOATS: [(&str, Intrin); 21] = [
+/// Functions of floats that have an operator of their own, by their names without `llvm.`.
+const FLOATS: [(&str, Intrin); 28] = [
     ("fma", Intrin::Fma),
     ("fmuladd", Intrin::Fma),
     ("sqrt", Intrin::Sqrt),
@@ -17,6 +21,13 @@ const FLOATS: [(&str, Intrin); 21] = [
     ("sin", Intrin::Sin),
     ("cos", Intrin::Cos),
     ("tan", Intrin::Tan),
+    ("asin", Intrin::Asin),
+    ("acos", Intrin::Acos),
+    ("atan", Intrin::Atan),
+    ("atan2", Intrin::Atan2),
+    ("sinh", Intrin::Sinh),
+    ("cosh", Intrin::Cosh),
+    ("tanh", Intrin::Tanh),
     ("pow", Intrin::Pow),
     ("fabs", Intrin::Fabs),
     ("floor", Intrin::Floor),
@@ -31,8 +42,41 @@ const FLOATS: [(&str, Intrin); 21] = [
 fn operands_of(f: Intrin) -> usize {
     match f {
         Intrin::Fma => 3,
-        Intrin::Pow | Intrin::CopySign => 2,
+        Intrin::Pow | Intrin::CopySign | Intrin::Atan2 => 2,
         _ => 1,
+    }
+}
+
+/// `llvm.sadd.sat.i32` without `llvm.` and its types.
+fn base_name(what: &str) -> &str {
+    let mut name = what.strip_prefix("llvm.").unwrap_or("");
+    let of_type = |part: &str| {
+        let digits = part.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+        !digits.is_empty() && digits.len() < part.len() && part.starts_with(['i', 'f', 'v', 'b'])
+    };
+    while let Some((rest, _)) = name.rsplit_once('.').filter(|(_, part)| of_type(part)) {
+        name = rest;
+    }
+    name
+}
+
+/// Values that are read several times, each with a name of its own.
+#[derive(Default)]
+struct Named(Vec<(Var, PrimExpr)>);
+
+impl Named {
+    /// What stands for `e`. Vectors have no names, their elements are apart.
+    fn once(&mut self, e: PrimExpr) -> PrimExpr {
+        if e.dtype().lanes > 1 || matches!(e.kind(), PrimKind::Var(_) | PrimKind::Int(_) | PrimKind::Float(_)) {
+            return e;
+        }
+        let var = Var::new("v", e.dtype());
+        self.0.push((var.clone(), e));
+        var.expr()
+    }
+
+    fn around(self, body: PrimExpr) -> PrimExpr {
+        self.0.into_iter().rev().fold(body, |body, (var, value)| PrimExpr::let_in(var, value, body))
     }
 }
 
@@ -42,56 +86,131 @@ impl<'a> Cx<'a> {
             return self.error("argument", span, "a type and the name of the function are missing");
         };
         let (dtype, what) = (self.dtype(dtype)?, self.string(name)?);
-        // `llvm.sqrt.f32` is `llvm.sqrt` of a type.
-        let base = what.strip_prefix("llvm.").map(|n| n.split('.').next().unwrap_or(n)).unwrap_or("");
+        let base = base_name(&what);
         let args: Vec<Option<PrimExpr>> = args.iter().map(|a| self.prim(a)).collect();
-        let args = args.into_iter().collect::<Option<Vec<_>>>()?;
-        let (signed, unsigned) = (dtype.is_signed(), dtype.is_uint());
+        let mut args = args.into_iter().collect::<Option<Vec<_>>>()?;
+        let whole = dtype.is_int() && matches!(dtype.bits, 8 | 16 | 32 | 64);
         let found = FLOATS.iter().find(|(n, _)| *n == base && dtype.is_float()).map(|(_, f)| *f);
-        let wanted = match (base, found) {
-            (_, Some(f)) => operands_of(f),
-            ("maxnum" | "minnum", _) if dtype.is_float() => 2,
-            ("smax" | "smin", _) if signed => 2,
-            ("umax" | "umin", _) if unsigned => 2,
-            ("ctpop", _) if signed || unsigned => 1,
-            _ => {
-                let d = Diagnostic::unsupported("tir-extern", span, format!("`{what}` of {dtype} is not supported"));
-                return self.report(d.help("write what it computes with functions of T"));
+        let float = floats::operands_of(base).filter(|_| dtype.is_float());
+        let integer = integers::operands_of(base, dtype.bits.into()).filter(|_| whole);
+        let value = match (found, float, integer) {
+            (Some(f), ..) => {
+                self.llvm_operands(&what, dtype, &mut args, operands_of(f), span)?;
+                self.llvm_operator(f, dtype, args, span)?
             }
-        };
-        if args.len() != wanted {
-            return self.error("argument", span, format!("`{what}` takes {wanted} arguments, {} given", args.len()));
-        }
-        if let Some(other) = args.iter().find(|a| a.dtype() != dtype) {
-            let message = format!("`{what}` of {} does not give {dtype}", other.dtype());
-            return self.error("type", span, message);
-        }
-        let value = match (found, args.as_slice()) {
-            (Some(f), _) => {
-                self.function_type(f, dtype, &args, span)?;
-                PrimExpr::call(f, args.clone())
+            (_, Some(n), _) => {
+                self.llvm_operands(&what, dtype, &mut args, n, span)?;
+                let mut named = Named::default();
+                let args: Vec<PrimExpr> = args.into_iter().map(|a| named.once(a)).collect();
+                floats::value(base, &args).map(|v| named.around(v))?
             }
-            (None, [x]) => {
-                self.function_type(Intrin::PopCount, dtype, &args, span)?;
-                PrimExpr::call(Intrin::PopCount, [x.clone()])
-            }
-            (None, [x, y]) => {
-                let op = if base.contains("max") { BinOp::Max } else { BinOp::Min };
-                let better = PrimExpr::raw_binary(op, x.clone(), y.clone());
-                match dtype.is_float() {
-                    // `T.max` gives the second where the first is no number: here the second may be none.
-                    true => {
-                        let none = PrimExpr::call(Intrin::IsNan, [y.clone()]);
-                        PrimExpr::raw(PrimKind::Select(none, x.clone(), better), dtype)
-                    }
-                    false => better,
+            (_, _, Some(n)) => {
+                if integers::flag(base) {
+                    self.llvm_flag(&what, &mut args, n, span)?;
                 }
+                self.llvm_operands(&what, dtype, &mut args, n, span)?;
+                let mut named = Named::default();
+                let args: Vec<PrimExpr> = args.into_iter().map(|a| named.once(a)).collect();
+                integers::value(base, &args, &mut |e| named.once(e)).map(|v| named.around(v))?
             }
-            _ => return self.error("argument", span, format!("`{what}` does not take these arguments")),
+            _ => match self.llvm_of_two_types(base, dtype, &args) {
+                Some(value) => value,
+                None => {
+                    let message = format!("`{what}` of {dtype} is not supported");
+                    let d = Diagnostic::unsupported("tir-extern", span, message);
+                    return self.report(d.help("write what it computes with functions of T"));
+                }
+            },
         };
         match value.dtype() == dtype {
             true => Some(value),
             false => self.unsupported("tir-extern", span, format!("`{what}` of {dtype} is not supported")),
+        }
+    }
+
+    /// Exactly `wanted` operands of the result's type; LLVM's integers have no sign.
+    fn llvm_operands(
+        &mut self,
+        what: &str,
+        dtype: DType,
+        args: &mut [PrimExpr],
+        wanted: usize,
+        span: Span,
+    ) -> Option<()> {
+        if args.len() != wanted {
+            return self.error("argument", span, format!("`{what}` takes {wanted} arguments, {} given", args.len()));
+        }
+        for a in args.iter_mut() {
+            let t = a.dtype();
+            let fits = t.is_int() && dtype.is_int() && (t.bits, t.lanes) == (dtype.bits, dtype.lanes);
+            if t != dtype && !fits {
+                return self.error("type", span, format!("`{what}` of {t} does not give {dtype}"));
+            }
+            *a = a.clone().cast(dtype);
+        }
+        Some(())
+    }
+
+    /// The truth that ends the arguments of `llvm.ctlz` and its kin, which LLVM takes as a literal alone.
+    fn llvm_flag(&mut self, what: &str, args: &mut Vec<PrimExpr>, operands: usize, span: Span) -> Option<()> {
+        if args.len() == operands + 1 && args.last().is_some_and(|f| f.dtype().is_bool() && f.as_int().is_some()) {
+            args.pop();
+            return Some(());
+        }
+        let d =
+            Diagnostic::error("argument", span, format!("`{what}` takes a value, and T.bool(True) or T.bool(False)"));
+        self.report(d.help("whether its result is left open where none is defined"))
+    }
+
+    /// A function that is an operator of kernels. What float16 has no operator for is computed in float32, as LLVM does.
+    fn llvm_operator(&mut self, f: Intrin, dtype: DType, args: Vec<PrimExpr>, span: Span) -> Option<PrimExpr> {
+        if dtype.code == TypeCode::Float && dtype.bits == 16 && !matches!(f, Intrin::Fma) {
+            let wide = DType::F32.with_lanes(dtype.lanes);
+            let args: Vec<PrimExpr> = args.into_iter().map(|a| a.cast(wide)).collect();
+            return Some(PrimExpr::call(f, args).cast(dtype));
+        }
+        self.function_type(f, dtype, &args, span)?;
+        Some(PrimExpr::call(f, args))
+    }
+
+    /// Functions whose operands are of another type than their result.
+    fn llvm_of_two_types(&mut self, base: &str, dtype: DType, args: &[PrimExpr]) -> Option<PrimExpr> {
+        match (base, args) {
+            ("lround" | "llround" | "lrint" | "llrint" | "fptosi.sat" | "fptoui.sat", [x]) => {
+                let t = x.dtype();
+                let whole = dtype.is_int() && matches!(dtype.bits, 8 | 16 | 32 | 64);
+                let wide = matches!(dtype.bits, 32 | 64) || base.ends_with(".sat");
+                if !t.is_float() || t.lanes != dtype.lanes || !whole || !wide {
+                    return None;
+                }
+                let to = DType { code: if base == "fptoui.sat" { TypeCode::UInt } else { TypeCode::Int }, ..dtype };
+                let mut named = Named::default();
+                let number = match base {
+                    "lround" | "llround" => floats::away_from_zero(&named.once(x.clone())),
+                    "lrint" | "llrint" => PrimExpr::call(Intrin::NearbyInt, [x.clone()]),
+                    _ => x.clone(),
+                };
+                Some(named.around(number.cast(to).cast(dtype)))
+            }
+            // `x` to a power, and times a power of two, that are int32.
+            ("powi" | "ldexp", [x, n]) => {
+                let whole = n.dtype() == DType::I32.with_lanes(dtype.lanes);
+                if !dtype.is_float() || x.dtype() != dtype || !whole {
+                    return None;
+                }
+                let value = match base {
+                    "powi" => {
+                        let wide = DType::F64.with_lanes(dtype.lanes);
+                        PrimExpr::call(Intrin::Pow, [x.clone().cast(wide), n.clone().cast(wide)])
+                    }
+                    _ => {
+                        let wide = if dtype.bits == 64 { DType::F64 } else { DType::F32 }.with_lanes(dtype.lanes);
+                        PrimExpr::call(Intrin::LdExp, [x.clone().cast(wide), n.clone()])
+                    }
+                };
+                Some(value.cast(dtype))
+            }
+            _ => None,
         }
     }
 
