@@ -136,12 +136,16 @@ impl<'a> Cx<'a> {
         let Some(ExprKind::Lambda(params, body)) = lambda.map(|a| &a.kind) else {
             return self.error("argument", span, "an index map is written `T.index_map(lambda i, j: (..))`");
         };
+        let plain = |p: &&Param| p.kind != ParamKind::Plain || p.default.is_some();
+        if let Some(p) = params.iter().find(plain) {
+            return self.error("argument", p.name.span, "an index map takes an index for each dim");
+        }
         self.names.push();
         let params: Vec<Var> = params
             .iter()
             .map(|p| {
-                let v = Var::with_span(p.name, DType::I64, p.span);
-                self.names.bind(p.name, Value::Prim(v.clone()));
+                let v = Var::with_span(p.name.name, DType::I64, p.name.span);
+                self.names.bind(p.name.name, Value::Prim(v.clone()));
                 v
             })
             .collect();

@@ -106,6 +106,10 @@ impl<'a> Names<'a> {
             vectors: FnvHashSet::default(),
         }
     }
+    /// The scope that has this name, counted from the outermost one.
+    pub fn scope_of(&self, name: &str) -> Option<usize> {
+        self.frames.iter().rposition(|f| f.contains_key(name))
+    }
     pub fn push(&mut self) {
         self.frames.push(FnvHashMap::default());
     }
@@ -158,6 +162,8 @@ pub struct Cx<'a> {
     pub names: Names<'a>,
     /// The kinds of the virtual devices that the module lists, where it does.
     pub devices: Option<Vec<String>>,
+    /// Python computes something in the text.
+    pub python: bool,
 }
 
 impl<'a> Cx<'a> {
@@ -175,6 +181,7 @@ impl<'a> Cx<'a> {
             metadata: None,
             names: Names::new(DType::I64),
             devices: None,
+            python: false,
         }
     }
 

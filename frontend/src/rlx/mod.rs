@@ -52,8 +52,9 @@ pub fn parse(file: FileId, text: &str) -> (Option<IRModule>, Diagnostics) {
         );
         return (None, diags);
     }
-    let tree = pyparse::parse_file(file, text, &mut diags);
+    let (tree, python) = pyparse::parse_file(file, text, &mut diags);
     let mut cx = context::Cx::new(file, text, diags);
+    cx.python = python;
     let mut module = cx.module(&tree);
     if let Some(m) = &mut module {
         dialect::modernize(m);

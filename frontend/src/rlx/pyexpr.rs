@@ -97,9 +97,30 @@ impl<'a> Parser<'a, '_> {
     fn lambda(&mut self) -> Parsed<'a> {
         let lo = self.span();
         self.bump();
-        let mut params = vec![];
+        self.python = true;
+        let mut params: Vec<Param<'a>> = vec![];
+        let mut plain = ParamKind::Plain;
         while !self.at_op(":") {
-            params.push(self.ident("a parameter of the lambda")?);
+            let kind = match self.tok() {
+                Tok::Op("*") => {
+                    self.bump();
+                    plain = ParamKind::Named;
+                    if self.at_op(",") {
+                        self.bump();
+                        continue;
+                    }
+                    ParamKind::Rest
+                }
+                Tok::Op("**") => {
+                    self.bump();
+                    ParamKind::Keywords
+                }
+                _ => plain,
+            };
+            let name = self.ident("a parameter of the lambda")?;
+            let takes = matches!(kind, ParamKind::Plain | ParamKind::Named);
+            let default = if takes && self.eat_op("=") { Some(self.expr()?) } else { None };
+            params.push(Param { name, kind, default });
             if !self.eat_op(",") {
                 break;
             }
@@ -159,9 +180,10 @@ impl<'a> Parser<'a, '_> {
                 Tok::Op("<=") => BinaryOp::Le,
                 Tok::Op(">") => BinaryOp::Gt,
                 Tok::Op(">=") => BinaryOp::Ge,
-                Tok::Name if matches!(self.text_here(), "in" | "is") && self.nesting > 1 => {
-                    return Err(self.error_here("`in` and `is` are no part of TVMScript"));
-                }
+                Tok::Name => match self.membership() {
+                    Some(op) => op,
+                    None => return Ok(chain.unwrap_or(left)),
+                },
                 _ => return Ok(chain.unwrap_or(left)),
             };
             self.bump();
@@ -182,6 +204,23 @@ impl<'a> Parser<'a, '_> {
                 None => return Ok(all),
             }
         }
+    }
+
+    /// `in`, `not in`, `is` or `is not` at the word under way, of which the last is left to be passed over.
+    fn membership(&mut self) -> Option<BinaryOp> {
+        let next = self.peek_word(1);
+        let (op, long) = match (self.text_here(), next) {
+            ("in", _) => (BinaryOp::In, false),
+            ("not", Some("in")) => (BinaryOp::NotIn, true),
+            ("is", Some("not")) => (BinaryOp::IsNot, true),
+            ("is", _) => (BinaryOp::Is, false),
+            _ => return None,
+        };
+        self.python = true;
+        if long {
+            self.bump();
+        }
+        Some(op)
     }
 
     fn binary_operator(&self) -> Option<(BinaryOp, u8)> {
@@ -270,7 +309,7 @@ impl<'a> Parser<'a, '_> {
         let mut keywords: Vec<(Ident<'a>, Expr<'a>)> = vec![];
         while !self.at_op(")") {
             if self.tok() == Tok::Op("**") {
-                self.named_arguments(&mut keywords)?;
+                self.named_arguments(&mut args, &mut keywords)?;
             } else if self.tok() == Tok::Op("*") {
                 self.starred(&mut args)?;
             } else if self.tok() == Tok::Name && self.peek_tok(1) == Tok::Op("=") {
@@ -296,6 +335,7 @@ impl<'a> Parser<'a, '_> {
         }
         self.expect_op(")")?;
         let span = lo.to(self.prev_span());
+        self.python |= matches!(func.as_name(), Some("isinstance" | "any" | "all" | "sum" | "sorted"));
         self.node(ExprKind::Call(Box::new(CallExpr { func, args, keywords })), span)
     }
 
@@ -323,12 +363,20 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    /// `**{"axis": 1}`
-    fn named_arguments(&mut self, keywords: &mut Vec<(Ident<'a>, Expr<'a>)>) -> Result<(), Halt> {
+    /// `**{"axis": 1}`, `**names`
+    fn named_arguments(
+        &mut self,
+        args: &mut Vec<Expr<'a>>,
+        keywords: &mut Vec<(Ident<'a>, Expr<'a>)>,
+    ) -> Result<(), Halt> {
+        let lo = self.span();
         self.bump();
         let e = self.expr()?;
         let ExprKind::Dict(entries) = e.kind else {
-            return Err(self.error_here("only a dictionary that is written out can be unpacked"));
+            self.python = true;
+            let span = lo.to(e.span);
+            args.push(self.node(ExprKind::Keywords(Box::new(e)), span)?);
+            return Ok(());
         };
         for (k, v) in entries {
             // The name as written between its quotes.
@@ -465,6 +513,7 @@ impl<'a> Parser<'a, '_> {
 
     /// `for target in iter if condition ..`, behind the element.
     fn comprehension(&mut self, element: Expr<'a>) -> Parsed<'a> {
+        self.python = true;
         let mut clauses = vec![];
         while self.at_word("for") {
             self.bump();

@@ -21,13 +21,15 @@ pub struct Parser<'a, 'd> {
     pub(super) nesting: u32,
     /// Where the current statement begins.
     begin: u32,
+    /// The text has what Python alone computes: lambdas, comprehensions, `in`, `is`, `**names`.
+    pub(super) python: bool,
     pub(super) diags: &'d mut Diagnostics,
 }
 
-/// All statements of a file; what could not be read is [`StmtKind::Broken`].
-pub fn parse_file<'a>(file: FileId, text: &'a str, diags: &mut Diagnostics) -> Vec<Stmt<'a>> {
+/// All statements of a file, and whether Python computes something in them; what could not be read is [`StmtKind::Broken`].
+pub fn parse_file<'a>(file: FileId, text: &'a str, diags: &mut Diagnostics) -> (Vec<Stmt<'a>>, bool) {
     let tokens = lex(file, text, diags);
-    let mut p = Parser { text, tokens, pos: 0, nesting: 0, begin: 0, diags };
+    let mut p = Parser { text, tokens, pos: 0, nesting: 0, begin: 0, python: false, diags };
     let mut out = vec![];
     while p.tok() != Tok::Eof {
         match p.tok() {
@@ -42,7 +44,8 @@ pub fn parse_file<'a>(file: FileId, text: &'a str, diags: &mut Diagnostics) -> V
             _ => p.statement(&mut out),
         }
     }
-    out
+    let python = p.python;
+    (out, python)
 }
 
 /// An expression inside a string: bytes `lo..hi` of the file.
@@ -55,7 +58,7 @@ pub fn parse_expression<'a>(
 ) -> Option<Expr<'a>> {
     let before = diags.list.len();
     let tokens = lex_expression(file, text, lo, hi, diags);
-    let mut p = Parser { text, tokens, pos: 0, nesting: 0, begin: 0, diags };
+    let mut p = Parser { text, tokens, pos: 0, nesting: 0, begin: 0, python: false, diags };
     let e = p.expr().ok()?;
     if p.tok() != Tok::Newline {
         p.expected("the end of the string");
@@ -88,6 +91,11 @@ impl<'a> Parser<'a, '_> {
     }
     pub(super) fn peek_tok(&self, n: usize) -> Tok {
         self.tokens[(self.pos + n).min(self.tokens.len() - 1)].tok
+    }
+    /// The word `n` tokens from here, if one is there.
+    pub(super) fn peek_word(&self, n: usize) -> Option<&'a str> {
+        let token = &self.tokens[(self.pos + n).min(self.tokens.len() - 1)];
+        (token.tok == Tok::Name).then(|| &self.text[token.span.lo as usize..token.span.hi as usize])
     }
     pub(super) fn text_here(&self) -> &'a str {
         let s = self.span();

@@ -13,8 +13,8 @@ use relax_ir::{Diagnostic, Span};
 /// What a name of Python stands for.
 pub struct Named<'a> {
     value: Expr<'a>,
-    /// The variables that it mentions, as they were then.
-    mentions: Vec<(&'a str, Value)>,
+    /// The variables that it mentions, as they were then, and their scopes.
+    mentions: Vec<(&'a str, Value, Option<usize>)>,
 }
 
 /// It was reported.
@@ -101,6 +101,10 @@ impl<'a> Cx<'a> {
             StmtKind::While { cond, body } => {
                 self.written_out(cond)?.map(|cond| StmtKind::While { cond, body: body.clone() })
             }
+            StmtKind::Return(Some(e)) => self.written_out(e)?.map(|e| StmtKind::Return(Some(e))),
+            StmtKind::Assert(cond, message) => {
+                self.written_out(cond)?.map(|cond| StmtKind::Assert(cond, message.clone()))
+            }
             other => self.kind_written_out(other)?,
         };
         Ok(kind.map(|kind| Stmt { kind, span: s.span }))
@@ -128,9 +132,9 @@ impl<'a> Cx<'a> {
         }
     }
 
-    fn mentions(&self, e: &Expr<'a>, out: &mut Vec<(&'a str, Value)>) {
+    fn mentions(&self, e: &Expr<'a>, out: &mut Vec<(&'a str, Value, Option<usize>)>) {
         if let (Some(n), Some(value)) = (e.as_name(), e.as_name().and_then(|n| self.names.get(n))) {
-            out.push((n, value.clone()));
+            out.push((n, value.clone(), self.names.scope_of(n)));
         }
         e.children().into_iter().for_each(|c| self.mentions(c, out));
     }
@@ -206,6 +210,10 @@ impl<'a> Python<'_, 'a> {
                 Some(inner) => self.node(ExprKind::Starred(Box::new(inner)), e.span).map(Some),
                 None => Ok(None),
             },
+            ExprKind::Keywords(inner) => match self.value(inner)? {
+                Some(inner) => self.node(ExprKind::Keywords(Box::new(inner)), e.span).map(Some),
+                None => Ok(None),
+            },
             ExprKind::Subscript(base, index) => {
                 let new = self.each(&[(**base).clone(), (**index).clone()])?;
                 let (base, index, changed) = match &new {
@@ -256,14 +264,16 @@ impl<'a> Python<'_, 'a> {
         }
         let Some(Value::Python(at)) = self.cx.names.get(n) else { return Ok(None) };
         let Some(named) = self.cx.names.pythons.get(*at) else { return Ok(None) };
-        let again = |(name, then): &&(&str, Value)| match (self.cx.names.get(name), then) {
+        let again = |(name, then, scope): &&(&str, Value, Option<usize>)| match (self.cx.names.get(name), then) {
+            // In a kernel, a name of a scope that has another value now is the same memory cell.
+            (Some(Value::Prim(_)), Value::Prim(_)) if self.cx.in_kernel() => self.cx.names.scope_of(name) != *scope,
             (Some(Value::Relax(a)), Value::Relax(b)) => a != b,
             (Some(Value::Prim(a)), Value::Prim(b)) => a != b,
             (Some(Value::Buffer(a)), Value::Buffer(b)) => a != b,
             (Some(Value::Python(a)), Value::Python(b)) => a != b,
             (now, then) => now.is_none_or(|now| std::mem::discriminant(now) != std::mem::discriminant(then)),
         };
-        if let Some((other, _)) = named.mentions.iter().find(again) {
+        if let Some((other, ..)) = named.mentions.iter().find(again) {
             let message = format!("`{n}` mentions `{other}`, which stands for another value here");
             return self.refuse(Diagnostic::unsupported("python-value", span, message).help("bind it to another name"));
         }
@@ -295,20 +305,29 @@ impl<'a> Python<'_, 'a> {
         Ok(out)
     }
 
-    fn lambda(&mut self, params: &[Ident<'a>], body: &Expr<'a>, span: Span) -> Rewritten<'a> {
+    /// Default values are looked at where the lambda stands, its body too as far as it does not mention its parameters.
+    fn lambda(&mut self, params: &[Param<'a>], body: &Expr<'a>, span: Span) -> Rewritten<'a> {
         let free = |n: &str| self.local.iter().any(|(_, v)| v.as_ref().is_some_and(|v| names(v, n)));
-        if let Some(p) = params.iter().find(|p| free(p.name)) {
-            let message = format!("`{}` stands for two values within this lambda", p.name);
-            return self.refuse(Diagnostic::unsupported("python-value", p.span, message).help("give it another name"));
+        if let Some(p) = params.iter().find(|p| free(p.name.name)) {
+            let message = format!("`{}` stands for two values within this lambda", p.name.name);
+            let d = Diagnostic::unsupported("python-value", p.name.span, message);
+            return self.refuse(d.help("give it another name"));
         }
+        let defaults: Vec<Expr<'a>> = params.iter().filter_map(|p| p.default.clone()).collect();
+        let defaults = self.each(&defaults)?;
         let depth = self.local.len();
-        self.local.extend(params.iter().map(|p| (p.name, None)));
-        let body = self.value(body);
+        self.local.extend(params.iter().map(|p| (p.name.name, None)));
+        let new = self.value(body);
         self.local.truncate(depth);
-        match body? {
-            Some(body) => self.node(ExprKind::Lambda(params.to_vec(), Box::new(body)), span).map(Some),
-            None => Ok(None),
+        let new = new?;
+        if new.is_none() && defaults.is_none() {
+            return Ok(None);
         }
+        let mut params = params.to_vec();
+        let stated = params.iter_mut().filter_map(|p| p.default.as_mut());
+        stated.zip(defaults.into_iter().flatten()).for_each(|(p, value)| *p = value);
+        let body = new.unwrap_or_else(|| body.clone());
+        self.node(ExprKind::Lambda(params, Box::new(body)), span).map(Some)
     }
 
     fn call(&mut self, call: &CallExpr<'a>, e: &Expr<'a>) -> Rewritten<'a> {
@@ -318,10 +337,12 @@ impl<'a> Python<'_, 'a> {
         let args = self.items(&call.args)?;
         let changed = rest.is_some() || args.is_some();
         let mut rest = rest.unwrap_or(all);
-        let keywords: Vec<Expr<'a>> = rest.drain(1..).collect();
+        let mut keywords: Vec<(Ident<'a>, Expr<'a>)> =
+            call.keywords.iter().map(|(k, _)| *k).zip(rest.drain(1..)).collect();
         let (func, args) = (rest.remove(0), args.unwrap_or_else(|| call.args.clone()));
+        let args = self.named_arguments(args, &mut keywords)?;
         if let ExprKind::Lambda(params, body) = &func.kind {
-            return self.apply(params, body, args, call, keywords, e.span).map(Some);
+            return self.apply(params, body, args, keywords, e.span).map(Some);
         }
         if meta_var(e) && args.len() == 1 {
             return Ok(args.into_iter().next());
@@ -336,31 +357,54 @@ impl<'a> Python<'_, 'a> {
         if !changed {
             return Ok(None);
         }
-        let keywords = call.keywords.iter().map(|(k, _)| *k).zip(keywords).collect();
         self.node(ExprKind::Call(Box::new(CallExpr { func, args, keywords })), e.span).map(Some)
+    }
+
+    /// The arguments without `**names`, whose entries are arguments by name.
+    fn named_arguments(
+        &mut self,
+        args: Vec<Expr<'a>>,
+        keywords: &mut Vec<(Ident<'a>, Expr<'a>)>,
+    ) -> Result<Vec<Expr<'a>>, Reported> {
+        let mut out = vec![];
+        for e in args {
+            let ExprKind::Keywords(of) = &e.kind else {
+                out.push(e);
+                continue;
+            };
+            let ExprKind::Dict(entries) = &of.kind else {
+                let d = Diagnostic::error("syntax", e.span, "only a dictionary that is written down can be unpacked");
+                return self
+                    .refuse(d.help("bind it to a name of Python: `d = {\"axis\": 1}`, in a kernel T.meta_var({..})"));
+            };
+            for (key, value) in entries {
+                // The name as it is written between its quotes.
+                let inner = self.cx.text.get(key.span.lo as usize + 1..(key.span.hi as usize).saturating_sub(1));
+                let Some(name) = inner.filter(|inner| key.as_str() == Some(inner)) else {
+                    let d = Diagnostic::error("syntax", key.span, "the keys of unpacked arguments are plain strings");
+                    return self.refuse(d);
+                };
+                keywords.push((Ident { name, span: key.span }, value.clone()));
+            }
+        }
+        Ok(out)
     }
 
     /// The lambda's body with its arguments in place.
     fn apply(
         &mut self,
-        params: &[Ident<'a>],
+        params: &[Param<'a>],
         body: &Expr<'a>,
         args: Vec<Expr<'a>>,
-        call: &CallExpr<'a>,
-        keywords: Vec<Expr<'a>>,
+        keywords: Vec<(Ident<'a>, Expr<'a>)>,
         span: Span,
     ) -> Result<Expr<'a>, Reported> {
         let given = args.len() + keywords.len();
-        let mut bound: Local<'a> = params.iter().map(|p| p.name).zip(args.into_iter().map(Some)).collect();
-        bound.extend(call.keywords.iter().map(|(k, _)| k.name).zip(keywords.into_iter().map(Some)));
-        let all = given == params.len()
-            && bound.len() == params.len()
-            && params.iter().all(|p| bound.iter().filter(|(n, _)| *n == p.name).count() == 1);
-        if !all {
-            let names: Vec<&str> = params.iter().map(|p| p.name).collect();
+        let Some(bound) = self.given(params, args, keywords, span)? else {
+            let names: Vec<&str> = params.iter().map(|p| p.name.name).collect();
             let message = format!("this lambda takes {} arguments ({}), {given} given", params.len(), names.join(", "));
             return self.refuse(Diagnostic::error("argument", span, message));
-        }
+        };
         // A lambda may call itself by its name.
         self.count(if self.calls >= CALLS { MOST } else { size(body) }, span)?;
         self.calls += 1;
@@ -369,6 +413,43 @@ impl<'a> Python<'_, 'a> {
         self.local = outer;
         self.calls -= 1;
         Ok(Expr { span, ..value?.unwrap_or_else(|| body.clone()) })
+    }
+
+    /// What the parameters of a lambda stand for; `None` where the arguments are others.
+    fn given(
+        &mut self,
+        params: &[Param<'a>],
+        args: Vec<Expr<'a>>,
+        keywords: Vec<(Ident<'a>, Expr<'a>)>,
+        span: Span,
+    ) -> Result<Option<Local<'a>>, Reported> {
+        let mut args = args.into_iter();
+        let mut keywords: Vec<Option<(Ident<'a>, Expr<'a>)>> = keywords.into_iter().map(Some).collect();
+        let mut bound: Local<'a> = vec![];
+        for p in params {
+            let mut by_name = || {
+                let at = keywords.iter().position(|k| k.as_ref().is_some_and(|(k, _)| k.name == p.name.name))?;
+                keywords[at].take().map(|(_, value)| value)
+            };
+            let value = match p.kind {
+                ParamKind::Plain => args.next().or_else(&mut by_name).or_else(|| p.default.clone()),
+                ParamKind::Named => by_name().or_else(|| p.default.clone()),
+                ParamKind::Rest => Some(self.node(ExprKind::List(args.by_ref().collect()), span)?),
+                ParamKind::Keywords => {
+                    let mut entries = vec![];
+                    for (k, value) in keywords.iter_mut().filter_map(Option::take) {
+                        entries.push((self.node(ExprKind::Str(k.name.to_string()), k.span)?, value));
+                    }
+                    Some(self.node(ExprKind::Dict(entries), span)?)
+                }
+            };
+            match value {
+                Some(value) => bound.push((p.name.name, Some(value))),
+                None => return Ok(None),
+            }
+        }
+        let all = args.next().is_none() && keywords.iter().all(Option::is_none);
+        Ok(all.then_some(bound))
     }
 
     /// Python's own functions of lists; `None` for others, and for what is no list.
@@ -385,8 +466,80 @@ impl<'a> Python<'_, 'a> {
                 }
                 _ => Ok(None),
             },
+            ("isinstance", [of, classes]) => self.is_instance(of, classes, span).map(Some),
+            ("any" | "all" | "sum" | "sorted", _) if self.cx.in_kernel() && self.generates(span) => {
+                let d = Diagnostic::error("syntax", span, "kernels have no generators");
+                self.refuse(d.help("write a list: `[.. for .. in ..]`"))
+            }
+            ("any" | "all", [of]) => {
+                let Some(items) = self.sequence(of)? else { return Ok(None) };
+                let Some(truths) = items.iter().map(truth).collect::<Option<Vec<bool>>>() else { return Ok(None) };
+                let holds = if name == "any" { truths.contains(&true) } else { !truths.contains(&false) };
+                self.node(ExprKind::Bool(holds), span).map(Some)
+            }
+            ("sum" | "sorted", [of]) => {
+                let Some(items) = self.sequence(of)? else { return Ok(None) };
+                let Some(mut whole) = items.iter().map(integer).collect::<Option<Vec<i128>>>() else { return Ok(None) };
+                if name == "sum" {
+                    return self.int(whole.iter().fold(0, |a, b| a.saturating_add(*b)), span).map(Some);
+                }
+                whole.sort_unstable();
+                let items = whole.into_iter().map(|v| self.int(v, span)).collect::<Result<Vec<_>, _>>()?;
+                self.node(ExprKind::List(items), span).map(Some)
+            }
             _ => Ok(None),
         }
+    }
+
+    /// Is the call at `span` one of a generator, `f(e for x in list)`? TVM's parser of kernels does not know its names.
+    fn generates(&self, span: Span) -> bool {
+        let text = self.cx.text.get(span.lo as usize..span.hi as usize).unwrap_or("");
+        text.contains(" for ") && text.split_once('(').is_some_and(|(_, args)| !args.trim_start().starts_with('['))
+    }
+
+    /// `isinstance(value, int)` and of the other classes that literals have. Values of TVM are of none of these.
+    fn is_instance(&mut self, of: &Expr<'a>, classes: &Expr<'a>, span: Span) -> Result<Expr<'a>, Reported> {
+        let known = ["int", "float", "bool", "str", "list", "tuple", "dict"];
+        let mut holds = false;
+        for class in classes.elements().unwrap_or(std::slice::from_ref(classes)) {
+            let Some(class) = class.as_name().filter(|n| known.contains(n)) else {
+                let d = Diagnostic::error("syntax", class.span, "a class of Python is needed here");
+                return self.refuse(d.help("int, float, bool, str, list, tuple or dict"));
+            };
+            holds |= match &of.kind {
+                ExprKind::Bool(_) => matches!(class, "bool" | "int"),
+                ExprKind::Float(_) => class == "float",
+                ExprKind::Str(_) => class == "str",
+                ExprKind::List(_) => class == "list",
+                ExprKind::Tuple(_) => class == "tuple",
+                ExprKind::Dict(_) => class == "dict",
+                _ => class == "int" && integer(of).is_some(),
+            };
+        }
+        self.node(ExprKind::Bool(holds), span)
+    }
+
+    /// `a in b`, `a is b` and their opposites; `None` where only the values themselves tell.
+    fn membership(&mut self, op: BinaryOp, a: &Expr<'a>, b: &Expr<'a>, span: Span) -> Rewritten<'a> {
+        let holds = match op {
+            BinaryOp::Is | BinaryOp::IsNot => match (&a.kind, &b.kind) {
+                (ExprKind::None, ExprKind::None) => Some(true),
+                (ExprKind::Bool(x), ExprKind::Bool(y)) => Some(x == y),
+                (ExprKind::None | ExprKind::Bool(_), _) | (_, ExprKind::None | ExprKind::Bool(_)) => Some(false),
+                _ => None,
+            },
+            _ => match (&b.kind, a.as_str()) {
+                (ExprKind::List(items) | ExprKind::Tuple(items), _) => among(a, items.iter()),
+                (ExprKind::Dict(entries), _) => among(a, entries.iter().map(|(k, _)| k)),
+                (ExprKind::Str(text), Some(part)) => Some(text.contains(part)),
+                _ => None,
+            },
+        };
+        let Some(holds) = holds else {
+            let what = format!("what `{}` says here is not known while the text is read", op.symbol());
+            return self.refuse(Diagnostic::error("syntax", span, what));
+        };
+        self.node(ExprKind::Bool(holds != matches!(op, BinaryOp::NotIn | BinaryOp::IsNot)), span).map(Some)
     }
 
     /// What Python goes through: a list, a tuple, `range`, `zip`, `enumerate`, the fields of a variable.
@@ -509,6 +662,9 @@ impl<'a> Python<'_, 'a> {
             ExprKind::List(v) => Some(v.clone()),
             _ => None,
         };
+        if matches!(op, BinaryOp::In | BinaryOp::NotIn | BinaryOp::Is | BinaryOp::IsNot) {
+            return self.membership(op, a, b, span);
+        }
         match (op, list(a), list(b), integer(a), integer(b)) {
             (BinaryOp::Add, Some(x), Some(y), ..) => {
                 return self.node(ExprKind::List([x, y].concat()), span).map(Some);
@@ -538,6 +694,36 @@ impl<'a> Python<'_, 'a> {
             Some(_) => self.node(ExprKind::Binary(op, Box::new(a.clone()), Box::new(b.clone())), span).map(Some),
             None => Ok(None),
         }
+    }
+}
+
+/// Is `e` among these? A literal equals no value of TVM; whether two of those are one is not known here.
+fn among<'e, 'a: 'e>(e: &Expr<'a>, mut items: impl Iterator<Item = &'e Expr<'a>>) -> Option<bool> {
+    items.try_fold(false, |found, item| Some(found | equal(e, item)?))
+}
+
+/// What Python's `==` says of two literals.
+fn equal(a: &Expr, b: &Expr) -> Option<bool> {
+    enum Literal<'e> {
+        Number(f64),
+        Text(&'e str),
+        None,
+    }
+    fn literal<'e>(e: &'e Expr) -> Option<Literal<'e>> {
+        Some(match &e.kind {
+            ExprKind::Str(s) => Literal::Text(s),
+            ExprKind::None => Literal::None,
+            ExprKind::Bool(b) => Literal::Number(f64::from(*b)),
+            ExprKind::Float(t) => Literal::Number(super::scalar::parse_float(t)?.0),
+            _ => Literal::Number(integer(e)? as f64),
+        })
+    }
+    match (literal(a), literal(b)) {
+        (Some(Literal::Number(x)), Some(Literal::Number(y))) => Some(x == y),
+        (Some(Literal::Text(x)), Some(Literal::Text(y))) => Some(x == y),
+        (Some(Literal::None), Some(Literal::None)) => Some(true),
+        (None, None) => None,
+        _ => Some(false),
     }
 }
 

@@ -356,6 +356,10 @@ impl<'a> Cx<'a> {
                 return self.report(d.help("write T.pow(a, b), of floats"));
             }
             BinaryOp::MatMul => return self.error("type", span, "`@` does not apply to scalars"),
+            BinaryOp::In | BinaryOp::NotIn | BinaryOp::Is | BinaryOp::IsNot => {
+                let what = format!("what `{}` says here is not known while the text is read", op.symbol());
+                return self.error("syntax", span, what);
+            }
         };
         if let (Num::Int(x), Num::Int(y)) = (&a, &b) {
             if let Some(v) = literal_arithmetic(op, *x, *y) {
@@ -630,13 +634,9 @@ impl<'a> Cx<'a> {
         let mut dims = buffer.ndim();
         if let Some(lanes) = self.vector_lanes(buffer) {
             dims -= 1;
-            if all.iter().flatten().any(|i| i.dtype().lanes > 1) {
-                let message = "several vectors of a buffer at once are not supported";
-                return self.unsupported("tir", index.span, message);
-            }
             if all.len() == dims {
-                all.push(Some(all_lanes(lanes)));
-                dims += 1;
+                let found: Vec<PrimExpr> = all.into_iter().collect::<Option<_>>()?;
+                return self.whole_vectors(found, lanes, index.span);
             }
         }
         if all.len() != dims {

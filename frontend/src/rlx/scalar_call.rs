@@ -96,6 +96,14 @@ impl<'a> Cx<'a> {
             if let ("R.prim_value", Some(arg)) = (name.as_str(), call.args.first()) {
                 return self.num(arg);
             }
+            if let Some(kernel) = self.function_of_module(&name) {
+                let d = Diagnostic::error(
+                    "tir-call",
+                    span,
+                    format!("a kernel calls no function of its module: `{kernel}`"),
+                );
+                return self.report(d.help("write here what it computes, or call it from a Relax function"));
+            }
             return self.error("type", span, format!("`{name}(..)` is no scalar expression"));
         };
         if let Some(op) = binary_function(name) {
@@ -116,6 +124,12 @@ impl<'a> Cx<'a> {
             return self.typed(dtype, call, span).map(Num::Expr);
         }
         self.scalar_function(name, call, span).map(|p| Num::Expr(p.with_span(span)))
+    }
+
+    /// `Module.name` of a function that the module has.
+    fn function_of_module<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let (module, name) = name.split_once('.')?;
+        (module == self.module_name && self.globals.contains(&name)).then_some(name)
     }
 
     /// Python's `float("inf")`, of the type that the other operand decides.
@@ -209,10 +223,18 @@ impl<'a> Cx<'a> {
     pub fn vector_at(&mut self, buffer: &Buffer, begin: &Expr<'a>, lanes: u16) -> Option<Vec<PrimExpr>> {
         let mut indices = self.indices(buffer, begin)?;
         if let Some(own) = self.vector_lanes(buffer) {
-            if lanes != own && lanes != 1 {
-                return self.unsupported("tir", begin.span, "several vectors of a buffer at once are not supported");
+            if lanes == own || lanes == 1 {
+                return Some(indices);
             }
-            return Some(indices);
+            if lanes % own != 0 {
+                let message = format!("{lanes} lanes are no vectors of {own}");
+                return self.error("type", begin.span, message);
+            }
+            indices.pop();
+            if let Some(last) = indices.last_mut() {
+                *last = last.clone().ramp(PrimExpr::int(last.dtype(), 1), lanes / own);
+            }
+            return self.whole_vectors(indices, own, begin.span);
         }
         if let (Some(last), true) = (indices.last_mut(), lanes > 1) {
             *last = last.clone().ramp(PrimExpr::int(last.dtype(), 1), lanes);

@@ -51,6 +51,10 @@ pub enum BinaryOp {
     Ge,
     And,
     Or,
+    In,
+    NotIn,
+    Is,
+    IsNot,
 }
 
 impl BinaryOp {
@@ -77,6 +81,10 @@ impl BinaryOp {
             BinaryOp::Ge => ">=",
             BinaryOp::And => "and",
             BinaryOp::Or => "or",
+            BinaryOp::In => "in",
+            BinaryOp::NotIn => "not in",
+            BinaryOp::Is => "is",
+            BinaryOp::IsNot => "is not",
         }
     }
 }
@@ -106,13 +114,36 @@ pub enum ExprKind<'a> {
         then: Box<Expr<'a>>,
         otherwise: Box<Expr<'a>>,
     },
-    Lambda(Vec<Ident<'a>>, Box<Expr<'a>>),
+    Lambda(Vec<Param<'a>>, Box<Expr<'a>>),
     /// `[element for target in iter if condition ..]`, and as the only argument of a call.
     Comprehension(Box<Comprehension<'a>>),
     /// `*fields`, among arguments or elements; what is written out is taken apart by the parser.
     Starred(Box<Expr<'a>>),
+    /// `**names`, among arguments; a dictionary that is written out is taken apart by the parser.
+    Keywords(Box<Expr<'a>>),
     /// Could not be read; already reported.
     Error,
+}
+
+/// A parameter of a lambda.
+#[derive(Clone, Debug)]
+pub struct Param<'a> {
+    pub name: Ident<'a>,
+    pub kind: ParamKind,
+    pub default: Option<Expr<'a>>,
+}
+
+/// How a parameter of a lambda is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// By its position or its name.
+    Plain,
+    /// By its name alone: behind `*`.
+    Named,
+    /// `*rest`
+    Rest,
+    /// `**rest`
+    Keywords,
 }
 
 #[derive(Clone, Debug)]
@@ -203,9 +234,8 @@ impl<'a> Expr<'a> {
         match &self.kind {
             ExprKind::Tuple(v) | ExprKind::List(v) => v.iter().collect(),
             ExprKind::Dict(v) => v.iter().flat_map(|(k, v)| [k, v]).collect(),
-            ExprKind::Attribute(a, _) | ExprKind::Unary(_, a) | ExprKind::Lambda(_, a) | ExprKind::Starred(a) => {
-                vec![a]
-            }
+            ExprKind::Attribute(a, _) | ExprKind::Unary(_, a) | ExprKind::Starred(a) | ExprKind::Keywords(a) => vec![a],
+            ExprKind::Lambda(params, a) => params.iter().filter_map(|p| p.default.as_ref()).chain([&**a]).collect(),
             ExprKind::Call(c) => {
                 std::iter::once(&c.func).chain(&c.args).chain(c.keywords.iter().map(|(_, v)| v)).collect()
             }
@@ -238,6 +268,7 @@ impl<'a> Expr<'a> {
             ExprKind::Lambda(..) => "a lambda",
             ExprKind::Comprehension(..) => "a comprehension",
             ExprKind::Starred(..) => "an unpacked value",
+            ExprKind::Keywords(..) => "a dictionary that is unpacked",
             ExprKind::Error => "something unreadable",
         }
     }

@@ -346,6 +346,18 @@ fn kernels_are_refused_where_tvm_refuses_them() {
         ("T.static_assert(3 < 2)", "this static assertion does not hold"),
         ("T.buffer_store(y, x[0, 0], [0, 0], True)", "T.buffer_store takes a buffer, a value and indices"),
         ("y[0, 0] = T.int4(1)", "`T.int4` is not supported"),
+        ("for i in T.parallel(4):\n    if i == 3:\n        return 0\n    y[0, i] = x[0, i]", "the loop around this has no order that a return could end"),
+        ("if x[0, 0] > 0:\n    return None\ny[0, 0] = x[0, 0]", "a scalar expression is needed here, not None"),
+        ("s = T.int64()\nb = T.alloc_buffer((s, 4), \"float32\")\ny[0, 0] = x[0, 0]", "nothing gives `s` a value"),
+        ("y[0, 0] = T.Cast(\"float32\", T.call_llvm_intrin(\"int32\", \"llvm.ctlz\", T.Cast(\"int32\", x[0, 0])))", "`llvm.ctlz` takes a value, and T.bool(True) or T.bool(False)"),
+        ("v = T.match_buffer(x, (n, 4), \"float32\")\ny[0, 0] = v[0, 0] + x[0, 0]", "`x` has another name in this PrimFunc"),
+        ("y[0, 0] = x[0, 0]\nv = T.match_buffer(x, (n, 4), \"float32\")\ny[0, 1] = v[0, 0]", "`x` has another name in this PrimFunc"),
+        ("f = T.meta_var(lambda a, b=3: a + b)\ny[0, 0] = f(x[0, 0], 1, 2)", "this lambda takes 2 arguments (a, b), 3 given"),
+        ("f = T.meta_var(lambda a, *, b: a + b)\ny[0, 0] = f(x[0, 0], 1)", "this lambda takes 2 arguments (a, b), 2 given"),
+        ("y[0, 0] = 1 if x[0, 0] in [y[0, 0]] else 2", "what `in` says here is not known while the text is read"),
+        ("y[0, 0] = 1 if isinstance(x[0, 0], R.Tensor) else 2", "a class of Python is needed here"),
+        ("y[0, 0] = Module.f(x[0, 0])", "a kernel calls no function of its module: `f`"),
+        ("y[0, 0] = T.max(**x)", "only a dictionary that is written down can be unpacked"),
     ];
     for (body, message) in rows {
         let all = messages(&tir(body));

@@ -2,6 +2,7 @@
 
 use super::context::{Births, Cx, Names, Value};
 use super::syntax::*;
+use super::tir_stmt::returned_by;
 use relax_ir::prim::{PrimExpr, PrimKind};
 use relax_ir::tir::{Buffer, ForKind, PrimFunc, PrimParam, Stmt as TStmt, StmtKind as TKind, TensorField};
 use relax_ir::{Attrs, DType, Diagnostic, Span, Var};
@@ -15,6 +16,12 @@ pub struct PrimCx {
     pub alloc_buffers: Vec<Buffer>,
     /// The value of the `return` that ends it.
     pub returns: Option<PrimExpr>,
+    /// What a `return` in its middle sets.
+    pub returned: Option<Buffer>,
+    /// The values of those, and where they are returned: before any later one. `None` for one in a loop.
+    pub early: Vec<Option<(PrimExpr, PrimExpr)>>,
+    /// The conditions of the branches around the statement under way.
+    pub path: Vec<PrimExpr>,
     /// Scopes that one statement opens for the rest of its list, counted: each nests the tree deeper.
     pub scopes: u32,
     /// The statement under way binds a name that a loop or a branch after it gives another value.
@@ -27,6 +34,8 @@ pub struct PrimCx {
     pub scalars: Vec<Var>,
     /// The loops around the statement under way: their kinds, and whether they have one round.
     pub loops: Vec<(ForKind, bool)>,
+    /// Buffers that `T.match_buffer` of all of them gave another name, and where.
+    pub renamed: Vec<(String, Span)>,
     /// `s_tir=True`: it may have blocks.
     pub blocks: bool,
     pub ok: bool,
@@ -41,12 +50,16 @@ impl<'a> Cx<'a> {
             attrs: Attrs::default(),
             alloc_buffers: vec![],
             returns: None,
+            returned: None,
+            early: vec![],
+            path: vec![],
             scopes: 0,
             mutable: false,
             jumps: vec![],
             cells: vec![],
             scalars: vec![],
             loops: vec![],
+            renamed: vec![],
             blocks: false,
             ok: true,
         };
@@ -107,31 +120,20 @@ impl<'a> Cx<'a> {
                 None => self.expected(r, "a scalar type"),
             },
         };
-        // A return at the end of the function itself; elsewhere it would jump.
-        let (body, last) = match def.body.split_last() {
-            Some((Stmt { kind: StmtKind::Return(Some(value)), .. }, body)) => (body, Some(value)),
-            // The same in a word of the script builder.
-            Some((Stmt { kind: StmtKind::Expr(e), .. }, body)) if e.called().as_deref() == Some("T.Return") => {
-                match e.as_call().and_then(|c| c.arg(0, "value")) {
-                    Some(value) => (body, Some(value)),
-                    None => return self.error("argument", e.span, "T.Return takes a value"),
-                }
-            }
+        // A return at the end of the function itself; elsewhere it jumps.
+        let (body, last) = match def.body.split_last().map(|(s, body)| (returned_by(s), body)) {
+            Some((Some(value), body)) => (body, Some(value)),
             _ => (&def.body[..], None),
         };
         let stmts = self.tir_statements(body, &mut f, &mut None);
         if let Some(value) = last {
             f.returns = self.prim(value);
             f.ok &= f.returns.is_some();
-            f.returns = f.returns.map(|e| stmts.iter().fold(e, |e, s| without_names(s, e)));
-            let loads = |e: &PrimExpr| matches!(e.kind(), PrimKind::Load { .. } | PrimKind::BufferLoad(..));
-            let mut reads = false;
-            f.returns.iter().for_each(|e| e.walk(&mut |e| reads |= loads(e)));
-            if reads {
-                f.ok = false;
-                let _: Option<()> =
-                    self.unsupported("tir", value.span, "a PrimFunc that returns an element is not supported");
-            }
+        }
+        let acts = acts(&stmts, f.returned.as_ref());
+        self.scalar_returned(&mut f, ret, &stmts, acts, def.body.last().map_or(span, |s| s.span));
+        for (name, at) in std::mem::take(&mut f.renamed) {
+            f.ok &= self.has_one_name(&name, &def.body, at).is_some();
         }
         if let (true, Some(_)) = (private, f.attrs.get("global_symbol")) {
             let d = Diagnostic::error("tir", def.name.span, "a private function has no global_symbol");
@@ -139,7 +141,7 @@ impl<'a> Cx<'a> {
         }
         let mut params = vec![];
         let mut known = HashMap::new();
-        for (i, (p, d)) in f.params.into_iter().zip(&def.params).enumerate() {
+        for (i, (p, d)) in std::mem::take(&mut f.params).into_iter().zip(&def.params).enumerate() {
             let read = std::mem::take(&mut self.names.read);
             let (own, rest) = read.into_iter().partition(|(at, ..)| *at == i);
             self.names.read = rest;
@@ -166,10 +168,10 @@ impl<'a> Cx<'a> {
         if !self.names.views.is_empty() {
             body = super::tir_stmt::without_views(&body, &self.names.views);
         }
-        let mut acts = false;
-        body.walk(&mut |s| acts |= matches!(s.kind(), TKind::Store { .. } | TKind::CallPacked { .. }));
-        if f.returns.is_some() && !acts {
-            body = TStmt::nop();
+        match f.returned.take() {
+            _ if f.returns.is_some() && !acts => body = TStmt::nop(),
+            Some(cell) => body = super::tir_stmt::with_returns(&cell, body),
+            None => {}
         }
         known.extend(self.offsets_of(&params));
         if !known.is_empty() {
@@ -177,7 +179,7 @@ impl<'a> Cx<'a> {
             f.returns = f.returns.map(|e| e.substitute(&known));
         }
         if f.ok {
-            f.ok = self.bound(&params, &body).is_some();
+            f.ok = self.bound(&f, &params, &body).is_some();
         }
         f.ok.then(|| PrimFunc {
             name: def.name.name.to_string(),
@@ -195,11 +197,7 @@ impl<'a> Cx<'a> {
     /// Notes the variable that stands for the offset of a parameter's buffer; the shape is argument number `first`.
     pub fn note_offset(&mut self, call: &CallExpr<'a>, first: usize) {
         let Some(offset) = buffer_argument(call, first, "elem_offset") else { return };
-        let name = match offset.as_name() {
-            Some(name) => Some(name),
-            None => offset.as_str().and_then(|_| self.quoted(offset)).and_then(|e| e.as_name()),
-        };
-        let (Some(name), span) = (name, offset.span) else { return };
+        let (Some(name), span) = (offset.as_name(), offset.span) else { return };
         let var = self.names.dims.entry(name).or_insert_with(|| Var::with_span(name, DType::I64, span));
         self.names.offsets.push(var.clone());
     }
@@ -214,18 +212,53 @@ impl<'a> Cx<'a> {
         offsets.into_iter().filter(free).map(|v| (v.clone(), PrimExpr::int(v.dtype(), 0))).collect()
     }
 
-    /// A variable that the body declares (`n = T.int64()`) is a dim of a buffer, or nothing gives it a value.
-    fn bound(&mut self, params: &[PrimParam], body: &TStmt) -> Option<()> {
+    /// The scalar that the function returns, in terms of its parameters alone. Of a kernel that writes and states no result it
+    /// is left out where it is no such value: who calls kernels by `R.call_tir` does not look at it.
+    fn scalar_returned(&mut self, f: &mut PrimCx, ret: Option<DType>, stmts: &[TStmt], acts: bool, span: Span) {
+        let may_lack = acts && ret.is_none();
+        let early = std::mem::take(&mut f.early);
+        if !early.is_empty() {
+            f.returns = first_returned(early, f.returns.take(), ret);
+            if f.returns.is_none() && !may_lack {
+                f.ok = false;
+                let _: Option<()> =
+                    self.unsupported("tir", span, "what this PrimFunc returns is not one expression of its parameters");
+            }
+        }
+        let mut names = vec![];
+        for s in stmts {
+            s.walk(&mut |s| {
+                if let TKind::Let { var, value, .. } = s.kind() {
+                    names.push((var.clone(), value.clone()));
+                }
+            });
+        }
+        let value =
+            f.returns.take().map(|e| names.into_iter().rev().fold(e, |e, name| e.substitute(&HashMap::from([name]))));
+        let loads = |e: &PrimExpr| matches!(e.kind(), PrimKind::Load { .. } | PrimKind::BufferLoad(..));
+        let mut reads = false;
+        value.iter().for_each(|e| e.walk(&mut |e| reads |= loads(e)));
+        if reads && !may_lack {
+            f.ok = false;
+            let _: Option<()> = self.unsupported("tir", span, "a PrimFunc that returns an element is not supported");
+        }
+        f.returns = value.filter(|_| !reads);
+    }
+
+    /// A variable that the body declares (`n = T.int64()`) is a dim of a parameter's buffer, or a stride of it by itself; or
+    /// nothing gives it a value. Those of regions are their buffers'.
+    fn bound(&mut self, f: &PrimCx, params: &[PrimParam], body: &TStmt) -> Option<()> {
         let mut known: HashSet<Var> = HashSet::new();
-        let mut see = |b: &Buffer| {
-            let all = b.shape.iter().chain(&b.strides).chain(&b.elem_offset);
-            all.for_each(|e| known.extend(e.vars()));
-        };
-        params.iter().filter_map(PrimParam::buffer).for_each(&mut see);
-        body.walk(&mut |s| match s.kind() {
-            TKind::Block(b) => b.match_buffers.iter().for_each(|m| see(&m.buffer)),
-            TKind::Alloc { buffer, .. } => see(buffer),
-            _ => {}
+        let alone = |e: &PrimExpr| e.as_var().cloned();
+        for b in params.iter().filter_map(PrimParam::buffer) {
+            known.extend(b.shape.iter().flat_map(PrimExpr::vars));
+            known.extend(b.strides.iter().filter_map(alone));
+        }
+        body.walk(&mut |s| {
+            if let TKind::Block(b) = s.kind() {
+                let parts = b.match_buffers.iter().flat_map(|m| m.buffer.shape.iter().chain(&m.buffer.strides));
+                known.extend(parts.filter_map(alone));
+            }
         });
         known.extend(params.iter().filter_map(|p| match p {
             PrimParam::Scalar(v) => Some(v.clone()),
@@ -233,13 +266,27 @@ impl<'a> Cx<'a> {
         }));
         let declared: HashSet<Var> = self.names.dims.values().filter(|v| !known.contains(v)).cloned().collect();
         let mut free: Option<PrimExpr> = None;
+        let mut look = |e: &PrimExpr| {
+            e.walk(&mut |e| {
+                if e.as_var().is_some_and(|v| declared.contains(v)) {
+                    free.get_or_insert_with(|| e.clone());
+                }
+            });
+        };
+        let parts =
+            |b: &Buffer| -> Vec<PrimExpr> { b.shape.iter().chain(&b.strides).chain(&b.elem_offset).cloned().collect() };
+        for b in params.iter().filter_map(PrimParam::buffer).chain(&f.alloc_buffers) {
+            parts(b).iter().for_each(&mut look);
+        }
         body.walk(&mut |s| {
-            for e in s.exprs() {
-                e.walk(&mut |e| {
-                    if e.as_var().is_some_and(|v| declared.contains(v)) {
-                        free.get_or_insert_with(|| e.clone());
-                    }
-                });
+            s.exprs().into_iter().for_each(&mut look);
+            match s.kind() {
+                TKind::Alloc { buffer, .. } => parts(buffer).iter().for_each(&mut look),
+                TKind::Block(b) => {
+                    let buffers = b.alloc_buffers.iter().chain(b.match_buffers.iter().map(|m| &m.buffer));
+                    buffers.flat_map(parts).for_each(|e| look(&e));
+                }
+                _ => {}
             }
         });
         let Some(e) = free else { return Some(()) };
@@ -268,6 +315,7 @@ impl<'a> Cx<'a> {
                 };
                 let buffer = self.buffer_type(name, call, 0, "global", annotation.span)?;
                 self.note_offset(call, 0);
+                self.parameter_offset(call, 0, &buffer)?;
                 self.names.bind(name, Value::Buffer(buffer.clone()));
                 Some(Some(PrimParam::Buffer { buffer, handle: None }))
             }
@@ -332,11 +380,11 @@ impl<'a> Cx<'a> {
             return self.error("type", span, "a buffer has no handles");
         }
         let strides = match buffer_argument(call, first, "strides") {
-            Some(s) => self.dims(s),
+            Some(s) => self.strides(s),
             None => Some(vec![]),
         };
         let elem_offset = match buffer_argument(call, first, "elem_offset") {
-            Some(o) if o.as_name().is_some() || o.as_str().is_some() => Some(None),
+            Some(o) if o.as_name().is_some() => Some(None),
             // `T.int64()`: a variable without a name.
             Some(o) if scalar_type(o).is_some() => Some(None),
             Some(o) => self.prim(o).map(Some),
@@ -365,6 +413,39 @@ impl<'a> Cx<'a> {
         }
         Some(Buffer::from_parts(name, shape, dtype, strides, elem_offset, &scope, span))
     }
+
+    /// The strides of a buffer. Text in quotes, whatever it says, names a variable of its own.
+    ///
+    /// Source: TVM python/tvm/tirx/script/builder/ir.py: `Var(s, "int32") if isinstance(s, str)`.
+    fn strides(&mut self, e: &Expr<'a>) -> Option<Vec<PrimExpr>> {
+        let Some(items) = e.elements() else { return self.expected(e, "a list of strides") };
+        let strides: Vec<Option<PrimExpr>> = items
+            .iter()
+            .map(|s| match s.as_str() {
+                Some(_) if self.names.births != Births::Signature => {
+                    let d = Diagnostic::error("type", s.span, "a stride in quotes belongs to a parameter or a region");
+                    self.report(d.help("memory of its own has strides that are known: write the number"))
+                }
+                Some(text) => Some(Var::with_span(&as_name(text), DType::I64, s.span).expr().with_span(s.span)),
+                None => self.dim(s),
+            })
+            .collect();
+        strides.into_iter().collect()
+    }
+
+    /// The offset of a parameter's buffer is a variable or 0: the pointer of an argument includes it.
+    pub fn parameter_offset(&mut self, call: &CallExpr<'a>, first: usize, buffer: &Buffer) -> Option<()> {
+        let Some(o) = buffer_argument(call, first, "elem_offset").or(buffer_argument(call, first, "byte_offset"))
+        else {
+            return Some(());
+        };
+        // Source: TVM's check of an argument's `byte_offset`, which tensors of its virtual machine never meet.
+        if buffer.elem_offset.as_ref().is_some_and(|o| o.as_int().is_some()) {
+            let d = Diagnostic::error("tir", o.span, "an argument begins where its tensor does: its offset is 0");
+            return self.report(d.help("drop the offset; a part of a tensor is a region of it"));
+        }
+        Some(())
+    }
 }
 
 /// An argument of `T.Buffer` and its kin by name or by position, from `data` on; the shape is argument number `first`.
@@ -381,16 +462,53 @@ pub fn buffer_argument<'c, 'a>(call: &'c CallExpr<'a>, first: usize, name: &str)
     position.or_else(|| call.keyword(name)).filter(|e| !matches!(e.kind, ExprKind::None))
 }
 
-/// What a function returns, without the names that its statements give to values.
-fn without_names(s: &TStmt, e: PrimExpr) -> PrimExpr {
-    match s.kind() {
-        TKind::Seq(list) => list.iter().fold(e, |e, s| without_names(s, e)),
-        TKind::Attr { body, .. } | TKind::Alloc { body, .. } => without_names(body, e),
-        TKind::Let { var, value, body } => {
-            without_names(body, e).substitute(&HashMap::from([(var.clone(), value.clone())]))
-        }
-        _ => e,
+/// A name of the letters and digits of `text`.
+fn as_name(text: &str) -> String {
+    let name: String = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    match name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
+        true => format!("s{name}"),
+        false => name,
     }
+}
+
+/// The first of these values whose condition holds, else the last one. `None` where it is not known which is returned, or where
+/// one may be none at all.
+fn first_returned(
+    mut early: Vec<Option<(PrimExpr, PrimExpr)>>,
+    last: Option<PrimExpr>,
+    ret: Option<DType>,
+) -> Option<PrimExpr> {
+    // Both branches at the end return.
+    let last = match (last, early.pop()?) {
+        (Some(last), found) => {
+            early.push(found);
+            last
+        }
+        (None, Some((cond, value))) => match (cond.kind(), early.last()?) {
+            (PrimKind::Not(c), Some((before, _))) if c == before => value,
+            _ => return None,
+        },
+        (None, None) => return None,
+    };
+    let t = ret.unwrap_or(last.dtype());
+    let fits = |e: PrimExpr| (e.dtype() == t || e.dtype().is_int() && t.is_int()).then(|| e.cast(t));
+    early.into_iter().rev().try_fold(fits(last)?, |rest, found| {
+        let (cond, value) = found?;
+        Some(cond.if_then_else(fits(value)?, rest))
+    })
+}
+
+/// Do these statements write anything but that the function has returned?
+fn acts(stmts: &[TStmt], returned: Option<&Buffer>) -> bool {
+    let mut acts = false;
+    for s in stmts {
+        s.walk(&mut |s| match s.kind() {
+            TKind::Store { buffer, .. } => acts |= Some(buffer) != returned,
+            TKind::CallPacked { .. } => acts = true,
+            _ => {}
+        });
+    }
+    acts
 }
 
 /// `T.int64`, `T.int64()`; not `T.handle`.

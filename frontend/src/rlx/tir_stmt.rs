@@ -16,7 +16,7 @@ mod vectors;
 mod views;
 mod with;
 
-pub use jumps::Jumps;
+pub use jumps::{returned_by, with_returns, Jumps};
 pub use pointers::Pointer;
 pub use shuffle::all_lanes;
 pub use vectors::lanes_of;
@@ -87,6 +87,15 @@ impl<'a> Cx<'a> {
         TStmt::seq(list)
     }
 
+    /// The statements of a branch, which run where `cond` holds.
+    fn kernel_branch(&mut self, stmts: &[Stmt<'a>], cond: Option<PrimExpr>, f: &mut PrimCx) -> TStmt {
+        let outside = f.path.len();
+        f.path.extend(cond);
+        let body = self.nested(stmts, f);
+        f.path.truncate(outside);
+        body
+    }
+
     fn tir_list(
         &mut self,
         stmts: &[Stmt<'a>],
@@ -100,8 +109,8 @@ impl<'a> Cx<'a> {
             match self.tir_statement(s, f, block, place) {
                 Some(found) => {
                     items.extend(found);
-                    let goes_on = f.jumps.last().filter(|_| i + 1 < stmts.len() && jumps::has_jump(s));
-                    items.extend(goes_on.and_then(Jumps::going_on).map(|c| Item::Guard(c, s.span)));
+                    let goes_on = Some(s).filter(|_| i + 1 < stmts.len()).and_then(|s| self.goes_on(s, f));
+                    items.extend(goes_on.map(|c| Item::Guard(c, s.span)));
                 }
                 None => {
                     f.ok = false;
@@ -175,9 +184,9 @@ impl<'a> Cx<'a> {
         place: Place,
     ) -> Option<Vec<Item>> {
         let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, s.span))]);
-        let written = match self.names.pythons.is_empty() {
-            true => None,
-            false => self.kernel_without_python(s).ok()?,
+        let written = match self.python || !self.names.pythons.is_empty() {
+            true => self.kernel_without_python(s).ok()?,
+            false => None,
         };
         let s = written.as_ref().unwrap_or(s);
         match &s.kind {
@@ -237,8 +246,9 @@ impl<'a> Cx<'a> {
                     let other = self.nested(otherwise, f);
                     return Some(vec![Item::Stmt(other)]);
                 }
-                let then = self.nested(then, f);
-                let otherwise = if otherwise.is_empty() { None } else { Some(self.nested(otherwise, f)) };
+                let then = self.kernel_branch(then, cond.clone(), f);
+                let other = cond.clone().map(PrimExpr::not);
+                let otherwise = if otherwise.is_empty() { None } else { Some(self.kernel_branch(otherwise, other, f)) };
                 one(TKind::If { cond: cond?, then, otherwise })
             }
             StmtKind::With { items, body } => self.tir_with(items, body, s.span, f, block, place),
@@ -257,9 +267,7 @@ impl<'a> Cx<'a> {
                 let d = Diagnostic::error("syntax", s.span, "a PrimFunc has no bare return");
                 self.report(d.help("it ends where its text does; what a loop shall not do is behind an `if`"))
             }
-            StmtKind::Return(Some(_)) => {
-                self.unsupported("tir", s.span, "a PrimFunc that returns a value is not supported")
-            }
+            StmtKind::Return(Some(value)) => self.early_return(value, s.span, f),
             StmtKind::Function(_) | StmtKind::Class(_) => {
                 self.error("syntax", first_line(self.text, s.span), "this cannot be inside of a PrimFunc")
             }
@@ -281,6 +289,12 @@ impl<'a> Cx<'a> {
         }
         if let Some(found) = self.builder_statement(e, span, f) {
             return found;
+        }
+        if let ("T.Return", Some(call)) = (e.called().as_deref().unwrap_or(""), e.as_call()) {
+            let Some(value) = call.arg(0, "value") else {
+                return self.error("argument", e.span, "T.Return takes a value");
+            };
+            return self.early_return(value, span, f);
         }
         let (Some(name), Some(call)) = (e.called(), e.as_call()) else {
             let value = match &e.kind {
@@ -511,7 +525,7 @@ impl<'a> Cx<'a> {
             }
         }
         let Some(name) = target.as_name() else { return self.expected(target, "a name or an element of a buffer") };
-        if annotation.is_none() && several(value) {
+        if annotation.is_none() && builder::several(value) {
             self.bound_once(target, false, f)?;
             if self.python_binding(name, value) {
                 return Some(vec![]);
@@ -738,6 +752,7 @@ impl<'a> Cx<'a> {
             self.note_offset(call, 1);
             self.names.births = births;
             let buffer = buffer?;
+            self.parameter_offset(call, 1, &buffer)?;
             self.names.bind(name, Value::Buffer(buffer.clone()));
             let handle = source.as_name().map(str::to_string);
             match f.params.get_mut(i) {
@@ -748,15 +763,13 @@ impl<'a> Cx<'a> {
         }
         if source.as_name().is_some_and(|n| matches!(self.names.get(n), Some(Value::Buffer(_)))) {
             let outside = block.is_none() && place == Place::Body;
+            f.renamed.extend(source.as_name().map(|n| (n.to_string(), source.span)));
             return self.match_whole(name, source, call, outside, span, f);
         }
         let source = self.region(source)?;
-        // Strides in quotes are variables of this buffer alone.
-        let before: Vec<&str> = self.names.dims.keys().copied().collect();
         let births = std::mem::replace(&mut self.names.births, super::context::Births::Signature);
         let buffer = self.buffer_type(name, call, 1, "global", span);
         self.names.births = births;
-        self.names.dims.retain(|n, _| before.contains(n));
         let buffer = buffer?;
         let anywhere = ["elem_offset", "offset_factor"].iter().any(|a| buffer_argument(call, 1, a).is_some());
         let elsewhere = |p: &PrimExpr| p.as_int().is_some_and(|v| v != 0) || self.runs(p);
@@ -777,25 +790,4 @@ impl<'a> Cx<'a> {
         self.names.bind(name, Value::Buffer(buffer));
         Some(vec![])
     }
-
-    /// What an assertion says: a text, or the kind of error and the parts of the text.
-    fn assertion(&mut self, e: &Expr<'a>) -> Option<String> {
-        match e.elements() {
-            Some([_, parts]) => match parts.elements() {
-                Some(parts) => parts.iter().map(|p| self.string(p)).collect(),
-                None => self.string(parts),
-            },
-            _ => self.string(e),
-        }
-    }
-}
-
-/// `T.meta_var(..)` of what is no scalar: a list, a tuple, a dictionary, a lambda.
-fn several(value: &Expr) -> bool {
-    let made = matches!(value.called().as_deref(), Some("T.meta_var" | "I.meta_var"));
-    let inner = value.as_call().filter(|_| made).and_then(|c| c.args.first());
-    inner.is_some_and(|e| {
-        let list = matches!(e.kind, ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Dict(_));
-        list || matches!(e.kind, ExprKind::Lambda(..) | ExprKind::Comprehension(_))
-    })
 }

@@ -120,6 +120,9 @@ WE_REFUSE = [
     ("functions in Python", r"functions of `@I\.pyfunc` are not supported"),
     ("one device", r"R\.dist\.\w+ is not supported: a compiled library runs on one device|error\[type\]: `R\.device_mesh"),
     ("a library called in a loop or an expression of a kernel", r"error\[tir-extern\]"),
+    # TVM builds these, and every call of them fails: a function of its module gets no arguments, an offset of an argument is 0.
+    ("a kernel that calls a function of its module", r"error\[tir-call\]"),
+    ("an argument that begins elsewhere than its tensor, or is not dense", r"error\[tir\]: an argument begins where its tensor does|error\[check-fails\]: \w+: parameter \w+, stride"),
 ]
 # ... or TVM refuses at a stage for a reason of its own, and we accept (with what the text must have, where the message alone
 # says too little).
@@ -165,6 +168,10 @@ TVM_REFUSES = [
     ("TVM's lowering of a view needs the dtype", "build", r"IsUnknownDtype\(\)\) is false: Legalization of .*name=\"relax\.memory\.view\""),
     # Lowering of the struct of a tensor asks for a device that no target has stated.
     ("TVM's build does not know the device of a handle", "build", r"Unknown device id in current IR", r"T\.tvm_struct_get\("),
+    # decisions.md, "Floats of 8 bits and fewer are storage types too".
+    ("TVM's code generation has no floats of 4 and 6 bits", "build", r"Cannot find intrinsic declaration, possible type mismatch", r"float[46]_"),
+    # What a stride is called is an int64 beside dims that are written down, which are int32 in the text.
+    ("TVM's lowering takes strides of the dims' type alone", "build", r"\(arg\.ty\(\) == value\.ty\(\)\) is false", r"strides="),
     # Its fusion asks for a root block, which lowered kernels have no more.
     ("a kernel without blocks, which TVM's passes do not take", "build", r"func->body->IsInstance<s_tir::SBlockRealizeNode>"),
     # As "not implemented" above: a loop over threads is a loop on a processor.

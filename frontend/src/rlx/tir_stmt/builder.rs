@@ -14,6 +14,14 @@ pub(super) fn jump_call(e: &Expr) -> Option<bool> {
     }
 }
 
+/// A mark for a profiler, which code for processors does not have.
+///
+/// Source: TVM src/target/llvm/codegen_llvm.cc: `start_profile_intrinsic` is no code but for Hexagon.
+fn profile_mark(e: &Expr) -> bool {
+    let mark = matches!(e.called().as_deref(), Some("T.start_profile_intrinsic" | "T.end_profile_intrinsic"));
+    mark && e.as_call().is_some_and(|c| matches!(c.args.as_slice(), [id] if matches!(id.kind, ExprKind::Int(_))))
+}
+
 impl<'a> Cx<'a> {
     /// A statement that is none of PrimFuncs in Python's words; `None` where `e` is another one.
     pub(super) fn builder_statement(&mut self, e: &Expr<'a>, span: Span, f: &mut PrimCx) -> Option<Option<Vec<Item>>> {
@@ -49,6 +57,8 @@ impl<'a> Cx<'a> {
             }
             // Advice to schedulers.
             ("T.hint", ..) => nothing(Some(())),
+            ("T.evaluate", [inner], []) if profile_mark(inner) => nothing(Some(())),
+            _ if profile_mark(e) => nothing(Some(())),
             ("T.static_assert", ..) => nothing(self.static_assertion(call, span)),
             ("T.Assert", ..) => Some(self.assertion_of(call, span).map(|s| vec![Item::Stmt(s)])),
             _ => None,
@@ -81,6 +91,17 @@ impl<'a> Cx<'a> {
         };
         let (cond, message) = (self.condition(cond), self.assertion(message));
         Some(TStmt::at(TKind::Assert { cond: cond?, message: message? }, span))
+    }
+
+    /// What an assertion says: a text, or the kind of error and the parts of the text.
+    pub(super) fn assertion(&mut self, e: &Expr<'a>) -> Option<String> {
+        match e.elements() {
+            Some([_, parts]) => match parts.elements() {
+                Some(parts) => parts.iter().map(|p| self.string(p)).collect(),
+                None => self.string(parts),
+            },
+            _ => self.string(e),
+        }
     }
 
     /// `while` in either spelling.
@@ -117,6 +138,7 @@ impl<'a> Cx<'a> {
             return self.error("argument", span, "T.If takes a condition");
         };
         let cond = self.condition(cond);
+        let other = cond.clone().map(PrimExpr::not);
         let (mut then, mut otherwise) = (None, None);
         for s in body {
             let part = match &s.kind {
@@ -127,8 +149,12 @@ impl<'a> Cx<'a> {
                 _ => None,
             };
             match part {
-                Some((what, body)) if what == "T.Then" && then.is_none() => then = Some(self.nested(body, f)),
-                Some((what, body)) if what == "T.Else" && otherwise.is_none() => otherwise = Some(self.nested(body, f)),
+                Some((what, body)) if what == "T.Then" && then.is_none() => {
+                    then = Some(self.kernel_branch(body, cond.clone(), f))
+                }
+                Some((what, body)) if what == "T.Else" && otherwise.is_none() => {
+                    otherwise = Some(self.kernel_branch(body, other.clone(), f));
+                }
                 _ => return self.error("tir", s.span, usage),
             }
         }
@@ -168,4 +194,15 @@ impl<'a> Cx<'a> {
         let d = Diagnostic::error("tir", target.span, format!("`{name}` is defined in this scope already"));
         self.report(d.help("take another name"))
     }
+}
+
+/// `T.meta_var(..)` of what Python has: a literal, a list, a tuple, a dictionary, a lambda.
+pub(super) fn several(value: &Expr) -> bool {
+    let made = matches!(value.called().as_deref(), Some("T.meta_var" | "I.meta_var"));
+    let inner = value.as_call().filter(|_| made).and_then(|c| c.args.first());
+    inner.is_some_and(|e| {
+        let list = matches!(e.kind, ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Dict(_));
+        let literal = matches!(e.kind, ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Str(_) | ExprKind::None);
+        list || literal || matches!(e.kind, ExprKind::Lambda(..) | ExprKind::Comprehension(_))
+    })
 }

@@ -1,4 +1,4 @@
-//! `break` and `continue` in the loops of PrimFuncs: cells that say whether what follows still runs.
+//! `break` and `continue` in the loops of PrimFuncs, `return` in their middle: cells that say whether what follows still runs.
 //!
 //! Source: TVM `tirx.break_loop` and `tirx.continue_loop`: they concern the innermost loop, which must be a serial one.
 
@@ -11,6 +11,8 @@ pub struct Jumps {
     left: Option<Buffer>,
     /// 1 when the rest of this round is passed over.
     passed: Option<Buffer>,
+    /// 1 when the function has returned from within the loop.
+    returned: Option<Buffer>,
 }
 
 fn cell(name: &str) -> Buffer {
@@ -38,6 +40,37 @@ impl<'a> Cx<'a> {
         Some(vec![Item::Stmt(TStmt::at(set(cell, 1).kind().clone(), span))])
     }
 
+    /// `return value` that does not end the function: nothing that follows runs. The host does not look at the value of a kernel.
+    pub(super) fn early_return(&mut self, value: &Expr<'a>, span: Span, f: &mut PrimCx) -> Option<Vec<Item>> {
+        if let Some((kind, _)) =
+            f.loops.iter().find(|(kind, one)| !one && *kind != ForKind::Serial && *kind != ForKind::Unrolled)
+        {
+            let d = Diagnostic::error("tir", span, "the loop around this has no order that a return could end");
+            return self.report(match kind {
+                ForKind::Vectorized => d.help("write `range` instead of T.vectorized"),
+                _ => d.help("`return` belongs into `range`, `T.serial`, `T.unroll`, `T.grid` or `while`"),
+            });
+        }
+        let value = self.prim(value)?;
+        let cell = f.returned.get_or_insert_with(|| cell("returned")).clone();
+        f.early.push(f.jumps.is_empty().then(|| {
+            let both = |a: PrimExpr, b: &PrimExpr| PrimExpr::binary(relax_ir::prim::BinOp::And, a, b.clone());
+            (f.path.iter().fold(PrimExpr::bool(true), both), value)
+        }));
+        f.jumps.iter_mut().for_each(|j| j.returned = Some(cell.clone()));
+        Some(vec![Item::Stmt(TStmt::at(set(&cell, 1).kind().clone(), span))])
+    }
+
+    /// What must hold for the statements after `s` to run; `None` where they always do.
+    pub(super) fn goes_on(&self, s: &Stmt<'a>, f: &PrimCx) -> Option<PrimExpr> {
+        let returns = has_return(s);
+        match f.jumps.last() {
+            Some(jumps) if returns || has_jump(s) => jumps.going_on(),
+            None if returns => f.returned.as_ref().map(unset),
+            _ => None,
+        }
+    }
+
     /// The loop `target` around a body with these jumps.
     pub(super) fn with_jumps(&mut self, jumps: &Jumps, kind: &ForKind, span: Span) -> Option<()> {
         let plain = matches!(kind, ForKind::Serial) || jumps.left.is_none() && jumps.passed.is_none();
@@ -51,19 +84,15 @@ impl<'a> Cx<'a> {
 
 impl Jumps {
     /// What holds where the statements after a jump still run.
-    pub(super) fn going_on(&self) -> Option<PrimExpr> {
-        match (&self.left, &self.passed) {
-            (None, None) => None,
-            (Some(c), None) | (None, Some(c)) => Some(unset(c)),
-            (Some(a), Some(b)) => Some(PrimExpr::raw_binary(relax_ir::prim::BinOp::And, unset(a), unset(b))),
-        }
+    fn going_on(&self) -> Option<PrimExpr> {
+        none_of([&self.left, &self.passed, &self.returned])
     }
 
     /// The body of a `for`.
     pub(super) fn body(&self, body: TStmt) -> TStmt {
         let body = self.round(body);
-        match &self.left {
-            Some(left) => TStmt::if_then(unset(left), body),
+        match none_of([&self.left, &self.returned]) {
+            Some(stays) => TStmt::if_then(stays, body),
             None => body,
         }
     }
@@ -78,8 +107,8 @@ impl Jumps {
 
     /// The condition of a `while`: it is not asked again when the loop has been left.
     pub(super) fn condition(&self, cond: PrimExpr) -> PrimExpr {
-        match &self.left {
-            Some(c) => PrimExpr::raw(PrimKind::IfThenElse(unset(c), cond, PrimExpr::bool(false)), DType::BOOL),
+        match none_of([&self.left, &self.returned]) {
+            Some(stays) => PrimExpr::raw(PrimKind::IfThenElse(stays, cond, PrimExpr::bool(false)), DType::BOOL),
             None => cond,
         }
     }
@@ -90,6 +119,37 @@ impl Jumps {
             Some(c) => alloc(c, TStmt::seq(vec![set(c, 0), stmt])),
             None => stmt,
         }
+    }
+}
+
+/// None of these is set; `None` where there is none.
+fn none_of<const N: usize>(cells: [&Option<Buffer>; N]) -> Option<PrimExpr> {
+    let both = |a: PrimExpr, b: PrimExpr| PrimExpr::raw_binary(relax_ir::prim::BinOp::And, a, b);
+    cells.into_iter().flatten().map(unset).reduce(both)
+}
+
+/// The body of a function that `return`s in its middle.
+pub fn with_returns(cell: &Buffer, body: TStmt) -> TStmt {
+    alloc(cell, TStmt::seq(vec![set(cell, 0), body]))
+}
+
+/// `return value`, or the same in a word of the script builder: `T.Return(value)`.
+pub fn returned_by<'s, 'a>(s: &'s Stmt<'a>) -> Option<&'s Expr<'a>> {
+    match &s.kind {
+        StmtKind::Return(value) => value.as_ref(),
+        StmtKind::Expr(e) if e.called().as_deref() == Some("T.Return") => e.as_call().and_then(|c| c.arg(0, "value")),
+        _ => None,
+    }
+}
+
+/// Does this statement return, or contain one that does?
+fn has_return(s: &Stmt) -> bool {
+    match &s.kind {
+        StmtKind::If { then, otherwise, .. } => then.iter().chain(otherwise).any(has_return),
+        StmtKind::With { body, .. } | StmtKind::For { body, .. } | StmtKind::While { body, .. } => {
+            body.iter().any(has_return)
+        }
+        _ => returned_by(s).is_some(),
     }
 }
 

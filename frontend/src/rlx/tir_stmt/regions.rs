@@ -4,6 +4,30 @@ use super::pointers::reads;
 use super::*;
 use relax_ir::prim::BinOp;
 
+/// Where the statement mentions the buffer `name`, but for its shape and the like, and for the place `at`.
+fn mention(s: &Stmt, name: &str, at: Span) -> Option<Span> {
+    fn within(e: &Expr, name: &str, at: Span) -> Option<Span> {
+        match &e.kind {
+            ExprKind::Name(n) => (*n == name && e.span != at).then_some(e.span),
+            ExprKind::Attribute(base, field) if base.as_name().is_some() && field.name != "data" => None,
+            _ => e.children().into_iter().find_map(|c| within(c, name, at)),
+        }
+    }
+    let any = |all: &[&Expr]| all.iter().find_map(|e| within(e, name, at));
+    let list = |all: &[Stmt]| all.iter().find_map(|s| mention(s, name, at));
+    match &s.kind {
+        StmtKind::Expr(e) => any(&[e]),
+        StmtKind::Assign { target, value, .. } => any(&[target]).or_else(|| any(&[value.as_ref()?])),
+        StmtKind::Augment { target, value } => any(&[target, value]),
+        StmtKind::For { iter, body, .. } => any(&[iter]).or_else(|| list(body)),
+        StmtKind::While { cond, body } => any(&[cond]).or_else(|| list(body)),
+        StmtKind::If { cond, then, otherwise } => any(&[cond]).or_else(|| list(then)).or_else(|| list(otherwise)),
+        StmtKind::With { items, body } => items.iter().find_map(|(e, _)| any(&[e])).or_else(|| list(body)),
+        StmtKind::Return(Some(e)) | StmtKind::Assert(e, _) => any(&[e]),
+        _ => None,
+    }
+}
+
 impl<'a> Cx<'a> {
     /// The part of a buffer that `A[0:4]`, or a name for it, is; `None` for other expressions.
     pub fn part_of(&mut self, e: &Expr<'a>) -> Option<Option<BufferRegion>> {
@@ -96,6 +120,13 @@ impl<'a> Cx<'a> {
         }
         self.names.bind(name, Value::Buffer(buffer));
         Some(vec![])
+    }
+
+    /// A buffer that `T.match_buffer` gives another name, at `at`, is not called by its own one any more, nor before.
+    pub fn has_one_name(&mut self, name: &str, body: &[Stmt<'a>], at: Span) -> Option<()> {
+        let Some(again) = body.iter().find_map(|s| mention(s, name, at)) else { return Some(()) };
+        let d = Diagnostic::error("tir", again, format!("`{name}` has another name in this PrimFunc"));
+        self.report(d.label(at, "by this T.match_buffer").help("write the new name everywhere, or drop it"))
     }
 
     /// A text that Python has: written down, `A.name` or `A.scope()`.

@@ -5,23 +5,51 @@ use super::*;
 use relax_ir::prim::BinOp;
 
 /// Lanes of a vector that is made of single ones.
-const MOST_LANES: usize = 64;
+const MOST_LANES: usize = 1024;
 
 /// A vector of these scalars, which are of one type. `None` where there are none.
 fn gathered(lanes: Vec<PrimExpr>) -> Option<PrimExpr> {
     let n = u16::try_from(lanes.len()).ok()?;
-    let number = PrimExpr::int(DType::I32, 0).ramp(PrimExpr::int(DType::I32, 1), n);
-    let mut rest = lanes.into_iter().enumerate().rev();
-    let (_, last) = rest.next()?;
-    if n == 1 {
-        return Some(last);
+    if n <= 1 {
+        return lanes.into_iter().next();
     }
-    Some(rest.fold(last.broadcast(n), |out, (k, lane)| {
-        let here = PrimExpr::int(DType::I32, k as i64).broadcast(n);
-        let here = PrimExpr::raw_binary(BinOp::Eq, number.clone(), here);
-        let dtype = out.dtype();
-        PrimExpr::raw(PrimKind::IfThenElse(here, lane.broadcast(n), out), dtype)
-    }))
+    Some(chosen(&lanes, 0, n))
+}
+
+/// The lanes from number `from` on, by halves, as a vector of `n`.
+fn chosen(lanes: &[PrimExpr], from: usize, n: u16) -> PrimExpr {
+    let (left, right) = match lanes {
+        [one] => return one.clone().broadcast(n),
+        _ => lanes.split_at(lanes.len() / 2),
+    };
+    let middle = PrimExpr::int(DType::I32, (from + left.len()) as i64).broadcast(n);
+    let before = PrimExpr::raw_binary(BinOp::Lt, all_lanes(n), middle);
+    let (left, right) = (chosen(left, from, n), chosen(right, from + left.len(), n));
+    let dtype = left.dtype();
+    PrimExpr::raw(PrimKind::IfThenElse(before, left, right), dtype)
+}
+
+/// An index of several vectors as one of their elements: each lane `of` times. `None` for what is no sum of lanes.
+fn stretched(e: &PrimExpr, of: u16) -> Option<PrimExpr> {
+    let t = e.dtype();
+    let lanes = t.lanes.checked_mul(of)?;
+    Some(match e.kind() {
+        _ if t.lanes == 1 => e.clone(),
+        PrimKind::Broadcast(v) => v.clone().broadcast(lanes),
+        PrimKind::Ramp(base, stride) => {
+            let which = PrimExpr::raw_binary(
+                BinOp::FloorDiv,
+                all_lanes(lanes),
+                PrimExpr::int(DType::I32, of.into()).broadcast(lanes),
+            );
+            let which = which.cast(stride.dtype().with_lanes(lanes));
+            let step = PrimExpr::raw_binary(BinOp::Mul, which, stride.clone().broadcast(lanes));
+            PrimExpr::raw_binary(BinOp::Add, base.clone().broadcast(lanes), step)
+        }
+        PrimKind::Cast(v) => PrimExpr::raw(PrimKind::Cast(stretched(v, of)?), t.with_lanes(lanes)),
+        PrimKind::Binary(op, a, b) => PrimExpr::raw_binary(*op, stretched(a, of)?, stretched(b, of)?),
+        _ => return None,
+    })
 }
 
 impl<'a> Cx<'a> {
@@ -83,6 +111,24 @@ impl<'a> Cx<'a> {
             at -= lanes;
         }
         self.error("argument", span, "the vectors have no lane of this number")
+    }
+
+    /// The indices of all `own` lanes of the vectors at `indices`, which are one or several.
+    pub fn whole_vectors(&mut self, mut indices: Vec<PrimExpr>, own: u16, span: Span) -> Option<Vec<PrimExpr>> {
+        let several = indices.iter().map(|i| i.dtype().lanes).max().unwrap_or(1);
+        if several == 1 {
+            indices.push(all_lanes(own));
+            return Some(indices);
+        }
+        let Some(lanes) = several.checked_mul(own) else {
+            return self.error("argument", span, "a vector has from 2 to 65535 lanes");
+        };
+        let Some(mut all) = indices.iter().map(|i| stretched(i, own)).collect::<Option<Vec<_>>>() else {
+            return self.unsupported("tir", span, "several vectors at such an index are not supported");
+        };
+        let own = PrimExpr::int(DType::I32, own.into()).broadcast(lanes);
+        all.push(PrimExpr::raw_binary(BinOp::FloorMod, all_lanes(lanes), own));
+        Some(all)
     }
 
     /// The buffer of the elements of a buffer of vectors.
