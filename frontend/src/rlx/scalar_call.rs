@@ -226,7 +226,7 @@ impl<'a> Cx<'a> {
             if lanes == own || lanes == 1 {
                 return Some(indices);
             }
-            if lanes % own != 0 {
+            if !lanes.is_multiple_of(own) {
                 let message = format!("{lanes} lanes are no vectors of {own}");
                 return self.error("type", begin.span, message);
             }

@@ -426,7 +426,7 @@ impl<'a> Cx<'a> {
                     let d = Diagnostic::error("type", s.span, "a stride in quotes belongs to a parameter or a region");
                     self.report(d.help("memory of its own has strides that are known: write the number"))
                 }
-                Some(text) => Some(Var::with_span(&as_name(text), DType::I64, s.span).expr().with_span(s.span)),
+                Some(text) => Some(Var::with_span(as_name(text), DType::I64, s.span).expr().with_span(s.span)),
                 None => self.dim(s),
             })
             .collect();
