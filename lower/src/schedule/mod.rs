@@ -213,12 +213,17 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
 /// Parameters that are faster when they are packed before the kernel runs.
 pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
     let plan = plan(f, o);
-    let stages = plan.items.iter().flat_map(|i| match i {
-        Item::Stage(s) => vec![(**s).clone()],
+    // What a recurrence reads step by step stays in a cache, where several passes over a panel cost little.
+    let again = SchedOptions { shared: false, ..o.clone() };
+    let all = plan.items.iter().flat_map(|i| match i {
+        Item::Stage(s) => panels::packable(s, o).into_iter().collect(),
         Item::Rows(_) => vec![],
-        Item::Stmt(s) => recurrence(s).map_or(vec![], |(_, _, stages)| stages),
+        Item::Stmt(s) => {
+            let stages = recurrence(s).map_or(vec![], |(_, _, stages)| stages);
+            stages.iter().filter_map(|s| panels::packable(s, &again)).collect()
+        }
     });
-    stages.filter_map(|s| panels::packable(&s, o)).filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()
+    all.filter(|p| f.buffers().any(|b| *b == p.buffer)).collect()
 }
 
 /// Whether a PrimFunc has a kernel of its own here, and so must stay as it is.
