@@ -39,7 +39,14 @@ fn levels() -> Vec<&'static str> {
     // What this machine lacks it cannot run.
     let wide = std::arch::is_x86_feature_detected!("avx512vl") && std::arch::is_x86_feature_detected!("avx512dq");
     let fused = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
-    let all = [("baseline", true), ("x86-64-v3", fused), ("x86-64-v4", wide), ("native", true)];
+    let all = [
+        ("baseline", true),
+        ("x86-64-v3", fused),
+        // Panels are made for vectors of 512 bits, and read by those of 256.
+        ("auto=x86-64-v3", fused),
+        ("x86-64-v4", wide),
+        ("native", true),
+    ];
     all.into_iter().filter(|(_, has)| *has).map(|(cpu, _)| cpu).collect()
 }
 

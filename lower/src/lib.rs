@@ -287,8 +287,9 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
         let levels = options.levels(k);
         let flat = |l: &Level| {
             let Level { bytes: vector_bytes, dot4, tiles } = *l;
-            let plain = schedule::SchedOptions::vectors(vector_bytes);
-            let mut f = schedule::schedule(k, &schedule::SchedOptions { dot4, tiles, ahead, ..plain })?;
+            let shared = wide.is_some() && options.versions;
+            let o = schedule::SchedOptions { vector_bytes, dot4, tiles, ahead, shared };
+            let mut f = schedule::schedule(k, &o)?;
             f.name.clone_from(&name);
             if wide.is_some() && options.threads <= 1 {
                 threads::turn(k, &mut f);

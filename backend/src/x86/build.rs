@@ -16,7 +16,7 @@ use relax_ir::{DType, TypeCode};
 use tiles::is_tile_rows;
 
 /// Stack objects beyond this many bytes are refused.
-const STACK_BYTES: u32 = 8192;
+const STACK_BYTES: u32 = 24 << 10;
 /// As are kernels with more instructions than this: the scan is quadratic at worst.
 const MOST: usize = 40_000;
 

@@ -21,6 +21,8 @@ const SAVED: [u8; 6] = [3, 5, 12, 13, 14, 15];
 const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
 /// The immediate of `vcvtps2ph`: half to even.
 const NEAREST: u32 = 0;
+/// Bytes of a page of memory, at least.
+const PAGE: i32 = 4096;
 
 fn g(n: u8) -> AsmRegister64 {
     registers::gpr64::get_gpr64(Register::RAX + n as u32).unwrap_or(rax)
@@ -124,6 +126,10 @@ impl Emitter<'_> {
         let old = arguments + 48;
         self.a.mov(rax, rsp)?;
         let size = (old + 8 + 63) / 64 * 64;
+        // Each page of the frame is touched in turn, so that none of them lies beyond a guard page.
+        for page in 1..=size / PAGE {
+            self.a.test(qword_ptr(rax - page * PAGE), rax)?;
+        }
         self.a.sub(rsp, size)?;
         self.a.and(rsp, -64)?;
         self.a.mov(qword_ptr(rsp + old), rax)?;

@@ -5,16 +5,19 @@
 //! order in which the tile reads them; strides, windows, conversions and conditions of `b` are paid once per sliver
 //! instead of once per row, and the rows then run on consecutive memory.
 
+mod ahead;
+
 use super::emit::{compute_type, has_load, is_narrow, Emit, Res};
 use super::map::strips;
 use super::mirrored::Mirrored;
 use super::nest::{used_plainly, Nest, Target};
 use super::panels::{packed_in, padded, whole_slivers, Panels, FEW};
 use super::poly::Poly;
-use super::reduce::{rows_for, spatial, Ahead, Copies, Last, Point, Tile, Vector, LINE};
+use super::reduce::{rows_for, spatial, Copies, Last, Point, Tile, Vector};
 use super::sliver::Sliver;
 use super::stage::{Axis, Stage};
 use super::SchedOptions;
+use ahead::RIGHT_FAR;
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
@@ -108,15 +111,6 @@ const SLIVERS: i64 = 16;
 
 /// Reduction steps written out in the innermost loop.
 const UNROLL: i64 = 4;
-/// Constant right sides of at least so many bytes are asked for ahead.
-const AHEAD_FROM: i64 = 128 << 10;
-/// Tiles of an open count of rows that ask for all of a panel.
-const FEW_TILES: i64 = 8;
-
-/// Right sides of at least so many bytes that are no constants are asked for ahead, by the tiles of up to so many.
-const RIGHT_FAR: i64 = 4 << 20;
-const MOST_ASKING: i64 = 32;
-
 /// Below this many rows or columns, products of rows of both sides are dot products.
 const DOTS: i64 = 16;
 
@@ -398,6 +392,8 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
             let start = columns.start.clone();
             if let (true, true, Some(w), Right::Scratch(scratch)) = (short, long, whole.as_int(), &p.right) {
                 p.stretches(e, scratch, &columns, w, width, lanes)?;
+            } else if let Some((one, panel)) = p.one_row(width, lanes) {
+                p.panels(e, &columns, whole.clone(), (width, panel), lanes, &one)?;
             } else {
                 e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
                     (columns.slot, columns.rest) = (None, false);
@@ -521,6 +517,41 @@ impl Product<'_> {
         self.blocks(e, scratch, step, (at, width), &mut |e, p| p.rows(e, c, width, valid, lanes, parts))
     }
 
+    /// Where an open count of rows reads panels that are wider than its tiles, in several passes: the same for one row, whose
+    /// few sums would wait for each other in a narrow tile, and the width of the panels.
+    fn one_row(&self, width: i64, lanes: u16) -> Option<(Product<'_>, i64)> {
+        let (Right::Panels(_, panels), [row]) = (&self.right, self.rows.as_slice()) else { return None };
+        let wider = row.len().is_none() && panels.width > width && panels.width <= alone(self.o) * lanes as i64;
+        let mut one = self.with(self.n, self.a.clone(), self.b.clone());
+        one.rows[0].extent = PrimExpr::i64(1);
+        wider.then_some((one, panels.width))
+    }
+
+    /// The first `whole` columns of an open count of rows, panel by panel: slivers of `width` columns, or all of a panel for
+    /// `one` row.
+    fn panels(
+        &self,
+        e: &mut Emit,
+        c: &Columns,
+        whole: PrimExpr,
+        (width, panel): (i64, i64),
+        lanes: u16,
+        one: &Product,
+    ) -> Res<()> {
+        let part = |width: i64| [Part { at: 0, count: width / lanes as i64, last: None }];
+        let first = Var::new("panel", DType::I64);
+        e.ranges.add_loop(&first, Poly::default(), Poly::of(&whole, &e.ranges));
+        e.for_loop(&first, PrimExpr::i64(0), whole, panel, |e| {
+            let single = self.rows[0].extent.clone().eq(PrimExpr::i64(1));
+            let all = |e: &mut Emit, p: &Product, width: i64| {
+                e.for_loop(&c.start, first.expr(), first.expr() + panel, width, |e| {
+                    p.sliver(e, c, width, width, lanes, &part(width))
+                })
+            };
+            e.if_then(single, |e| all(e, one, panel), |e| all(e, self, width))
+        })
+    }
+
     /// The first `whole` columns, with `b` where it is: blocks of columns, within these blocks of the reduction, and the
     /// slivers of a block for all rows.
     fn stretches(&self, e: &mut Emit, scratch: &Var, c: &Columns, whole: i64, width: i64, lanes: u16) -> Res<()> {
@@ -589,61 +620,6 @@ impl Product<'_> {
         let (mut n, a, b, from) = of(PrimExpr::i64(last), depth - last);
         n.accs[0].init = waiting.clone();
         some(e, (n, a, b, from))
-    }
-
-    /// What tiles of `height` rows ask for while they are computed: each its part of the panel behind this one. The first
-    /// tile over a panel would wait for memory otherwise, at a fraction of the rate of those that follow; asked for all
-    /// at once, the lines would keep the values of this panel waiting.
-    fn ahead(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
-        let Right::Panels(ptr, p) = &self.right else { return None };
-        let [k] = self.n.reduce.as_slice() else { return None };
-        let (r, height) = rows?;
-        let rounds = k.len()? / UNROLL;
-        if !self.o.is_wide()
-            || !self.o.ahead
-            || c.rest
-            || width != p.width
-            || p.elements() * 4 < AHEAD_FROM
-            || rounds == 0
-        {
-            return None;
-        }
-        // The next block of the reduction, or the first of the next panel: each follows this one in memory.
-        let (panel, height) = (k.len()? * width * 4, height.max(1));
-        let tiles = r.len().map_or(FEW_TILES, |n| n / height).max(1);
-        let lines = (panel / LINE + tiles * rounds - 1) / (tiles * rounds);
-        // Rows of tiles that find everything asked for begin behind it.
-        let at = (r.var.expr() * (rounds * lines * LINE / height)).min(PrimExpr::i64(panel));
-        let from = Poly::of(&self.from, &e.ranges);
-        let this = p.at(e, &c.start, false, &from, width).scale(4).expr();
-        let ptr = ptr.expr().ptr_add(this).ptr_add(at + panel);
-        Some(Ahead { ptr, lines: (0..lines).map(|l| l * LINE).collect(), step: lines * LINE })
-    }
-
-    /// The same of a right side that is read where it is, row by row of `width` columns: the lines of the next sliver. No
-    /// processor finds them by itself, since each is a row of the right side away from the last.
-    fn beside(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
-        let ([k], PrimKind::Load { ptr, offset }) = (self.n.reduce.as_slice(), self.b.kind()) else { return None };
-        let (r, height) = rows.filter(|_| self.far && !c.rest)?;
-        let (tiles, rounds) = (r.len()? / height.max(1), k.len()? / UNROLL);
-        if tiles == 0 || tiles > MOST_ASKING || rounds == 0 {
-            return None;
-        }
-        let size = self.b.dtype().bytes() as i64;
-        let first = offset.substitute(&HashMap::from([(c.j.var.clone(), c.start.expr())]));
-        let (row, first) = Poly::of(&first, &e.ranges).split(&k.var)?;
-        let (row, first, bytes) = (row.as_const()? * size, first.scale(size), width * size);
-        // So many tiles share the rows, and so many of these groups the lines of a row.
-        let sharing = if tiles < UNROLL { tiles } else { UNROLL };
-        let lines = (bytes + LINE - 1) / LINE;
-        let groups = (tiles / sharing).clamp(1, lines);
-        let (rows, lines) = ((UNROLL + sharing - 1) / sharing, (lines + groups - 1) / groups);
-        let tile = r.var.expr().floor_div(height);
-        let start = tile.clone().floor_mod(sharing) * (rounds * rows * row);
-        let group = tile.floor_div(sharing) * (lines * LINE);
-        let ptr = ptr.clone().ptr_add(first.expr()).ptr_add(start + group + bytes);
-        let lines = (0..rows).flat_map(|r| (0..lines).map(move |l| r * row + l * LINE)).collect();
-        Some(Ahead { ptr, lines, step: rows * row })
     }
 
     /// Packs the sliver, then runs all rows over it.

@@ -4,6 +4,7 @@
 use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
 use super::super::reduce::LINE;
+use super::blocks;
 use super::tile::{cuts, most_pieces, pieces, rows_of, At, Cut, Group, Piece, Run};
 use super::{Outer, Window};
 use relax_ir::flat::FlatStmt;
@@ -47,7 +48,11 @@ pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
             })
         });
     }
-    panels(e, r, &mut |e, weights, channel, width| channels(e, r, &weights, channel, width))
+    let blocks = blocks::blocks(e, r, w.panel);
+    panels(e, r, &mut |e, weights, channel, width| match &blocks {
+        Some(blocks) if width == w.panel => blocks::emit(e, r, &weights, &channel, width, blocks),
+        _ => channels(e, r, &weights, channel, width),
+    })
 }
 
 /// A loop over the panels, and the last one where it is narrower: address of the weights, first channel and width.
@@ -72,16 +77,16 @@ fn panels(e: &mut Emit, r: &Run, body: &mut dyn FnMut(&mut Emit, PrimExpr, PrimE
 
 /// Addresses of data and weights, and how far the taps of a channel made lie apart.
 #[derive(Clone)]
-struct Operands {
-    x: PrimExpr,
-    weights: PrimExpr,
-    width: i64,
-    ahead: Option<NextPanel>,
+pub(super) struct Operands {
+    pub(super) x: PrimExpr,
+    pub(super) weights: PrimExpr,
+    pub(super) width: i64,
+    pub(super) ahead: Option<NextPanel>,
 }
 
 /// What the tiles over a panel ask for while their sums are made: each its part of the next panel's lines.
 #[derive(Clone)]
-struct NextPanel {
+pub(super) struct NextPanel {
     /// How many tiles were before, times [`LINE`].
     turn: PrimExpr,
     tiles: i64,
@@ -94,7 +99,7 @@ const SHARP: i64 = 1024;
 
 impl NextPanel {
     /// For the tile at `at`, one of those that `cuts` make.
-    fn of(e: &mut Emit, r: &Run, at: &At, len: i64, cuts: &[Cut], apart: i64) -> Option<NextPanel> {
+    pub(super) fn of(e: &mut Emit, r: &Run, at: &At, len: i64, cuts: &[Cut], apart: i64) -> Option<NextPanel> {
         let w = &r.w;
         if !r.ahead || w.groups > 1 || !w.last || apart < AHEAD_FROM {
             return None;
@@ -109,7 +114,7 @@ impl NextPanel {
 
 /// A panel of `width` channels over all of the data.
 fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i64) -> Res<()> {
-    for pieces in pieces(width, r.lanes).chunks(most_pieces(r.lanes)) {
+    for pieces in pieces(width, r.lanes).chunks(blocks::side_by_side(r, width)) {
         let len = rows_of(&r.w, r.lanes, pieces.len() as i64);
         let cuts = cuts(&r.w, len);
         r.rows(e, &mut |e, at, row, lo, hi| {
@@ -143,8 +148,21 @@ fn tile(
         // What the panel's groups read.
         _ => Operands { x: e.bind("p", from.x.clone().ptr_add(r.w.panel_taken(at.channel.clone()) * 4)), ..from },
     };
-    taps(e, r, from, rows, &mut |e, from| cut.groups.iter().try_for_each(|g| group(e, r, from, g, pieces, &sums)))?;
+    multiply(e, r, from, rows, cut, pieces, &sums)?;
     r.finish(e, at, pieces, &sums)
+}
+
+/// Adds the taps of the rows of taps `rows` to the sums of a tile.
+pub(super) fn multiply(
+    e: &mut Emit,
+    r: &Run,
+    from: Operands,
+    rows: (&PrimExpr, &PrimExpr),
+    cut: &Cut,
+    pieces: &[Piece],
+    sums: &[Vec<Var>],
+) -> Res<()> {
+    taps(e, r, from, rows, &mut |e, from| cut.groups.iter().try_for_each(|g| group(e, r, from, g, pieces, sums)))
 }
 
 type Body<'a> = &'a mut dyn FnMut(&mut Emit, &Operands) -> Res<()>;

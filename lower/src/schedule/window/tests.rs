@@ -5,6 +5,7 @@ use super::*;
 use crate::choice::{Algorithm, Config, Site};
 use crate::interp::{self, Arg, Tensor};
 use crate::schedule::{machine, SchedOptions};
+use relax_ir::flat::FlatStmt;
 use relax_ir::Constant;
 
 fn data(shape: &[i64]) -> Tensor {
@@ -395,4 +396,33 @@ fn tiles_of_few_rows() {
     sums.configure_short(16);
     assert!(sums.plan.rows > 0, "{sums:?}");
     same(&sums, 64);
+}
+
+/// Panels made for vectors of 512 bits go by blocks where those of 256 bits read them: rows of taps or channels taken; sums of
+/// all passes over a panel wait, or of one at a time; with a stride, a last panel that is narrower, and an epilogue.
+#[test]
+fn panels_of_wider_vectors_go_by_blocks() {
+    let o = SchedOptions { shared: true, ahead: true, ..SchedOptions::vectors(32) };
+    let waits = |w: &Window, o: &SchedOptions| {
+        let f = super::super::schedule(&w.prim(), o).expect("scheduled");
+        f.body.iter().any(|s| matches!(s, FlatStmt::Stack { var, .. } if var.name() == "waiting"))
+    };
+    let (same_size, one) = ([1, 1], [1, 1]);
+    for (mut w, panel) in [
+        (conv([5, 5], 128, 64, [3, 3], same_size, [1, 1]), 64),
+        (conv([7, 5], 128, 80, [3, 3], [2, 2], [1, 1]), 64),
+        (conv([3, 3], 1024, 32, one, same_size, [0, 0]), 32),
+        (conv([3, 2], 1024, 48, one, same_size, [0, 0]), 48),
+        (conv([10, 9], 1024, 64, one, same_size, [0, 0]), 64),
+    ] {
+        w.panel = panel;
+        assert!(waits(&w, &o), "{w:?}");
+        assert!(!waits(&w, &SchedOptions { shared: false, ..o.clone() }), "{w:?}");
+        same_with(&w, &o);
+    }
+    // What the second-level cache holds is read where it is.
+    let mut small = conv([12, 12], 64, 64, [3, 3], same_size, [1, 1]);
+    small.panel = 64;
+    assert!(!waits(&small, &o));
+    same_with(&small, &o);
 }

@@ -259,6 +259,7 @@ pub fn flattened(w: &Window) -> Option<Window> {
 }
 
 /// A stage on its way to a kernel.
+#[derive(Clone)]
 pub struct Run {
     pub w: Window,
     pub x: Var,
@@ -273,6 +274,8 @@ pub struct Run {
     stack: Option<Var>,
     /// Whether weights are asked for ahead.
     pub ahead: bool,
+    /// Panels of weights may be wider than the vectors side by side in a tile: they are made for wider ones.
+    pub shared: bool,
 }
 
 /// What is emitted for a row of the result: where it is, the first tap's address, and the bounds of the rows of taps
@@ -322,6 +325,7 @@ impl Run {
             lane: Var::new("lane", DType::I64),
             stack,
             ahead: o.is_wide() && o.ahead,
+            shared: o.shared,
         })
     }
 
@@ -333,7 +337,13 @@ impl Run {
         let targets = vec![Target { ptr: out, offset, dtype: DType::F32, value: acc.expr() }];
         let w = product(&self.w, rows);
         let lane = Var::new("lane", DType::I64);
-        Run { w, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack: None, ahead: self.ahead }
+        let ahead = self.ahead;
+        Run { w, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack: None, ahead, shared: false }
+    }
+
+    /// The same with another window over the same tensors.
+    pub fn with(&self, w: Window) -> Run {
+        Run { w, ..self.clone() }
     }
 
     pub fn registers(&self) -> i64 {

@@ -1,0 +1,72 @@
+//! What the tiles of a product ask for while they are computed: right sides that no cache nearby holds.
+
+use super::super::emit::Emit;
+use super::super::poly::Poly;
+use super::super::reduce::{Ahead, LINE};
+use super::super::stage::Axis;
+use super::{Columns, Product, Right, UNROLL};
+use relax_ir::prim::PrimKind;
+use relax_ir::PrimExpr;
+use std::collections::HashMap;
+
+/// Constant right sides of at least so many bytes are asked for ahead.
+const AHEAD_FROM: i64 = 128 << 10;
+/// Tiles of an open count of rows that ask for all of a panel.
+const FEW_TILES: i64 = 8;
+
+/// Right sides of at least so many bytes that are no constants are asked for ahead, by the tiles of up to so many.
+pub(super) const RIGHT_FAR: i64 = 4 << 20;
+const MOST_ASKING: i64 = 32;
+
+impl Product<'_> {
+    /// What tiles of `height` rows ask for while they are computed: each its part of the panel behind this one. The first
+    /// tile over a panel would wait for memory otherwise, at a fraction of the rate of those that follow; asked for all
+    /// at once, the lines would keep the values of this panel waiting.
+    pub(super) fn ahead(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
+        let Right::Panels(ptr, p) = &self.right else { return None };
+        let [k] = self.n.reduce.as_slice() else { return None };
+        // One row reads everything once, in order.
+        let (r, height) = rows.filter(|(r, _)| r.len() != Some(1))?;
+        let rounds = k.len()? / UNROLL;
+        let wide = self.o.is_wide() && self.o.ahead && width == p.width;
+        if !wide || c.rest || p.elements() * 4 < AHEAD_FROM || rounds == 0 {
+            return None;
+        }
+        // The next block of the reduction, or the first of the next panel: each follows this one in memory.
+        let (panel, height) = (k.len()? * width * 4, height.max(1));
+        let tiles = r.len().map_or(FEW_TILES, |n| n / height).max(1);
+        let lines = (panel / LINE + tiles * rounds - 1) / (tiles * rounds);
+        // Rows of tiles that find everything asked for begin behind it.
+        let at = (r.var.expr() * (rounds * lines * LINE / height)).min(PrimExpr::i64(panel));
+        let from = Poly::of(&self.from, &e.ranges);
+        let this = p.at(e, &c.start, false, &from, width).scale(4).expr();
+        let ptr = ptr.expr().ptr_add(this).ptr_add(at + panel);
+        Some(Ahead { ptr, lines: (0..lines).map(|l| l * LINE).collect(), step: lines * LINE })
+    }
+
+    /// The same of a right side that is read where it is, row by row of `width` columns: the lines of the next sliver. No
+    /// processor finds them by itself, since each is a row of the right side away from the last.
+    pub(super) fn beside(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
+        let ([k], PrimKind::Load { ptr, offset }) = (self.n.reduce.as_slice(), self.b.kind()) else { return None };
+        let (r, height) = rows.filter(|_| self.far && !c.rest)?;
+        let (tiles, rounds) = (r.len()? / height.max(1), k.len()? / UNROLL);
+        if tiles == 0 || tiles > MOST_ASKING || rounds == 0 {
+            return None;
+        }
+        let size = self.b.dtype().bytes() as i64;
+        let first = offset.substitute(&HashMap::from([(c.j.var.clone(), c.start.expr())]));
+        let (row, first) = Poly::of(&first, &e.ranges).split(&k.var)?;
+        let (row, first, bytes) = (row.as_const()? * size, first.scale(size), width * size);
+        // So many tiles share the rows, and so many of these groups the lines of a row.
+        let sharing = if tiles < UNROLL { tiles } else { UNROLL };
+        let lines = (bytes + LINE - 1) / LINE;
+        let groups = (tiles / sharing).clamp(1, lines);
+        let (rows, lines) = ((UNROLL + sharing - 1) / sharing, (lines + groups - 1) / groups);
+        let tile = r.var.expr().floor_div(height);
+        let start = tile.clone().floor_mod(sharing) * (rounds * rows * row);
+        let group = tile.floor_div(sharing) * (lines * LINE);
+        let ptr = ptr.clone().ptr_add(first.expr()).ptr_add(start + group + bytes);
+        let lines = (0..rows).flat_map(|r| (0..lines).map(move |l| r * row + l * LINE)).collect();
+        Some(Ahead { ptr, lines, step: rows * row })
+    }
+}
