@@ -78,6 +78,10 @@ pub struct Names<'a> {
     pub read: Vec<(usize, TensorField, Var)>,
     /// The values behind [`Value::Python`].
     pub pythons: Vec<Named<'a>>,
+    /// Names that were made for values that lambdas hold and whose own names were bound again.
+    pub hidden: usize,
+    /// Where the buffers of regions begin, by their ids: elements from where that of the region does.
+    pub regions: FnvHashMap<u32, PrimExpr>,
     /// Buffers over the memory of others.
     pub views: Vec<View>,
     /// Buffers of vectors, by their ids: the last dim is their lanes.
@@ -102,6 +106,8 @@ impl<'a> Names<'a> {
             known: HashMap::new(),
             read: vec![],
             pythons: vec![],
+            hidden: 0,
+            regions: FnvHashMap::default(),
             views: vec![],
             vectors: FnvHashSet::default(),
         }
@@ -250,6 +256,12 @@ impl<'a> Cx<'a> {
         }
         if s.starts_with("custom[") {
             return self.unsupported("dtype", span, format!("the data type `{s}` is not supported"));
+        }
+        // LLVM has integers of any width, and so have TVM's kernels.
+        let bits = s.strip_prefix('u').unwrap_or(s).strip_prefix("int").and_then(|b| b.parse::<u16>().ok());
+        if let Some(bits) = bits.filter(|b| *b > 0) {
+            let d = Diagnostic::unsupported("dtype", span, format!("integers of {bits} bits are not supported"));
+            return self.report(d.help("integers have 1, 2, 4, 8, 16, 32 or 64 bits"));
         }
         const KNOWN: [&str; 13] = [
             "float32", "float16", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16",

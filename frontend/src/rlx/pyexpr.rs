@@ -321,7 +321,7 @@ impl<'a> Parser<'a, '_> {
                 let span = self.span();
                 let mut e = self.expr()?;
                 if self.at_word("for") && args.is_empty() && keywords.is_empty() {
-                    e = self.comprehension(e)?;
+                    e = self.comprehension(None, e)?;
                 }
                 if !keywords.is_empty() {
                     let d = Diagnostic::error("syntax", span.to(e.span), "a positional argument follows a keyword one");
@@ -498,7 +498,7 @@ impl<'a> Parser<'a, '_> {
             } else {
                 let element = self.expr()?;
                 if self.at_word("for") && items.is_empty() && close == "]" {
-                    items.push(self.comprehension(element)?);
+                    items.push(self.comprehension(None, element)?);
                     break;
                 }
                 items.push(element);
@@ -512,7 +512,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// `for target in iter if condition ..`, behind the element.
-    fn comprehension(&mut self, element: Expr<'a>) -> Parsed<'a> {
+    fn comprehension(&mut self, key: Option<Expr<'a>>, element: Expr<'a>) -> Parsed<'a> {
         self.python = true;
         let mut clauses = vec![];
         while self.at_word("for") {
@@ -527,8 +527,8 @@ impl<'a> Parser<'a, '_> {
             }
             clauses.push(Clause { target, iter, conditions });
         }
-        let span = element.span.to(self.prev_span());
-        self.node(ExprKind::Comprehension(Box::new(Comprehension { element, clauses })), span)
+        let span = key.as_ref().unwrap_or(&element).span.to(self.prev_span());
+        self.node(ExprKind::Comprehension(Box::new(Comprehension { key, element, clauses })), span)
     }
 
     fn parenthesized(&mut self) -> Parsed<'a> {
@@ -562,6 +562,11 @@ impl<'a> Parser<'a, '_> {
             let key = self.expr()?;
             self.expect_op(":")?;
             let value = self.expr()?;
+            if self.at_word("for") && items.is_empty() {
+                let made = self.comprehension(Some(key), value)?;
+                self.expect_op("}")?;
+                return Ok(made);
+            }
             items.push((key, value));
             if !self.eat_op(",") {
                 break;

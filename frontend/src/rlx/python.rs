@@ -5,9 +5,11 @@
 //!
 //! Source: TVM `script.parser.core.evaluator`, `relax.script.parser.parser`, `bind_assign_value`.
 
+mod literals;
+
 use super::context::{Cx, Value};
-use super::scalar::parse_int;
 use super::syntax::*;
+use literals::{among, element, floor_div, integer, names, size, truth};
 use relax_ir::{Diagnostic, Span};
 
 /// What a name of Python stands for.
@@ -15,6 +17,8 @@ pub struct Named<'a> {
     value: Expr<'a>,
     /// The variables that it mentions, as they were then, and their scopes.
     mentions: Vec<(&'a str, Value, Option<usize>)>,
+    /// Names in it that had no value then.
+    absent: Vec<&'a str>,
 }
 
 /// It was reported.
@@ -28,6 +32,8 @@ type Local<'a> = Vec<(&'a str, Option<Expr<'a>>)>;
 const MOST: usize = 20_000;
 /// Lambdas that may call each other.
 const CALLS: usize = 50;
+/// Names that no text has, by their lengths: what a name stood for where a lambda was made.
+static BLANKS: [u8; 1024] = [b' '; 1024];
 
 impl<'a> Cx<'a> {
     /// `e` with what Python computes written out; `None` where that is `e` itself.
@@ -49,7 +55,9 @@ impl<'a> Cx<'a> {
         };
         let mut mentions = vec![];
         self.mentions(value, &mut mentions);
-        self.names.pythons.push(Named { value: value.clone(), mentions });
+        let (mut bound, mut absent) = (vec![], vec![]);
+        self.absent(value, &mut bound, &mut absent);
+        self.names.pythons.push(Named { value: value.clone(), mentions, absent });
         self.names.bind(name, Value::Python(self.names.pythons.len() - 1));
         true
     }
@@ -137,6 +145,23 @@ impl<'a> Cx<'a> {
             out.push((n, value.clone(), self.names.scope_of(n)));
         }
         e.children().into_iter().for_each(|c| self.mentions(c, out));
+    }
+
+    /// The names in lambdas that have no value yet, but for those of their parameters.
+    fn absent(&self, e: &Expr<'a>, bound: &mut Vec<&'a str>, out: &mut Vec<&'a str>) {
+        let depth = bound.len();
+        match &e.kind {
+            ExprKind::Name(n) if depth > 0 && !bound.contains(n) && self.names.get(n).is_none() => out.push(n),
+            ExprKind::Lambda(params, _) => bound.extend(params.iter().map(|p| p.name.name)),
+            ExprKind::Comprehension(c) => {
+                let targets =
+                    c.clauses.iter().flat_map(|c| c.target.elements().unwrap_or(std::slice::from_ref(&c.target)));
+                bound.extend(targets.filter_map(|t| t.as_name()));
+            }
+            _ => {}
+        }
+        e.children().into_iter().for_each(|c| self.absent(c, bound, out));
+        bound.truncate(depth);
     }
 }
 
@@ -273,13 +298,49 @@ impl<'a> Python<'_, 'a> {
             (Some(Value::Python(a)), Value::Python(b)) => a != b,
             (now, then) => now.is_none_or(|now| std::mem::discriminant(now) != std::mem::discriminant(then)),
         };
-        if let Some((other, ..)) = named.mentions.iter().find(again) {
-            let message = format!("`{n}` mentions `{other}`, which stands for another value here");
-            return self.refuse(Diagnostic::unsupported("python-value", span, message).help("bind it to another name"));
+        if let Some(other) = named.absent.iter().find(|other| self.cx.names.get(other).is_some()) {
+            let message = format!("`{n}` mentions `{other}`, which had no value where `{n}` was made");
+            let d = Diagnostic::error("python-value", span, message);
+            return self.refuse(d.help(format!("bind `{other}` before it")));
         }
-        let value = named.value.clone();
+        let mut then: Vec<(&'a str, Value)> = vec![];
+        for (name, value, _) in named.mentions.iter().filter(again) {
+            if then.iter().all(|(n, _)| n != name) {
+                then.push((*name, value.clone()));
+            }
+        }
+        let mut value = named.value.clone();
         self.count(size(&value), span)?;
+        if !then.is_empty() {
+            value = self.as_it_was(n, value, then, span)?;
+        }
         Ok(Some(Expr { span, ..value }))
+    }
+
+    /// `value` with these names standing for what they stood for where it was made.
+    fn as_it_was(
+        &mut self,
+        n: &str,
+        value: Expr<'a>,
+        then: Vec<(&'a str, Value)>,
+        span: Span,
+    ) -> Result<Expr<'a>, Reported> {
+        let mut local: Local<'a> = vec![];
+        for (name, meant) in then {
+            self.cx.names.hidden += 1;
+            let hidden = BLANKS.get(..self.cx.names.hidden).and_then(|b| std::str::from_utf8(b).ok());
+            let Some(hidden) = hidden else {
+                let message = format!("`{n}` mentions `{name}`, which stands for another value here");
+                let d = Diagnostic::unsupported("python-value", span, message);
+                return self.refuse(d.help("bind it to another name"));
+            };
+            self.cx.names.bind(hidden, meant);
+            local.push((name, Some(self.node(ExprKind::Name(hidden), span)?)));
+        }
+        let outer = std::mem::replace(&mut self.local, local);
+        let new = self.value(&value);
+        self.local = outer;
+        Ok(new?.unwrap_or(value))
     }
 
     /// The new list, each element unpacked where it is `*` of a list; `None` where nothing changes.
@@ -405,7 +466,7 @@ impl<'a> Python<'_, 'a> {
             let message = format!("this lambda takes {} arguments ({}), {given} given", params.len(), names.join(", "));
             return self.refuse(Diagnostic::error("argument", span, message));
         };
-        // A lambda may call itself by its name.
+        // A lambda may be given itself.
         self.count(if self.calls >= CALLS { MOST } else { size(body) }, span)?;
         self.calls += 1;
         let outer = std::mem::replace(&mut self.local, bound);
@@ -467,6 +528,11 @@ impl<'a> Python<'_, 'a> {
                 _ => Ok(None),
             },
             ("isinstance", [of, classes]) => self.is_instance(of, classes, span).map(Some),
+            ("str", [of]) => match (integer(of), of.as_str()) {
+                (Some(v), _) => self.node(ExprKind::Str(v.to_string()), span).map(Some),
+                (_, Some(text)) => self.node(ExprKind::Str(text.to_string()), span).map(Some),
+                _ => Ok(None),
+            },
             ("any" | "all" | "sum" | "sorted", _) if self.cx.in_kernel() && self.generates(span) => {
                 let d = Diagnostic::error("syntax", span, "kernels have no generators");
                 self.refuse(d.help("write a list: `[.. for .. in ..]`"))
@@ -596,16 +662,30 @@ impl<'a> Python<'_, 'a> {
     fn comprehension(&mut self, c: &Comprehension<'a>, span: Span) -> Result<Expr<'a>, Reported> {
         let mut out = vec![];
         let depth = self.local.len();
-        let done = self.rounds(&c.element, &c.clauses, &mut out);
+        let done = self.rounds(c, &c.clauses, &mut out);
         self.local.truncate(depth);
         done?;
-        self.node(ExprKind::List(out), span)
+        match c.key {
+            // Keys and elements in turn.
+            Some(_) => {
+                let entries = out.chunks(2).map(|p| (p[0].clone(), p[1].clone())).collect();
+                self.node(ExprKind::Dict(entries), span)
+            }
+            None => self.node(ExprKind::List(out), span),
+        }
     }
 
-    fn rounds(&mut self, element: &Expr<'a>, clauses: &[Clause<'a>], out: &mut Vec<Expr<'a>>) -> Result<(), Reported> {
+    fn rounds(
+        &mut self,
+        made: &Comprehension<'a>,
+        clauses: &[Clause<'a>],
+        out: &mut Vec<Expr<'a>>,
+    ) -> Result<(), Reported> {
         let Some((clause, inner)) = clauses.split_first() else {
-            self.count(size(element), element.span)?;
-            out.push(self.value(element)?.unwrap_or_else(|| element.clone()));
+            for e in made.key.iter().chain([&made.element]) {
+                self.count(size(e), e.span)?;
+                out.push(self.value(e)?.unwrap_or_else(|| e.clone()));
+            }
             return Ok(());
         };
         let iter = self.value(&clause.iter)?.unwrap_or_else(|| clause.iter.clone());
@@ -628,7 +708,7 @@ impl<'a> Python<'_, 'a> {
                 }
             }
             if taken {
-                self.rounds(element, inner, out)?;
+                self.rounds(made, inner, out)?;
             }
             self.local.truncate(depth);
         }
@@ -665,6 +745,10 @@ impl<'a> Python<'_, 'a> {
         if matches!(op, BinaryOp::In | BinaryOp::NotIn | BinaryOp::Is | BinaryOp::IsNot) {
             return self.membership(op, a, b, span);
         }
+        if let (BinaryOp::Add, Some(x), Some(y)) = (op, a.as_str(), b.as_str()) {
+            self.count((x.len() + y.len()) / 16, span)?;
+            return self.node(ExprKind::Str(format!("{x}{y}")), span).map(Some);
+        }
         match (op, list(a), list(b), integer(a), integer(b)) {
             (BinaryOp::Add, Some(x), Some(y), ..) => {
                 return self.node(ExprKind::List([x, y].concat()), span).map(Some);
@@ -695,93 +779,4 @@ impl<'a> Python<'_, 'a> {
             None => Ok(None),
         }
     }
-}
-
-/// Is `e` among these? A literal equals no value of TVM; whether two of those are one is not known here.
-fn among<'e, 'a: 'e>(e: &Expr<'a>, mut items: impl Iterator<Item = &'e Expr<'a>>) -> Option<bool> {
-    items.try_fold(false, |found, item| Some(found | equal(e, item)?))
-}
-
-/// What Python's `==` says of two literals.
-fn equal(a: &Expr, b: &Expr) -> Option<bool> {
-    enum Literal<'e> {
-        Number(f64),
-        Text(&'e str),
-        None,
-    }
-    fn literal<'e>(e: &'e Expr) -> Option<Literal<'e>> {
-        Some(match &e.kind {
-            ExprKind::Str(s) => Literal::Text(s),
-            ExprKind::None => Literal::None,
-            ExprKind::Bool(b) => Literal::Number(f64::from(*b)),
-            ExprKind::Float(t) => Literal::Number(super::scalar::parse_float(t)?.0),
-            _ => Literal::Number(integer(e)? as f64),
-        })
-    }
-    match (literal(a), literal(b)) {
-        (Some(Literal::Number(x)), Some(Literal::Number(y))) => Some(x == y),
-        (Some(Literal::Text(x)), Some(Literal::Text(y))) => Some(x == y),
-        (Some(Literal::None), Some(Literal::None)) => Some(true),
-        (None, None) => None,
-        _ => Some(false),
-    }
-}
-
-/// `[a, b][1]`, `{"k": a}["k"]`
-fn element<'a>(base: &Expr<'a>, index: &Expr<'a>) -> Option<Expr<'a>> {
-    match (&base.kind, integer(index), index.as_str()) {
-        (ExprKind::List(items), Some(i), _) => {
-            let at = if i < 0 { i + items.len() as i128 } else { i };
-            items.get(usize::try_from(at).ok()?).cloned()
-        }
-        (ExprKind::Dict(entries), _, Some(key)) => {
-            entries.iter().rev().find(|(k, _)| k.as_str() == Some(key)).map(|(_, v)| v.clone())
-        }
-        _ => None,
-    }
-}
-
-fn integer(e: &Expr) -> Option<i128> {
-    match &e.kind {
-        ExprKind::Int(t) => parse_int(t),
-        ExprKind::Unary(UnaryOp::Neg, a) => integer(a).and_then(i128::checked_neg),
-        _ => None,
-    }
-}
-
-fn floor_div(x: i128, y: i128) -> Option<i128> {
-    let (q, r) = (x.checked_div_euclid(y)?, x.checked_rem_euclid(y)?);
-    Some(if y < 0 && r != 0 { q - 1 } else { q })
-}
-
-/// What Python takes a literal, or a comparison of integers, for.
-fn truth(e: &Expr) -> Option<bool> {
-    match &e.kind {
-        ExprKind::Bool(b) => Some(*b),
-        ExprKind::None => Some(false),
-        ExprKind::Unary(UnaryOp::Not, a) => truth(a).map(|b| !b),
-        ExprKind::Binary(BinaryOp::And, a, b) => Some(truth(a)? && truth(b)?),
-        ExprKind::Binary(BinaryOp::Or, a, b) => Some(truth(a)? || truth(b)?),
-        ExprKind::Binary(op, a, b) => {
-            let (a, b) = (integer(a)?, integer(b)?);
-            match op {
-                BinaryOp::Eq => Some(a == b),
-                BinaryOp::Ne => Some(a != b),
-                BinaryOp::Lt => Some(a < b),
-                BinaryOp::Le => Some(a <= b),
-                BinaryOp::Gt => Some(a > b),
-                BinaryOp::Ge => Some(a >= b),
-                _ => None,
-            }
-        }
-        _ => integer(e).map(|v| v != 0),
-    }
-}
-
-fn size(e: &Expr) -> usize {
-    1 + e.children().into_iter().map(size).sum::<usize>()
-}
-
-fn names(e: &Expr, name: &str) -> bool {
-    e.as_name() == Some(name) || e.children().into_iter().any(|c| names(c, name))
 }

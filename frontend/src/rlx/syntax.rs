@@ -115,7 +115,7 @@ pub enum ExprKind<'a> {
         otherwise: Box<Expr<'a>>,
     },
     Lambda(Vec<Param<'a>>, Box<Expr<'a>>),
-    /// `[element for target in iter if condition ..]`, and as the only argument of a call.
+    /// `[element for target in iter if condition ..]`, `{key: element for ..}`, and as the only argument of a call.
     Comprehension(Box<Comprehension<'a>>),
     /// `*fields`, among arguments or elements; what is written out is taken apart by the parser.
     Starred(Box<Expr<'a>>),
@@ -148,6 +148,8 @@ pub enum ParamKind {
 
 #[derive(Clone, Debug)]
 pub struct Comprehension<'a> {
+    /// Of a dictionary.
+    pub key: Option<Expr<'a>>,
     pub element: Expr<'a>,
     pub clauses: Vec<Clause<'a>>,
 }
@@ -244,7 +246,7 @@ impl<'a> Expr<'a> {
             ExprKind::Ternary { cond, then, otherwise } => vec![cond, then, otherwise],
             ExprKind::Comprehension(c) => {
                 let clauses = c.clauses.iter().flat_map(|c| [&c.target, &c.iter].into_iter().chain(&c.conditions));
-                std::iter::once(&c.element).chain(clauses).collect()
+                c.key.iter().chain([&c.element]).chain(clauses).collect()
             }
             _ => vec![],
         }

@@ -13,7 +13,7 @@ impl<'a> Cx<'a> {
             let [lo, hi] = items else {
                 return self.error("argument", e.span, "a range is an extent or `(begin, end)`");
             };
-            return self.bounds(lo, hi, e.span);
+            return self.bounds(lo, hi, false, e.span);
         }
         let extent = self.prim(e)?;
         if !extent.dtype().is_int() {
@@ -22,17 +22,22 @@ impl<'a> Cx<'a> {
         Some((PrimExpr::int(extent.dtype(), 0), extent))
     }
 
-    /// A bound of `range` and its kin, which are integers: TVM drops the fraction of a number.
-    fn whole(&mut self, e: &Expr<'a>) -> Option<Num> {
+    /// A bound of `range` and its kin, which are integers: TVM drops the fraction of a number, and `range` that of a number
+    /// with a type.
+    fn whole(&mut self, e: &Expr<'a>, typed: bool) -> Option<Num> {
         Some(match self.num(e)? {
             Num::Float(v, _) if v.is_finite() => Num::Int(v as i128),
+            Num::Expr(n) => match n.as_float().filter(|v| typed && v.is_finite()) {
+                Some(v) => Num::Int(v as i128),
+                None => Num::Expr(n),
+            },
             n => n,
         })
     }
 
     /// `range(extent)`
-    fn up_to(&mut self, e: &Expr<'a>) -> Option<(PrimExpr, PrimExpr)> {
-        let extent = self.whole(e)?;
+    fn up_to(&mut self, e: &Expr<'a>, typed: bool) -> Option<(PrimExpr, PrimExpr)> {
+        let extent = self.whole(e, typed)?;
         let extent = self.settle(extent).with_span(e.span);
         if !extent.dtype().is_int() {
             return self.expected(e, "an integer");
@@ -55,8 +60,8 @@ impl<'a> Cx<'a> {
         Some(out)
     }
 
-    pub(super) fn bounds(&mut self, lo: &Expr<'a>, hi: &Expr<'a>, span: Span) -> Option<(PrimExpr, PrimExpr)> {
-        let (lo, hi) = (self.whole(lo), self.whole(hi));
+    fn bounds(&mut self, lo: &Expr<'a>, hi: &Expr<'a>, typed: bool, span: Span) -> Option<(PrimExpr, PrimExpr)> {
+        let (lo, hi) = (self.whole(lo, typed), self.whole(hi, typed));
         let (lo, hi) = self.matched(lo?, hi?, span)?;
         if !lo.dtype().is_int() {
             return self.error("type", span, "the bounds must be integers");
@@ -212,13 +217,14 @@ impl<'a> Cx<'a> {
         };
         let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
         let args: Vec<&Expr<'a>> = call.args.iter().filter(|a| a.as_str().is_none()).collect();
+        let typed = what == "range";
         let (min, extent) = match (args.as_slice(), call.keyword("start"), call.keyword("stop")) {
-            ([extent], None, None) => self.up_to(extent)?,
-            ([lo, hi] | [lo, hi, _], None, None) => self.bounds(lo, hi, iter.span)?,
-            ([lo], None, Some(hi)) => self.bounds(lo, hi, iter.span)?,
-            ([], Some(lo), Some(hi)) => self.bounds(lo, hi, iter.span)?,
+            ([extent], None, None) => self.up_to(extent, typed)?,
+            ([lo, hi] | [lo, hi, _], None, None) => self.bounds(lo, hi, typed, iter.span)?,
+            ([lo], None, Some(hi)) => self.bounds(lo, hi, typed, iter.span)?,
+            ([], Some(lo), Some(hi)) => self.bounds(lo, hi, typed, iter.span)?,
             ([], None, None) => match call.keyword("extent") {
-                Some(e) => self.up_to(e)?,
+                Some(e) => self.up_to(e, typed)?,
                 None => return self.error("argument", iter.span, "the loop has no extent"),
             },
             _ => {

@@ -1,0 +1,93 @@
+//! What Python says of literals: whether two are equal, what one counts as, an element of a list.
+
+use crate::rlx::scalar::{parse_float, parse_int};
+use crate::rlx::syntax::*;
+
+/// Is `e` among these? A literal equals no value of TVM; whether two of those are one is not known here.
+pub fn among<'e, 'a: 'e>(e: &Expr<'a>, mut items: impl Iterator<Item = &'e Expr<'a>>) -> Option<bool> {
+    items.try_fold(false, |found, item| Some(found | equal(e, item)?))
+}
+
+/// What Python's `==` says of two literals.
+pub fn equal(a: &Expr, b: &Expr) -> Option<bool> {
+    enum Literal<'e> {
+        Number(f64),
+        Text(&'e str),
+        None,
+    }
+    fn literal<'e>(e: &'e Expr) -> Option<Literal<'e>> {
+        Some(match &e.kind {
+            ExprKind::Str(s) => Literal::Text(s),
+            ExprKind::None => Literal::None,
+            ExprKind::Bool(b) => Literal::Number(f64::from(*b)),
+            ExprKind::Float(t) => Literal::Number(parse_float(t)?.0),
+            _ => Literal::Number(integer(e)? as f64),
+        })
+    }
+    match (literal(a), literal(b)) {
+        (Some(Literal::Number(x)), Some(Literal::Number(y))) => Some(x == y),
+        (Some(Literal::Text(x)), Some(Literal::Text(y))) => Some(x == y),
+        (Some(Literal::None), Some(Literal::None)) => Some(true),
+        (None, None) => None,
+        _ => Some(false),
+    }
+}
+
+/// `[a, b][1]`, `{"k": a}["k"]`
+pub fn element<'a>(base: &Expr<'a>, index: &Expr<'a>) -> Option<Expr<'a>> {
+    match (&base.kind, integer(index)) {
+        (ExprKind::List(items), Some(i)) => {
+            let at = if i < 0 { i + items.len() as i128 } else { i };
+            items.get(usize::try_from(at).ok()?).cloned()
+        }
+        (ExprKind::Dict(entries), ..) => {
+            entries.iter().rev().find(|(k, _)| equal(k, index) == Some(true)).map(|(_, v)| v.clone())
+        }
+        _ => None,
+    }
+}
+
+pub fn integer(e: &Expr) -> Option<i128> {
+    match &e.kind {
+        ExprKind::Int(t) => parse_int(t),
+        ExprKind::Unary(UnaryOp::Neg, a) => integer(a).and_then(i128::checked_neg),
+        _ => None,
+    }
+}
+
+pub fn floor_div(x: i128, y: i128) -> Option<i128> {
+    let (q, r) = (x.checked_div_euclid(y)?, x.checked_rem_euclid(y)?);
+    Some(if y < 0 && r != 0 { q - 1 } else { q })
+}
+
+/// What Python takes a literal, or a comparison of integers, for.
+pub fn truth(e: &Expr) -> Option<bool> {
+    match &e.kind {
+        ExprKind::Bool(b) => Some(*b),
+        ExprKind::None => Some(false),
+        ExprKind::Unary(UnaryOp::Not, a) => truth(a).map(|b| !b),
+        ExprKind::Binary(BinaryOp::And, a, b) => Some(truth(a)? && truth(b)?),
+        ExprKind::Binary(BinaryOp::Or, a, b) => Some(truth(a)? || truth(b)?),
+        ExprKind::Binary(op, a, b) => {
+            let (a, b) = (integer(a)?, integer(b)?);
+            match op {
+                BinaryOp::Eq => Some(a == b),
+                BinaryOp::Ne => Some(a != b),
+                BinaryOp::Lt => Some(a < b),
+                BinaryOp::Le => Some(a <= b),
+                BinaryOp::Gt => Some(a > b),
+                BinaryOp::Ge => Some(a >= b),
+                _ => None,
+            }
+        }
+        _ => integer(e).map(|v| v != 0),
+    }
+}
+
+pub fn size(e: &Expr) -> usize {
+    1 + e.children().into_iter().map(size).sum::<usize>()
+}
+
+pub fn names(e: &Expr, name: &str) -> bool {
+    e.as_name() == Some(name) || e.children().into_iter().any(|c| names(c, name))
+}
