@@ -1,5 +1,7 @@
 //! `T.call_llvm_intrin("float32", "llvm.sqrt", x)`: functions of LLVM, by what its language reference says of them.
 
+mod classes;
+mod fixed_point;
 mod floats;
 mod integers;
 
@@ -113,6 +115,9 @@ impl<'a> Cx<'a> {
                 let args: Vec<PrimExpr> = args.into_iter().map(|a| named.once(a)).collect();
                 integers::value(base, &args, &mut |e| named.once(e)).map(|v| named.around(v))?
             }
+            _ if fixed_point::Function::named(base).is_some() && whole => {
+                self.llvm_fixed_point(&what, dtype, args, span)?
+            }
             _ => match self.llvm_of_two_types(base, dtype, &args) {
                 Some(value) => value,
                 None => {
@@ -162,6 +167,25 @@ impl<'a> Cx<'a> {
         self.report(d.help("whether its result is left open where none is defined"))
     }
 
+    /// `llvm.smul.fix(x, y, scale)` and its kin, whose scale LLVM takes as a literal of 32 bits.
+    fn llvm_fixed_point(&mut self, what: &str, dtype: DType, mut args: Vec<PrimExpr>, span: Span) -> Option<PrimExpr> {
+        let f = fixed_point::Function::named(base_name(what))?;
+        let scale = args.pop().filter(|s| args.len() == 2 && s.dtype().is_int() && s.dtype().bits == 32);
+        let Some(scale) = scale.as_ref().and_then(PrimExpr::as_int).filter(|s| f.scales(dtype).contains(s)) else {
+            let range = f.scales(dtype);
+            let message =
+                format!("`{what}` of {dtype} takes two values and a scale from {} to {}", range.start(), range.end());
+            return self.report(Diagnostic::error("argument", span, message).help("T.int32(3)"));
+        };
+        self.llvm_operands(what, dtype, &mut args, 2, span)?;
+        let mut named = Named::default();
+        let args: Vec<PrimExpr> = args.into_iter().map(|a| named.once(a)).collect();
+        match f.value(&args, scale, &mut |e| named.once(e)) {
+            Some(value) => Some(named.around(value.cast(dtype))),
+            None => self.unsupported("tir-extern", span, format!("`{what}` of {dtype} is not supported")),
+        }
+    }
+
     /// A function that is an operator of kernels. What float16 has no operator for is computed in float32, as LLVM does.
     fn llvm_operator(&mut self, f: Intrin, dtype: DType, args: Vec<PrimExpr>, span: Span) -> Option<PrimExpr> {
         if dtype.code == TypeCode::Float && dtype.bits == 16 && !matches!(f, Intrin::Fma) {
@@ -191,6 +215,14 @@ impl<'a> Cx<'a> {
                     _ => x.clone(),
                 };
                 Some(named.around(number.cast(to).cast(dtype)))
+            }
+            ("is.fpclass", [x, mask]) => {
+                let mask = mask.as_int().filter(|m| mask.dtype().bits == 32 && (0..1 << classes::COUNT).contains(m))?;
+                let of = dtype.is_bool() && x.dtype().lanes == dtype.lanes;
+                let mut named = Named::default();
+                let x = named.once(x.clone());
+                let value = classes::is_in(&x, mask, &mut |e| named.once(e)).filter(|_| of)?;
+                Some(named.around(value))
             }
             // `x` to a power, and times a power of two, that are int32.
             ("powi" | "ldexp", [x, n]) => {
