@@ -584,6 +584,9 @@ impl<'a> Cx<'a> {
         if base.as_name().is_some_and(|n| matches!(self.names.get(n), Some(Value::Buffer(_)))) {
             let buffer = self.buffer(base)?;
             return match field {
+                "elem_offset" if self.names.regions.contains_key(&buffer.id()) => {
+                    self.names.regions.get(&buffer.id()).cloned()
+                }
                 "elem_offset" => Some(buffer.elem_offset.clone().unwrap_or_else(|| PrimExpr::i64(0))),
                 _ => {
                     let d = relax_ir::Diagnostic::unsupported(

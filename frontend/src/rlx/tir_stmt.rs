@@ -50,6 +50,8 @@ pub struct BlockParts {
     attrs: Attrs,
     alloc_buffers: Vec<Buffer>,
     match_buffers: Vec<MatchBufferRegion>,
+    /// The values of the variables that are the offsets of these.
+    offsets: HashMap<Var, PrimExpr>,
     init: Option<TStmt>,
 }
 
@@ -785,7 +787,12 @@ impl<'a> Cx<'a> {
             let message = format!("the region has {} dims, the buffer {}", source.region.len(), buffer.ndim());
             return self.error("tir", span, message);
         }
+        let begin = self.begin_of(&source);
+        self.names.regions.insert(buffer.id(), begin.clone());
+        let offset = buffer_argument(call, 1, "elem_offset").and_then(|o| o.as_name());
+        let offset = offset.and_then(|n| self.names.dims.get(n)).cloned();
         let b = self.parts(block, place, "T.match_buffer of a region", span)?;
+        b.offsets.extend(offset.map(|v| (v.clone(), begin.cast(v.dtype()))));
         b.match_buffers.push(MatchBufferRegion { buffer: buffer.clone(), source });
         self.names.bind(name, Value::Buffer(buffer));
         Some(vec![])

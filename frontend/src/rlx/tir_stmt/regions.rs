@@ -1,6 +1,7 @@
 //! Names for parts of buffers (`r = A[0:4]`) and for whole ones, and what Python knows of buffers as texts.
 
 use super::pointers::reads;
+use super::views::flat;
 use super::*;
 use relax_ir::prim::BinOp;
 
@@ -43,6 +44,20 @@ impl<'a> Cx<'a> {
             return Some(self.region(e));
         }
         None
+    }
+
+    /// The number of the region's first element in the memory of its buffer, int32 where the dims are known.
+    pub(super) fn begin_of(&self, region: &BufferRegion) -> PrimExpr {
+        let buffer = &region.buffer;
+        let mins: Vec<PrimExpr> = region.region.iter().map(|(min, _)| min.clone()).collect();
+        let mut begin = flat(buffer, &mins);
+        if let Some(outer) = self.names.regions.get(&buffer.id()) {
+            begin = PrimExpr::binary(BinOp::Add, outer.clone().cast(DType::I64), begin);
+        }
+        match buffer.shape.iter().all(|d| d.as_int().is_some()) {
+            true => begin.cast(DType::I32),
+            false => begin,
+        }
     }
 
     /// `A[0:4][i]`, `r[i]`: an element of the part; `None` where `base` is none.

@@ -85,8 +85,9 @@ impl<'a> Cx<'a> {
         if from != to && !(whole(from) && whole(to)) {
             return self.unsupported("tir", span, format!("a view of {from} as {to} is not supported"));
         }
-        if !base.strides.is_empty() || base.elem_offset.is_some() {
-            return self.unsupported("tir", span, format!("`{}` has strides or an offset: it has no views", base.name));
+        if !dense(base) || base.elem_offset.is_some() {
+            let message = format!("`{}` has gaps or an offset: it has no views", base.name);
+            return self.unsupported("tir", span, message);
         }
         self.names.bind(name, Value::Buffer(buffer.clone()));
         self.names.views.push(View { buffer, of });
@@ -145,6 +146,18 @@ fn unravel(base: &Buffer, mut at: PrimExpr) -> Vec<PrimExpr> {
     }
     out.reverse();
     out
+}
+
+/// Are its elements in order, without gaps?
+fn dense(base: &Buffer) -> bool {
+    let mut stride = wide(1);
+    for (dim, stated) in base.shape.iter().zip(&base.strides).rev() {
+        if stated.clone().cast(DType::I64) != stride {
+            return false;
+        }
+        stride = op(BinOp::Mul, dim.clone().cast(DType::I64), stride);
+    }
+    true
 }
 
 fn bits(dtype: DType) -> DType {

@@ -55,6 +55,11 @@ impl<'a> Cx<'a> {
                     ));
                 }
                 let mut list = list;
+                if !p.offsets.is_empty() {
+                    let with = |s: TStmt| s.rewrite(&mut |e| e.substitute(&p.offsets), &mut |s| s);
+                    list = list.into_iter().map(with).collect();
+                    p.init = p.init.map(with);
+                }
                 // Where nothing is reduced, every instance is the first.
                 if !p.axes.iter().any(|a| a.kind == IterKind::Reduce) {
                     drop(list.splice(0..0, p.init.take()));
