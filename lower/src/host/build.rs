@@ -1,5 +1,6 @@
 //! Writing host code in flat TIR: nested statement lists, loads and stores at byte offsets, failing checks.
 
+use super::message::fill::{self, Fills};
 use fnv::FnvHashMap;
 use relax_ir::abi::AbiLayout;
 use relax_ir::flat::{Callee, DataBytes, FlatData, FlatFunc, FlatStmt, Linkage};
@@ -17,13 +18,18 @@ pub struct Pool {
     unchecked: bool,
     /// Leave out the texts of errors.
     silent: bool,
-    /// Numbers are written into messages.
-    pub fills: bool,
+    /// What is written into messages.
+    pub fills: Fills,
 }
 
 impl Pool {
     pub fn new(prefix: &str, unchecked: bool, silent: bool) -> Pool {
         Pool { prefix: prefix.to_string(), unchecked, silent, ..Default::default() }
+    }
+
+    /// What the names of the program begin with.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// Whether a check with this return code is left out. Assertions of the model stay, and what a call needs whatever
@@ -242,10 +248,7 @@ impl<'p> Builder<'p> {
         // From the last one: the places of the others stay.
         let numbers = if self.pool.silent { &[] } else { numbers };
         for (nth, value) in numbers.iter().rev() {
-            self.pool.fills = true;
-            let callee = super::message::callee(&self.pool.prefix);
-            let args = vec![self.call.clone(), PrimExpr::i64(*nth), value.clone()];
-            self.push(FlatStmt::Call { callee, args, result: None });
+            fill::write(self, *nth, value);
         }
         self.ret_failed(code);
     }

@@ -1,19 +1,23 @@
 //! The message of `R.assert_op`: its format with the values filled in, as Python's `str.format` does.
 //!
-//! What is known when the program is compiled becomes text. Whole numbers that only the call tells are written into the
-//! record's message once the failure is reported; other values stay `{}`.
+//! What is known when the program is compiled becomes text. Numbers and truths that only the call tells are written into the
+//! record's message once the failure is reported (`message/fill.rs`); other values stay `{}`.
 
-use super::build::{local_callee, Builder, Pool};
-use relax_ir::abi::{AbiLayout, MESSAGE_BYTES};
-use relax_ir::flat::{Callee, FlatFunc, FlatStmt, Linkage};
+pub mod fill;
+
 use relax_ir::relax::{Expr, ExprKind};
-use relax_ir::{DType, PrimExpr, Var};
+use relax_ir::{DType, PrimExpr};
+
+/// Tensors of more elements stay `{}`: the message has not much room.
+const ELEMENTS: usize = 16;
 
 /// A value of the format.
 pub enum Piece {
     Text(String),
-    /// A whole number that only the call tells.
+    /// A whole number, a float or a truth that only the call tells.
     Number(PrimExpr),
+    /// One after the other.
+    Parts(Vec<Piece>),
     Open,
 }
 
@@ -43,14 +47,7 @@ impl Message {
             if let (Some(value), Some(name)) = (number.and_then(|n| values.get(n)), field) {
                 next += name.is_empty() as usize;
                 length = name.len() + 2;
-                match value {
-                    Piece::Text(t) => out.text.push_str(t),
-                    Piece::Number(n) => {
-                        out.numbers.push((out.text.matches("{}").count() as i64, n.clone()));
-                        out.text.push_str("{}");
-                    }
-                    Piece::Open => out.text.push_str(&rest[..length]),
-                }
+                out.write(value, &rest[..length]);
             } else {
                 out.text.push(c);
                 if rest.starts_with("{{") || rest.starts_with("}}") {
@@ -61,6 +58,19 @@ impl Message {
         }
         out
     }
+
+    /// Writes the value in the place of `field`.
+    fn write(&mut self, value: &Piece, field: &str) {
+        match value {
+            Piece::Text(t) => self.text.push_str(t),
+            Piece::Number(n) => {
+                self.numbers.push((self.text.matches("{}").count() as i64, n.clone()));
+                self.text.push_str("{}");
+            }
+            Piece::Parts(parts) => parts.iter().for_each(|p| self.write(p, field)),
+            Piece::Open => self.text.push_str(field),
+        }
+    }
 }
 
 impl Piece {
@@ -69,8 +79,28 @@ impl Piece {
         match (e.as_int(), e.as_float()) {
             (Some(v), _) if e.dtype().is_bool() => Piece::Text(truth(v != 0).to_string()),
             (Some(v), _) => Piece::Text(v.to_string()),
-            (None, Some(v)) => Piece::Text(format!("{v:?}")),
-            _ if e.dtype().is_int() && !e.dtype().is_bool() => Piece::Number(e.clone().cast(DType::I64)),
+            (None, Some(v)) => Piece::Text(float(v, e.dtype())),
+            _ => Piece::told(e),
+        }
+    }
+
+    /// A scalar that only the call tells.
+    pub fn told(e: &PrimExpr) -> Piece {
+        match e.dtype() {
+            d if d.is_int() => Piece::Number(e.clone().cast(DType::I64)),
+            d if is_told(d) => Piece::Number(e.clone()),
+            _ => Piece::Open,
+        }
+    }
+
+    /// A tensor that only the call tells, as `R.print` writes it; `read` gives an element by its number.
+    pub fn tensor(dims: &[PrimExpr], dtype: DType, mut read: impl FnMut(usize) -> PrimExpr) -> Piece {
+        let dims: Option<Vec<usize>> = dims.iter().map(|d| usize::try_from(d.as_int()?).ok()).collect();
+        let count = |dims: &[usize]| dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+        match dims {
+            Some(dims) if count(&dims).is_some_and(|n| n <= ELEMENTS) && is_told(dtype) => {
+                rows(&dims, &mut 0, &mut |at| Piece::told(&read(at)))
+            }
             _ => Piece::Open,
         }
     }
@@ -83,20 +113,72 @@ impl Piece {
         }
         Some(Piece::Text(match c.dtype {
             d if d.is_bool() => truth(c.get_i64(0) != 0).to_string(),
-            DType::F64 => format!("{:?}", c.get_f64(0)),
-            d if d.is_float() => format!("{:?}", c.get_f64(0) as f32),
+            d if d.is_float() => float(c.get_f64(0), d),
             _ => c.get_i64(0).to_string(),
         }))
     }
 
-    /// The values of a shape, where all are known.
+    /// The values of a shape.
     pub fn shape(values: &[PrimExpr]) -> Piece {
-        let known: Option<Vec<String>> = values.iter().map(|v| v.as_int().map(|v| v.to_string())).collect();
-        match known {
-            Some(v) if v.len() == 1 => Piece::Text(format!("({},)", v[0])),
-            Some(v) => Piece::Text(format!("({})", v.join(", "))),
-            None => Piece::Open,
+        list("(", values.iter().map(Piece::scalar).collect(), if values.len() == 1 { ",)" } else { ")" })
+    }
+}
+
+/// What may be read when the call fails.
+fn is_told(d: DType) -> bool {
+    let float = matches!(d, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+    d.is_bool() || float || d.is_int() && d.bits >= 8
+}
+
+fn list(open: &str, items: Vec<Piece>, close: &str) -> Piece {
+    let mut parts = vec![Piece::Text(open.to_string())];
+    for (i, item) in items.into_iter().enumerate() {
+        if i > 0 {
+            parts.push(Piece::Text(", ".to_string()));
         }
+        parts.push(item);
+    }
+    parts.push(Piece::Text(close.to_string()));
+    Piece::Parts(parts)
+}
+
+/// The part of a tensor below some of its axes, whose first element has number `at`; `at` moves behind it.
+fn rows(dims: &[usize], at: &mut usize, read: &mut dyn FnMut(usize) -> Piece) -> Piece {
+    match dims.split_first() {
+        Some((dim, below)) => list("[", (0..*dim).map(|_| rows(below, at, read)).collect(), "]"),
+        None => {
+            *at += 1;
+            read(*at - 1)
+        }
+    }
+}
+
+/// A float as Python writes it: the fewest digits that are this number of its type.
+fn float(v: f64, dtype: DType) -> String {
+    if !v.is_finite() {
+        return if v.is_nan() { "nan".to_string() } else { format!("{v}") };
+    }
+    let split = fill::split(dtype).unwrap_or(1.0);
+    let is_same = |text: &str| {
+        text.parse::<f64>().is_ok_and(|x| {
+            let c = x * split;
+            c - (c - x) == v
+        })
+    };
+    let texts = (0..17).map(|digits| format!("{v:.digits$e}"));
+    let text = texts.into_iter().find(|t| is_same(t)).unwrap_or_else(|| format!("{v:e}"));
+    let (number, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match exponent.parse::<i32>() {
+        Ok(-4..=15) => {
+            let whole: f64 = text.parse().unwrap_or(v);
+            if whole.fract() == 0.0 {
+                format!("{whole}.0")
+            } else {
+                format!("{whole}")
+            }
+        }
+        Ok(e) => format!("{number}e{}{:02}", if e < 0 { '-' } else { '+' }, e.abs()),
+        Err(_) => text,
     }
 }
 
@@ -108,62 +190,30 @@ fn truth(v: bool) -> &'static str {
     }
 }
 
-/// `void P__fill(P_call *, int64_t nth, int64_t value)`
-pub fn callee(prefix: &str) -> Callee {
-    local_callee(&format!("{prefix}__fill"), vec![DType::HANDLE, DType::I64, DType::I64], None)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Writes a number in the place of `{}` number `nth` of the record's message.
-pub fn function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
-    let (call, nth, value) =
-        (Var::new("call", DType::HANDLE), Var::new("nth", DType::I64), Var::new("value", DType::I64));
-    let mut b = Builder::new(pool, abi, call.expr());
-    let (int, size) = (PrimExpr::i64, MESSAGE_BYTES as i64);
-    let byte = |c: u8| PrimExpr::int(DType::U8, c as i64);
-    let given = super::build::address_of(call.expr()).ne(int(0));
-    b.if_then(given, |b| {
-        let message = b.bind("message", call.expr().ptr_add(int(abi.call_message)));
-        let before = b.stack("before", size as u32, 1);
-        let digits = b.stack("digits", 20, 1);
-        let read = |p: &PrimExpr, i: PrimExpr| PrimExpr::load_ptr(p.clone(), i, DType::U8);
-        let (place, seen, ended) = (b.local("place", int(-1)), b.local("seen", int(0)), b.local("ended", int(0)));
-        b.for_range("i", int(size - 1), |b, i| {
-            let c = b.bind("c", read(&message, i.clone()));
-            let pair = c.clone().eq(byte(b'{')).and(read(&message, i.clone() + 1).eq(byte(b'}')));
-            b.if_then(c.eq(byte(0)), |b| b.assign(&ended, int(1)));
-            b.if_then(pair.and(ended.expr().eq(int(0))), |b| {
-                b.if_then(seen.expr().eq(nth.expr()), |b| b.assign(&place, i));
-                b.assign(&seen, seen.expr() + 1);
-            });
-        });
-        b.if_then(place.expr().ge(int(0)), |b| {
-            b.for_range("i", int(size), |b, i| {
-                b.push(FlatStmt::Store { ptr: before.clone(), offset: i.clone(), value: read(&message, i) });
-            });
-            let to = b.local("to", place.expr());
-            let put = |b: &mut Builder, c: PrimExpr| {
-                b.if_then(to.expr().lt(int(size - 1)), |b| {
-                    b.push(FlatStmt::Store { ptr: message.clone(), offset: to.expr(), value: c });
-                    b.assign(&to, to.expr() + 1);
-                });
-            };
-            b.if_then(value.expr().lt(int(0)), |b| put(b, byte(b'-')));
-            // Digits of a number below zero: the smallest has no positive one.
-            let low = value.expr().lt(int(0)).select(value.expr(), int(0) - value.expr());
-            let (rest, count) = (b.local("rest", low), b.local("count", int(0)));
-            b.for_range("i", int(20), |b, i| {
-                b.if_then(i.eq(int(0)).or(rest.expr().ne(int(0))), |b| {
-                    let tens = b.bind("tens", rest.expr().trunc_div(int(10)));
-                    let digit = (tens.clone() * 10 - rest.expr() + b'0' as i64).cast(DType::U8);
-                    b.push(FlatStmt::Store { ptr: digits.clone(), offset: count.expr(), value: digit });
-                    b.assign(&count, count.expr() + 1);
-                    b.assign(&rest, tens);
-                });
-            });
-            b.for_range("i", count.expr(), |b, i| put(b, read(&digits, count.expr() - 1 - i)));
-            b.for_range("i", int(size) - place.expr() - 2, |b, i| put(b, read(&before, place.expr() + 2 + i)));
-            b.push(FlatStmt::Store { ptr: message.clone(), offset: to.expr(), value: byte(0) });
-        });
-    });
-    b.finish(format!("{prefix}__fill"), vec![call, nth, value], None, Linkage::Local)
+    #[test]
+    fn floats_are_written_as_python_writes_them() {
+        let cases: [(f64, DType, &str); 14] = [
+            (0.1f32.into(), DType::F32, "0.1"),
+            (0.1, DType::F64, "0.1"),
+            (0.0999755859375, DType::F16, "0.1"),
+            (0.1f32.into(), DType::F64, "0.10000000149011612"),
+            (1e16, DType::F64, "1e+16"),
+            (1e15, DType::F64, "1000000000000000.0"),
+            (123456792.0, DType::F32, "123456790.0"),
+            (1.1754943508222875e-38, DType::F64, "1.1754943508222875e-38"),
+            (1e-5f32.into(), DType::F32, "1e-05"),
+            (1e-4f32.into(), DType::F32, "0.0001"),
+            (-0.0, DType::F32, "-0.0"),
+            (-2.5, DType::BF16, "-2.5"),
+            (f64::NEG_INFINITY, DType::F32, "-inf"),
+            (f64::NAN, DType::F32, "nan"),
+        ];
+        for (v, dtype, text) in cases {
+            assert_eq!(float(v, dtype), text);
+        }
+    }
 }

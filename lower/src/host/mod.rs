@@ -220,9 +220,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         cx.funcs.push(check_tensor::function(&mut cx.pool, prefix, abi));
     }
     cx.funcs.push(body::copy_function(&mut cx.pool, prefix, abi));
-    if cx.pool.fills {
-        cx.funcs.push(message::function(&mut cx.pool, prefix, abi));
-    }
+    cx.funcs.extend(message::fill::functions(&mut cx.pool, prefix, abi));
     program.memory = cx.memory;
     warnings.extend(cx.warnings);
     program.module.funcs = cx.funcs;

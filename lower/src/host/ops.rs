@@ -236,11 +236,11 @@ fn assert_op(p: &mut Planner, c: &Call, span: Span, scope: &mut Scope) -> Res<Ho
             (None, HostValue::Prim(e)) => Piece::scalar(&e),
             (None, HostValue::Shape(values)) => Piece::shape(&values),
             (None, HostValue::Str(s)) => Piece::Text(s),
-            (None, HostValue::Tensor(t)) if t.dims.is_empty() && t.dtype.is_int() && !t.dtype.is_bool() => {
-                let var = Var::new("told", DType::I64);
-                p.emit(Step::Read { var: var.clone(), from: t.buf, index: 0, dtype: t.dtype });
-                Piece::Number(var.expr())
-            }
+            (None, HostValue::Tensor(t)) => Piece::tensor(&t.dims, t.dtype, |index| {
+                let var = Var::new("told", if t.dtype.is_int() { DType::I64 } else { t.dtype });
+                p.emit(Step::Read { var: var.clone(), from: t.buf, index, dtype: t.dtype });
+                var.expr()
+            }),
             _ => Piece::Open,
         });
     }

@@ -170,9 +170,9 @@ impl Gen<'_, '_> {
                 (None, Dyn::Prim(e)) => Piece::scalar(&e),
                 (None, Dyn::Shape(values)) => Piece::shape(&values),
                 (None, Dyn::Str(s)) => Piece::Text(s),
-                (None, Dyn::Tensor(t)) if t.dims.is_empty() && t.dtype.is_int() && !t.dtype.is_bool() => {
-                    Piece::Number(self.b.load("told", &t.data, 0, t.dtype).cast(DType::I64))
-                }
+                (None, Dyn::Tensor(t)) => Piece::tensor(&t.dims, t.dtype, |index| {
+                    self.b.load("told", &t.data, (index * t.dtype.bytes()) as i64, t.dtype)
+                }),
                 _ => Piece::Open,
             });
         }
