@@ -327,12 +327,15 @@ fn inplace(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     // The output is the argument: it must be known to have the argument's shape and dtype.
     for (n, &i) in indices.iter().enumerate().filter(|(_, i)| **i >= 0) {
         let Some(StructInfo::Tuple(fields)) = cx.infos.get(1) else { continue };
-        let (Some(StructInfo::Tensor(old)), Some(StructInfo::Tensor(new))) =
-            (fields.get(i as usize), cx.sinfo_args.get(n))
-        else {
-            continue;
+        let old = match fields.get(i as usize) {
+            Some(StructInfo::Tensor(t)) if t.known_dims().is_some() && t.dtype.is_some() => t.clone(),
+            _ => {
+                let d = cx.error(format!("argument {i} is written to: its shape and dtype must be known"));
+                return Err(d.help("cast it: R.match_cast(x, R.Tensor(shape, dtype))"));
+            }
         };
-        let (old, new) = (old.clone(), new.clone());
+        let Some(StructInfo::Tensor(new)) = cx.sinfo_args.get(n) else { continue };
+        let new = new.clone();
         if !same_tensor(cx, &old, &new) {
             return Err(cx.error(format!("output {n} takes the place of argument {i}, but differs in shape or dtype")));
         }
