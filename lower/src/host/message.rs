@@ -158,11 +158,10 @@ fn float(v: f64, dtype: DType) -> String {
     if !v.is_finite() {
         return if v.is_nan() { "nan".to_string() } else { format!("{v}") };
     }
-    let split = fill::split(dtype).unwrap_or(1.0);
     let is_same = |text: &str| {
         text.parse::<f64>().is_ok_and(|x| {
-            let c = x * split;
-            c - (c - x) == v
+            let far = f64::from_bits(x.abs().to_bits() >> 52 << 52) * fill::coarse(dtype).unwrap_or(0.0);
+            x.abs() + far - far == v.abs()
         })
     };
     let texts = (0..17).map(|digits| format!("{v:.digits$e}"));

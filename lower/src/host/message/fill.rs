@@ -13,6 +13,8 @@ const TEXT: i64 = 40;
 const DIGITS: i64 = 17;
 /// Powers of ten that a float has.
 const POWERS: i64 = 340;
+/// Powers of two that a float has.
+const TWOS: i64 = 1100;
 /// The exponents below which floats are written without one, as in Python.
 const PLAIN: i64 = 16;
 
@@ -48,12 +50,12 @@ pub fn write(b: &mut Builder, nth: i64, value: &PrimExpr) {
         }
         return;
     }
-    let (callee, args) = match split(dtype) {
-        Some(split) => {
+    let (callee, args) = match coarse(dtype) {
+        Some(coarse) => {
             b.pool.fills.floats = true;
             let callee =
                 local_callee(&name(&prefix, "_float"), vec![DType::HANDLE, DType::I64, DType::F64, DType::F64], None);
-            (callee, vec![call, nth, value.clone().cast(DType::F64), PrimExpr::float(DType::F64, split)])
+            (callee, vec![call, nth, value.clone().cast(DType::F64), PrimExpr::float(DType::F64, coarse)])
         }
         None => {
             b.pool.fills.whole = true;
@@ -64,16 +66,17 @@ pub fn write(b: &mut Builder, nth: i64, value: &PrimExpr) {
     b.push(FlatStmt::Call { callee, args, result: None });
 }
 
-/// What a float64 is multiplied by to be rounded to the bits of a float type (after Veltkamp): `c - (c - x)` with `c = split x`.
-pub fn split(dtype: DType) -> Option<f64> {
+/// A float64 that this times its power of two is added to and taken from has been rounded to the bits of a float type. No
+/// product is in it that a C compiler might join with the sum; 0 where nothing is rounded.
+pub fn coarse(dtype: DType) -> Option<f64> {
     let bits = match dtype {
-        DType::F64 => return Some(1.0),
+        DType::F64 => return Some(0.0),
         DType::F32 => 24,
         DType::F16 => 11,
         DType::BF16 => 8,
         _ => return None,
     };
-    Some((1i64 << (53 - bits)) as f64 + 1.0)
+    Some((1i64 << (53 - bits)) as f64)
 }
 
 /// The functions that were called.
@@ -201,10 +204,10 @@ fn int_function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
     b.finish(name(prefix, "_int"), vec![call, nth, value], None, Linkage::Local)
 }
 
-/// `void P__fill_float(P_call *, int64_t nth, double value, double split)`: the fewest digits that round to the value.
+/// `void P__fill_float(P_call *, int64_t nth, double value, double coarse)`: the fewest digits that round to the value.
 fn float_function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
     let (call, nth) = (Var::new("call", DType::HANDLE), Var::new("nth", DType::I64));
-    let (value, split) = (Var::new("value", DType::F64), Var::new("split", DType::F64));
+    let (value, coarse) = (Var::new("value", DType::F64), Var::new("coarse", DType::F64));
     let mut b = Builder::new(pool, abi, call.expr());
     let number = |v: f64| PrimExpr::float(DType::F64, v);
     let op = PrimExpr::raw_binary;
@@ -228,6 +231,17 @@ fn float_function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
     b.if_then(kind.expr().eq(int(1)), |b| text.puts(b, "0.0"));
     b.if_then(kind.expr().eq(int(3)), |b| text.puts(b, "inf"));
     b.if_then(kind.expr().eq(int(2)), |b| {
+        let two = b.local("two", number(1.0));
+        b.for_range("i", int(TWOS), |b, _| {
+            let more = b.bind("more", op(BinOp::Mul, two.expr(), number(2.0)));
+            let less = b.bind("less", op(BinOp::Mul, two.expr(), number(0.5)));
+            let high = b.bind("high", op(BinOp::Gt, two.expr(), v.expr()));
+            let low = b.bind("low", op(BinOp::Ge, v.expr(), more.clone()));
+            b.if_then(high, |b| b.assign(&two, less));
+            b.if_then(low, |b| b.assign(&two, more));
+        });
+        let far = b.bind("far", op(BinOp::Mul, two.expr(), coarse.expr()));
+        let half = b.bind("half", op(BinOp::Mul, far.clone(), number(0.5)));
         // The power of ten of its first digit.
         let (power, p) = (b.local("power", int(0)), b.local("p", number(1.0)));
         let times = |v: &Var| op(BinOp::Mul, v.expr(), number(10.0));
@@ -266,9 +280,11 @@ fn float_function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
                 let digits = b.bind("digits", whole.expr().cast(DType::F64));
                 let back = b.local("back", op(BinOp::Mul, digits.clone(), q.expr()));
                 b.if_then(up, |b| b.assign(&back, op(BinOp::Div, op(BinOp::Div, digits, q.expr()), r.expr())));
-                let c = b.bind("c", op(BinOp::Mul, back.expr(), split.expr()));
-                let rest = b.bind("rest", op(BinOp::Sub, c.clone(), back.expr()));
-                let rounded = op(BinOp::Sub, c, rest);
+                // Below the value's power of two the bits are half as large.
+                let below = op(BinOp::Lt, back.expr(), two.expr());
+                let near = b.bind("near", below.select(half.clone(), far.clone()));
+                let sum = b.bind("sum", op(BinOp::Add, back.expr(), near.clone()));
+                let rounded = op(BinOp::Sub, sum, near);
                 b.if_then(op(BinOp::Eq, rounded, v.expr()), |b| b.assign(&found, int(1)));
             });
         });
@@ -315,5 +331,5 @@ fn float_function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
         });
     });
     text.written(&mut b, prefix, &nth);
-    b.finish(name(prefix, "_float"), vec![call, nth, value, split], None, Linkage::Local)
+    b.finish(name(prefix, "_float"), vec![call, nth, value, coarse], None, Linkage::Local)
 }
