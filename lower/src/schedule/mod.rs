@@ -55,7 +55,8 @@ pub struct SchedOptions {
     pub tiles: bool,
     /// Weights come from beyond the second-level cache in each call: they are asked for ahead.
     pub ahead: bool,
-    /// Narrower vectors read the weights that are packed for these, too.
+    /// Panels of weights are those of the widest vectors, which narrower ones read, too. The size of the workspace is worked out
+    /// without it.
     pub shared: bool,
 }
 
