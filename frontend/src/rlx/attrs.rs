@@ -34,7 +34,7 @@ impl<'a> Cx<'a> {
             ExprKind::Name(n) => match self.names.get(n) {
                 Some(Value::Poison) => return None,
                 // Blocks name buffers in their attributes.
-                Some(Value::Buffer(b)) => AttrValue::Str(b.name.clone()),
+                Some(Value::Buffer(b) | Value::Described(b)) => AttrValue::Str(b.name.clone()),
                 Some(Value::Relax(_)) if self.names.prim(n).is_none() => {
                     return self.error(
                         "argument",

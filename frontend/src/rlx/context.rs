@@ -28,6 +28,8 @@ pub enum Value {
         extent: PrimExpr,
     },
     Buffer(Buffer),
+    /// A buffer without memory: attributes name it.
+    Described(Buffer),
     /// A place in the memory of a buffer: `p = A.data`.
     Data(Pointer),
     /// A part of a buffer: `r = A[0:4]`.

@@ -280,6 +280,10 @@ impl<'a> Cx<'a> {
                 }
                 return self.error("type", span, format!("`{name}` is a buffer, an element of it is needed here"));
             }
+            Some(Value::Described(_)) => {
+                let message = format!("`{name}` is a buffer without memory, a scalar is needed here");
+                return self.error("type", span, message);
+            }
             Some(Value::Several(vars)) => {
                 let message = format!("`{name}` stands for {} variables, a scalar is needed here", vars.len());
                 return self.error("type", span, message);
@@ -543,7 +547,10 @@ impl<'a> Cx<'a> {
     pub fn element(&mut self, base: &Expr<'a>, index: &Expr<'a>, span: Span) -> Option<PrimExpr> {
         if let ExprKind::Attribute(owner, field) = &base.kind {
             if matches!(field.name, "shape" | "strides") {
-                let buffer = self.buffer(owner)?;
+                let buffer = match owner.as_name().and_then(|n| self.names.get(n)) {
+                    Some(Value::Described(b)) => b.clone(),
+                    _ => self.buffer(owner)?,
+                };
                 let list = if field.name == "shape" { &buffer.shape } else { &buffer.strides };
                 let i = self.int(index)?;
                 let from_end = if i < 0 { i + list.len() as i64 } else { i };
@@ -607,6 +614,11 @@ impl<'a> Cx<'a> {
         match self.names.get(name) {
             Some(Value::Buffer(b)) => Some(b.clone()),
             Some(Value::Poison) => None,
+            Some(Value::Described(_)) => {
+                let d =
+                    relax_ir::Diagnostic::error("tir", e.span, format!("`{name}` has no memory: attributes name it"));
+                self.report(d.help(format!("memory of its own is `{name} = T.alloc_buffer(shape, dtype)`")))
+            }
             Some(Value::Handle(..)) => {
                 let d = relax_ir::Diagnostic::error("tir", e.span, format!("`{name}` is a handle, not a buffer"));
                 self.report(d.help(format!("make it one: `T.match_buffer({name}, shape, dtype)`")))

@@ -362,6 +362,8 @@ fn kernels_are_refused_where_tvm_refuses_them() {
         ("y[0, 0] = 1 if isinstance(x[0, 0], R.Tensor) else 2", "a class of Python is needed here"),
         ("y[0, 0] = Module.f(x[0, 0])", "a kernel calls no function of its module: `f`"),
         ("y[0, 0] = T.max(**x)", "only a dictionary that is written down can be unpacked"),
+        ("b = T.Buffer((4,), \"float32\")\ny[0, 0] = b[0]", "`b` has no memory: attributes name it"),
+        ("b = T.Buffer((), \"float32\")\ny[0, 0] = b", "`b` is a buffer without memory"),
     ];
     for (body, message) in rows {
         let all = messages(&tir(body));
@@ -372,6 +374,48 @@ fn kernels_are_refused_where_tvm_refuses_them() {
         "with T.sblock(\"b\"):\n    T.reads(x[0, 0])\n    T.writes(y[0, 0])\n    s = x[0, 0]\n    y[0, 0] = s",
     ));
     module(&tir("with T.sblock(\"b\"):\n    s: T.let = x[0, 0]\n    y[0, 0] = s"));
+    module(&tir(
+        "with T.sblock(\"b\"):\n    b = T.Buffer((n, 4))\n    T.sblock_attr({\"layout_free_placeholders\": [b]})\n    y[0, \
+         0] = x[0, 0] + T.Cast(\"float32\", b.shape[1])",
+    ));
+}
+
+/// TVM's build: "(arg.ty() == value.ty()) is false". A stride counts the dims behind it, and has their widest type.
+#[test]
+fn strides_have_the_type_of_what_they_count() {
+    let text = |declared: &str, shape: &str, strides: &str| {
+        format!(
+            "@I.ir_module\nclass Module:\n    @T.prim_func(private=True, s_tir=True)\n    def f(a: T.handle, c: T.Buffer((2, \
+             4), \"float32\")):\n        {declared}\n        A = T.match_buffer(a, {shape}, \"float32\", \
+             strides={strides})\n        for i, j in T.grid(2, 4):\n            c[i, j] = A[i, j]\n"
+        )
+    };
+    let (long, mixed) = ("(T.int64(2), T.int64(4))", "(T.int64(2), 4)");
+    let taken = [
+        ("(2, 4)", "[4, 1]"),
+        (long, "[T.int64(4), T.int64(1)]"),
+        (long, "[\"s\", T.int64(1)]"),
+        (mixed, "[\"s\", 1]"),
+        ("(2, T.int64(4))", "[s, T.int64(1)]"),
+        ("(2, T.int64(4))", "[T.int64(4), T.int64(1)]"),
+    ];
+    for (shape, strides) in taken {
+        module(&text("s = T.int64()", shape, strides));
+    }
+    let refused = [
+        ("(2, 4)", "[T.int64(4), 1]", "stride 0 is int64, the dims that it counts are int32"),
+        ("(2, 4)", "[4, T.int64(1)]", "stride 1 is int64, the dims that it counts are int32"),
+        ("(2, 4)", "[s, 1]", "stride 0 is int64, the dims that it counts are int32"),
+        (long, "[\"s\", 1]", "stride 1 is int32, the dims that it counts are int64"),
+        (mixed, "[T.int64(4), T.int64(1)]", "stride 1 is int64, the dims that it counts are int32"),
+        ("(2, T.int64(4))", "[4, T.int64(1)]", "stride 0 is int32, the dims that it counts are int64"),
+    ];
+    for (shape, strides, message) in refused {
+        let all = messages(&text("s = T.int64()", shape, strides));
+        assert!(all.first().is_some_and(|m| m.contains(message)), "{shape} {strides}: {all:?}");
+    }
+    // What is declared as int32 is an int64 here: nothing is said of it.
+    module(&text("s = T.int32()", "(2, 4)", "[s, 1]"));
 }
 
 /// TVM: "Please convert 2.0 with `const` first"; `return None` is no expression.

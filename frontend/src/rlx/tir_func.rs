@@ -316,6 +316,7 @@ impl<'a> Cx<'a> {
                 let buffer = self.buffer_type(name, call, 0, "global", annotation.span)?;
                 self.note_offset(call, 0);
                 self.parameter_offset(call, 0, &buffer)?;
+                self.parameter_strides(call, 0, &buffer)?;
                 self.names.bind(name, Value::Buffer(buffer.clone()));
                 Some(Some(PrimParam::Buffer { buffer, handle: None }))
             }
@@ -443,6 +444,36 @@ impl<'a> Cx<'a> {
         if buffer.elem_offset.as_ref().is_some_and(|o| o.as_int().is_some()) {
             let d = Diagnostic::error("tir", o.span, "an argument begins where its tensor does: its offset is 0");
             return self.report(d.help("drop the offset; a part of a tensor is a region of it"));
+        }
+        Some(())
+    }
+
+    /// A stride of a parameter's buffer is of the widest type that the dims from its own on have: their product is.
+    ///
+    /// Source: TVM's binding of an argument's strides; quoted ones as python/tvm/tirx/script/builder/ir.py types them.
+    pub fn parameter_strides(&mut self, call: &CallExpr<'a>, first: usize, buffer: &Buffer) -> Option<()> {
+        let Some(items) = buffer_argument(call, first, "strides").and_then(Expr::elements) else { return Some(()) };
+        if self.names.widened {
+            return Some(()); // dims of unknown type: an int32 of the text is an int64 here
+        }
+        let quoted = match (call.func.dotted().as_deref(), buffer.shape.first()) {
+            (Some("T.match_buffer"), Some(dim)) => dim.dtype(),
+            _ => DType::I32,
+        };
+        let mut wanted = DType::I32;
+        for (k, ((item, stride), dim)) in items.iter().zip(&buffer.strides).zip(&buffer.shape).enumerate().rev() {
+            if dim.dtype().bits > wanted.bits {
+                wanted = dim.dtype();
+            }
+            let t = if item.as_str().is_some() { quoted } else { stride.dtype() };
+            if t != wanted {
+                let d = Diagnostic::error(
+                    "tir",
+                    item.span,
+                    format!("stride {k} is {t}, the dims that it counts are {wanted}"),
+                );
+                return self.report(d.help(format!("give it their type: `T.{wanted}(..)`")));
+            }
         }
         Some(())
     }

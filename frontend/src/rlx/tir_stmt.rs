@@ -629,7 +629,8 @@ impl<'a> Cx<'a> {
                     let var = self.loop_var(name, target.span, &PrimExpr::int(extent.dtype(), 0), &extent);
                     return Some(vec![Item::Loop(var, extent, ForKind::ThreadBinding(thread), span)]);
                 }
-                "T.allocate" | "T.env_thread" | "T.allocate_const" | "T.Buffer" | "T.buffer_decl" => {
+                "T.Buffer" | "T.buffer_decl" => return self.described(name, call, span),
+                "T.allocate" | "T.env_thread" | "T.allocate_const" => {
                     let d = Diagnostic::unsupported("tir", value.span, format!("`{fname}` is not supported"));
                     return self.report(d.help("print the PrimFunc before it is lowered: in block form"));
                 }
@@ -755,6 +756,7 @@ impl<'a> Cx<'a> {
             self.names.births = births;
             let buffer = buffer?;
             self.parameter_offset(call, 1, &buffer)?;
+            self.parameter_strides(call, 1, &buffer)?;
             self.names.bind(name, Value::Buffer(buffer.clone()));
             let handle = source.as_name().map(str::to_string);
             match f.params.get_mut(i) {

@@ -30,6 +30,13 @@ fn mention(s: &Stmt, name: &str, at: Span) -> Option<Span> {
 }
 
 impl<'a> Cx<'a> {
+    /// `B = T.Buffer(shape, dtype)` among statements: attributes of blocks name it, no access does.
+    pub(super) fn described(&mut self, name: &'a str, call: &CallExpr<'a>, span: Span) -> Option<Vec<Item>> {
+        let buffer = self.buffer_type(name, call, 0, "global", span)?;
+        self.names.bind(name, Value::Described(buffer));
+        Some(vec![])
+    }
+
     /// The part of a buffer that `A[0:4]`, or a name for it, is; `None` for other expressions.
     pub fn part_of(&mut self, e: &Expr<'a>) -> Option<Option<BufferRegion>> {
         if let Some(Value::Region(r)) = e.as_name().and_then(|n| self.names.get(n)) {

@@ -1,6 +1,6 @@
 //! Slices and their inverses.
 //!
-//! Begin and end count from the end when negative and are clipped to the dim, as in Python.
+//! Begin and end count from the end when negative and are clipped to the dim, as in Python; those of slice_scatter do not.
 
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
@@ -35,7 +35,7 @@ pub static OPS: &[OpDecl] = &[
     ),
     OpDecl::pure(
         "slice_scatter",
-        "`input_tensor` with `[start:end:step]` on `axis` replaced by `src`.",
+        "`input_tensor` with `[start:end:step]` on `axis` replaced by `src`; what lies outside of it is dropped.",
         &[
             operand("input_tensor"),
             operand("src"),
@@ -285,19 +285,32 @@ fn infer_slice_scatter(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     if step < 1 {
         return Err(cx.error(format!("step must be positive, it is {step}")));
     }
-    let facts = &mut *cx.facts;
-    let c = cut(begin, end, step, &d[axis], false, &mut |c| facts.prove(&c) == Answer::Yes);
+    if cx.facts.prove(&begin.clone().le(end.clone())) == Answer::No {
+        return Err(cx.error(format!("start {} is beyond end {}", dim_text(&begin), dim_text(&end))));
+    }
+    let len = cx.simplify(steps(&begin, &end, step));
     for (i, (a, b)) in d.iter().zip(s).enumerate() {
-        let wanted = if i == axis { cx.simplify(c.len.clone()) } else { a.clone() };
+        let wanted = if i == axis { len.clone() } else { a.clone() };
         let text = || format!("src has {} elements on axis {i}, the slice has {}", dim_text(b), dim_text(&wanted));
         cx.require_eq(&wanted, b, text)?;
     }
     Ok(StructInfo::Tensor(t))
 }
 
+/// How many elements there are from `begin` to `end`, whether the tensor has them or not.
+///
+/// Source: TVM src/relax/op/tensor/manipulate.cc, InferStructInfoSliceScatter: bounds do not wrap and are not clipped.
+fn steps(begin: &PrimExpr, end: &PrimExpr, step: i64) -> PrimExpr {
+    match (begin.as_int(), end.as_int()) {
+        // Literals may be as far apart as an int64 cannot say: no tensor is as long either.
+        (Some(b), Some(e)) => PrimExpr::i64(e.saturating_sub(b).saturating_add(step - 1).div_euclid(step)),
+        _ => (end.clone() - begin.clone() + (step - 1)).floor_div(PrimExpr::i64(step)),
+    }
+}
+
 fn bounds(list: [Option<PrimExpr>; 3]) -> Option<(PrimExpr, PrimExpr, i64)> {
     let [begin, end, step] = list;
-    Some((begin?, end?, step?.as_int()?))
+    Some((begin?.cast(DType::I64), end?.cast(DType::I64), step?.as_int()?))
 }
 
 fn slice_scatter(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
@@ -306,14 +319,31 @@ fn slice_scatter(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let axis = cx.axis(cx.attrs.int("axis").unwrap_or(0), x.ndim())?;
     let (begin, end, step) = bounds([cx.scalar(2), cx.scalar(3), cx.scalar(4)])
         .ok_or_else(|| cx.error("start and end must be known, step a number"))?;
-    let c = cut(begin, end, step, &x.shape[axis], false, &mut literally);
+    // The elements of src that lie inside of the tensor.
+    let (zero, n, rows) = (PrimExpr::i64(0), &x.shape[axis], &src.shape[axis]);
+    let ceil = |e: PrimExpr| (e + (step - 1)).floor_div(PrimExpr::i64(step));
+    let first = if literally(begin.clone().ge(zero.clone())) {
+        zero.clone()
+    } else {
+        ceil(zero.clone() - begin.clone()).max(zero.clone())
+    };
+    let mut extents = src.shape.clone();
+    if !literally(first.clone().eq(zero.clone())) || !(end == *n || literally(end.clone().le(n.clone()))) {
+        let behind = rows.clone().min(ceil(n.clone() - begin.clone()));
+        extents[axis] = (behind - first.clone()).max(zero);
+    }
     let y = k.buffer("slice_scatter", &x.shape, x.dtype());
     k.write("copy", &y, &x.shape, <[PrimExpr]>::to_vec, |i| x.at(i));
-    let to = |i: &[PrimExpr]| {
+    let from = |i: &[PrimExpr]| {
         let mut at = i.to_vec();
-        at[axis] = c.begin.clone() + i[axis].clone() * c.step;
+        at[axis] = first.clone() + i[axis].clone();
         at
     };
-    k.write("slice_scatter", &y, &src.shape, to, |i| src.at(i));
+    let to = |i: &[PrimExpr]| {
+        let mut at = from(i);
+        at[axis] = begin.clone() + at[axis].clone() * step;
+        at
+    };
+    k.write("slice_scatter", &y, &extents, to, |i| src.at(from(i)));
     Ok(k.finish(&[y]))
 }
