@@ -26,6 +26,16 @@ def reason(error):
     return (type(error).__name__ + ": " + " | ".join(said + lines[-4:]))[:600]
 
 
+def ill_formed(text):
+    """Of a text that the parser calls not well-formed without a word why: what the analysis says."""
+    try:
+        relax.analysis.well_formed(tvm.script.from_source(text, check_well_formed=False))
+    except BaseException as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return " | ".join(line[-300:] for line in lines[-3:])
+    return ""
+
+
 class NoInputs(Exception):
     """Parameters that a file of arrays cannot give."""
 
@@ -89,7 +99,8 @@ def judge(text, seed, run):
     try:
         mod = tvm.script.from_source(text)
     except BaseException as error:
-        return {"stage": "parse", "why": reason(error)}
+        why = reason(error)
+        return {"stage": "parse", "why": f"{why} | {ill_formed(text)}" if "not well-formed" in why else why}
     try:
         relax.analysis.well_formed(mod)  # it raises, and answers nothing
     except BaseException as error:
