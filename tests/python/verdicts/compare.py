@@ -154,11 +154,11 @@ TVM_REFUSES = [
     ("a cast that always fails in a branch or a local function", "parse", r"It is impossible to match cast any value into the target ty"),
     # Derivation 11.2.5: what may fit is a warning, and a check at run time.
     ("an argument of unknown dtype or rank that may fit, which we check at run time", "parse", r"Argument \d+ type mismatch: expected R\.Tensor\(.*given R\.(Tensor|Any)"),
-    # Derivation 8.2: what an annotation says beyond the value's type holds afterwards, which we check at run time.
+    # Derivation 8.2 warns and takes what an annotation says, type rule 10.1.2 refuses it: decisions.md, "A more precise annotation is checked".
     ("an annotation that says more than is known", "parse", r"not well-formed.* dtype None which is other than", r"\w+: R\.Tensor\(\(.*\), dtype=\"\w+\"\) = \w+", r"R\.Tensor\(\([^()]*\)\)"),
     ("TVM does not read what it prints: a view of a buffer without dims", "parse", r"reduce\(\) of empty iterable", r"(\w+): T\.Buffer\(\(\), (?s:.*)\b\1\.view\("),
     ("TVM does not read what it prints: a pragma before its loop", "parse", r"not well-formed", r"(?m)^ +(\w+) = T\.int(?:32|64)\(\)\n +T\.attr\(\1, \"pragma_"),
-    # A parameter may be called like a dim of the signature: they are apart here.
+    # No sentence of the specification says so: spec-coverage.md, "Not held yet".
     ("a parameter that is called like a dim", "parse", r"Expected `Array<ir\.Expr>` but got `Array\[index \d+: ffi\.OpaquePyObject\]", r"(?m)^(\w+) = TypeVar\(\"\1\"\)(?s:.*)def \w+\(.*\b\1: R\."),
     ("TVM does not read what it prints: T.Div of a dim", "parse", r"mismatched types\. int(32|64) vs\. int", r"T\.Div\("),
     ("TVM does not read what it prints: fget_param and fset_output", "parse", r"ty_args|fget_param|fset_output|call_packed|[Ff]uncType|R\.Callable", r"fget_param|fset_output"),
