@@ -3,6 +3,7 @@
 use super::planes::CONVOLUTIONS;
 use super::{dims_of, Choice, Pass, ELEMENTWISE};
 use crate::choice::{epilogue_class, Algorithm, Site};
+use crate::schedule::window::Pace;
 use relax_ir::analysis::Typed;
 use relax_ir::relax::{Binding, BindingValue, Expr, ExprKind, RVar, StructInfo};
 use relax_ir::Func;
@@ -77,6 +78,8 @@ pub(super) fn epilogues(typed: &Typed) -> HashMap<RVar, i64> {
 pub(super) fn transformed(pass: &Pass, typed: &Typed, choice: &Choice) -> HashMap<RVar, i64> {
     let mut total = 0.0;
     let mut found: Vec<(f64, f64, RVar, i64)> = vec![];
+    // A library for all processors has one form of the weights: where the paces differ, it loses less by this one.
+    let pace = if pass.twice && !pass.short_tiles { Pace::TWICE } else { Pace::ONCE };
     for f in &typed.module.funcs {
         let Func::Relax(f) = f else { continue };
         f.body.walk(&mut |e| {
@@ -108,7 +111,7 @@ pub(super) fn transformed(pass: &Pass, typed: &Typed, choice: &Choice) -> HashMa
                         None if t.best(&key, None).map(|c| c.algorithm) == Some(algorithm) => f64::MAX,
                         None => 0.0,
                     },
-                    None => w.winograd_gain(made, choice.lanes),
+                    None => w.winograd_gain(made, choice.lanes, pace),
                 };
                 let bytes = if gain == f64::MAX { 1e-3 } else { w.winograd_growth(made) };
                 if gain > 0.0 {

@@ -10,6 +10,21 @@ use crate::choice::{Algorithm, Config};
 /// Cycles for a row of a window in panels of so many vectors and tiles of so many rows: lanes, vectors, rows.
 type Cost = fn(&Window, i64, i64, i64) -> f64;
 
+/// What a processor does in a cycle, as far as it decides between algorithms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Vectors that it multiplies.
+    pub vectors: f64,
+    /// Bytes of weights that come from memory.
+    pub bytes: f64,
+}
+
+impl Pace {
+    pub const ONCE: Pace = Pace { vectors: 1.0, bytes: 10.0 };
+    /// Two multiplications a cycle, and weights from far away: a core of a server of many reads some 13 GB/s.
+    pub const TWICE: Pace = Pace { vectors: 2.0, bytes: 4.5 };
+}
+
 /// Weights of a panel, in bytes, that stay in the first-level cache.
 const NEAREST: i64 = 32 << 10;
 
@@ -124,7 +139,7 @@ impl Window {
             let all = products(&w.multiplied(), lanes, Algorithm::Winograd(made));
             let own = all.iter().map(|(_, cost)| *cost).fold(f64::MAX, f64::min);
             let positions = ((made + 2) * (made + 2) * winograd::Shape::new(&w, made).blocks() * w.batch) as f64;
-            let base = least - direct.winograd_gain(made, lanes);
+            let base = least - direct.winograd_gain(made, lanes, Pace::ONCE);
             out.extend(all.into_iter().map(|(c, cost)| (c, base + (cost - own) * positions)));
         }
         out

@@ -17,6 +17,7 @@ use super::emit::{Emit, Res};
 use super::poly::Poly;
 use super::stage::Stage;
 use super::SchedOptions;
+pub use choose::Pace;
 use relax_ir::attrs::Attrs;
 use relax_ir::prim::PrimKind;
 use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc, Reducer, StmtKind};
@@ -252,8 +253,9 @@ impl Window {
         positions * (self.made * self.taken * 4) as f64
     }
 
-    /// Cycles that tiles of `made` x `made` save, about.
-    pub fn winograd_gain(&self, made: i64, lanes: i64) -> f64 {
+    /// Cycles that tiles of `made` x `made` save, about, where so many vectors are multiplied and so many bytes come from
+    /// memory in a cycle.
+    pub fn winograd_gain(&self, made: i64, lanes: i64, pace: Pace) -> f64 {
         let positions = ((made + 2) * (made + 2)) as f64;
         let tiles = (self.batch * self.out.map(|n| (n + made - 1) / made).iter().product::<i64>()) as f64;
         let (taken, out) = (self.taken as f64, self.made as f64);
@@ -263,8 +265,9 @@ impl Window {
         let products = positions * tiles.max(4.0) * taken * out / lanes * 1.15;
         let transforms = tiles * positions * 5.0 * (taken + out) / lanes;
         // Large weights come from memory in each call.
-        let cold = if self.winograd_growth(made) > 1e6 { self.winograd_growth(made) / 10.0 } else { 0.0 };
-        direct - products - transforms - cold
+        let growth = self.winograd_growth(made);
+        let cold = if growth > 1e6 { growth / pace.bytes } else { 0.0 };
+        (direct - products) / pace.vectors - transforms - cold
     }
 
     /// Bytes of scratch memory that the kernel needs.

@@ -380,6 +380,28 @@ fn tiles_for_two_multiplications_a_cycle() {
     same(&sums, 64);
 }
 
+/// What the second-level cache does not hold beside what comes next is read from beyond it for every row: panels stay within.
+#[test]
+fn panels_stay_in_the_second_level_cache() {
+    let mut w = conv([7, 7], 512, 512, [3, 3], [1, 1], [1, 1]);
+    w.configure_twice(16);
+    assert!(w.panel * 512 * 9 * 4 <= 768 << 10, "{w:?}");
+}
+
+/// Two multiplications a cycle halve what Winograd's algorithm saves, but neither its transformations nor the time that
+/// transformed weights take from memory: 4x4 where weights are few, 2x2 where they are many, none where points are few.
+#[test]
+fn winograd_saves_less_where_two_vectors_are_multiplied_in_a_cycle() {
+    let best = |size: i64, channels: i64, pace: Pace| {
+        let w = conv([size, size], channels, channels, [3, 3], [1, 1], [1, 1]);
+        let gains = [2, 4].map(|made| (w.winograd_gain(made, 16, pace), made));
+        gains.into_iter().filter(|g| g.0 > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)).map(|g| g.1)
+    };
+    let all = |pace| [(28, 128), (14, 256), (7, 512)].map(|(size, channels)| best(size, channels, pace));
+    assert_eq!(all(Pace::ONCE), [Some(4), Some(4), Some(2)]);
+    assert_eq!(all(Pace::TWICE), [Some(4), Some(2), None]);
+}
+
 /// Where few rows are read ahead, tiles are no longer than with two multiplications alone, and the sums are the same.
 #[test]
 fn tiles_of_few_rows() {

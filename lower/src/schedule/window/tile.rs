@@ -156,7 +156,17 @@ fn cost_of(w: &Window, lanes: i64, vectors: i64, rows: i64, tile: &dyn Fn(i64, i
     };
     let panel = vectors * lanes;
     let rest = pieces(w.made % panel, lanes).len() as i64;
-    (w.made / panel) as f64 * row(vectors) + if rest > 0 { row(rest) } else { 0.0 }
+    let cost = (w.made / panel) as f64 * row(vectors) + if rest > 0 { row(rest) } else { 0.0 };
+    if comes_again(w, panel) {
+        cost * 1.25
+    } else {
+        cost
+    }
+}
+
+/// Whether the second-level cache does not hold a panel, so that it comes from beyond it for every row.
+fn comes_again(w: &Window, panel: i64) -> bool {
+    w.depth() * panel * 4 > NEAR_PANEL && w.out[0] > 1
 }
 
 /// The length of tiles that takes the least time, and that time in cycles for all columns of a row.
@@ -225,8 +235,7 @@ pub fn panel_cost(w: &Window, lanes: i64, vectors: i64, rows: Option<i64>) -> f6
     if rest > 0 {
         cost += best_rows(w, lanes, rest).1;
     }
-    // Panels that the second-level cache does not hold come from beyond it for every tile.
-    if w.depth() * panel * 4 > NEAR_PANEL && w.out[0] > 1 {
+    if comes_again(w, panel) {
         cost *= 1.1;
     }
     // The data is read once for each panel.
