@@ -1,8 +1,8 @@
 //! Ways to compute a window, and what they cost by the model.
 
 use super::tile::{
-    best_rows, cost_short, cost_twice, flattened, most_pieces, most_rows, most_tile, panel_cost, pieces, product,
-    rows_of,
+    best_rows, cost_near, cost_short, cost_twice, flattened, most_pieces, most_rows, most_tile, panel_cost, pieces,
+    product, rows_of,
 };
 use super::{conv, depthwise, winograd, Kind, Outer, Window};
 use crate::choice::{Algorithm, Config};
@@ -66,6 +66,7 @@ impl Window {
     pub fn configure_twice(&mut self, lanes: i64) {
         self.choose_panel(lanes);
         self.choose_tile(lanes, i64::MAX, &[cost_twice]);
+        self.choose_near(lanes, i64::MAX);
     }
 
     /// The same where tiles of few rows are the faster ones.
@@ -79,13 +80,27 @@ impl Window {
     pub fn configure_shared(&mut self, lanes: i64) {
         self.choose_panel(lanes);
         self.choose_tile(lanes, self.panel, &[cost_twice, cost_short]);
+        self.choose_near(lanes, self.panel);
+    }
+
+    /// Panel and tile of the least cost, where panels stay in the first-level cache.
+    fn choose_near(&mut self, lanes: i64, widest: i64) {
+        if self.plan.rows == 0 && self.depth() * self.panel * 4 <= NEAREST && self.last {
+            self.choose_of(lanes, widest, &[cost_near]);
+        }
     }
 
     /// Panel and tile of the least cost, where panels do not stay in the first-level cache; with several costs, those
     /// that are the least behind the best by any of them.
     fn choose_tile(&mut self, lanes: i64, widest: i64, costs: &[Cost]) {
-        let far = self.depth() * self.panel * 4 > NEAREST && self.plan.epilogue < 2;
-        if self.kind != Kind::Conv || self.groups > 1 || !far {
+        if self.depth() * self.panel * 4 > NEAREST && self.plan.epilogue < 2 {
+            self.choose_of(lanes, widest, costs);
+        }
+    }
+
+    /// Panel and tile of the least cost.
+    fn choose_of(&mut self, lanes: i64, widest: i64, costs: &[Cost]) {
+        if self.kind != Kind::Conv || self.groups > 1 {
             return;
         }
         let w = self.multiplied();
