@@ -1,20 +1,20 @@
 //! Kernels that reach outside of their buffers: those that take a handle get, for each call, the tensor that stands
-//! there, and what they read of its struct is a number; those that call functions of the host are cut at these calls,
-//! which then stand in the Relax function, between kernels that write to the tensors they are given. Short loops around
-//! calls are written out.
+//! there, and what they read of its struct is a number; those that call functions of the host are cut at these calls
+//! (`cut.rs`), which then stand in the Relax function, between kernels that write to the tensors they are given.
+
+mod cut;
 
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::Attrs;
 use relax_ir::op::lookup;
-use relax_ir::prim::PrimKind;
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, ExprKind, RVar, StructInfo};
 use relax_ir::tir::{Buffer, PackedArg, PrimFunc, PrimParam, Stmt, StmtKind, TensorField};
 use relax_ir::{DType, Diagnostic, Diagnostics, Func, PrimExpr, Span, Var};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 type Res<T> = Result<T, Diagnostic>;
 
-/// Rewrites the module in place. Errors: a function of the host that is called in a long loop or a branch of a kernel.
+/// Rewrites the module in place. Errors: a function of the host that is given what is no tensor, text or scalar of the call.
 pub fn resolve(typed: &mut Typed) -> Result<(), Diagnostics> {
     if !typed.module.funcs.iter().any(|f| matches!(f, Func::Prim(p) if reaches(p))) {
         return Ok(());
@@ -83,12 +83,6 @@ struct Site<'a> {
     out: Vec<Binding>,
 }
 
-/// A statement list without calls, or a call.
-enum Part {
-    Stmts(Vec<Stmt>),
-    Call { function: String, args: Vec<PackedArg>, span: Span },
-}
-
 fn static_tensor(info: Option<&StructInfo>) -> Option<(Vec<PrimExpr>, DType)> {
     let t = info?.as_tensor()?;
     Some((t.known_dims()?.to_vec(), t.dtype?))
@@ -111,10 +105,14 @@ impl Site<'_> {
 
     fn bind(&mut self, name: &str, value: Expr, info: StructInfo) -> Expr {
         let var = RVar::new(name, self.dataflow, self.span);
+        self.bind_to(var.clone(), value, info);
+        self.value(ExprKind::Var(var))
+    }
+
+    fn bind_to(&mut self, var: RVar, value: Expr, info: StructInfo) {
         self.typed.sinfo.insert(var.clone(), info);
         let value = BindingValue::Expr(value);
-        self.out.push(Binding { var: var.clone(), annotation: None, value, span: self.span });
-        self.value(ExprKind::Var(var))
+        self.out.push(Binding { var, annotation: None, value, span: self.span });
     }
 
     fn fresh(&self, base: &str) -> String {
@@ -259,85 +257,6 @@ impl Site<'_> {
         Ok(removed)
     }
 
-    /// The kernel as kernels that write to their arguments, and calls between them.
-    fn cut(
-        &mut self,
-        f: &PrimFunc,
-        args: &[Expr],
-        infos: &[Option<StructInfo>],
-        outputs: &[StructInfo],
-        given: bool,
-        b: &Binding,
-    ) -> Res<Expr> {
-        if given && !outputs.is_empty() || f.returns.is_some() {
-            let what =
-                format!("{} calls functions of the host: it can neither write in place nor return a scalar", f.name);
-            return Err(self.unsupported(what));
-        }
-        let mut dims: HashMap<Var, PrimExpr> = HashMap::new();
-        for (p, info) in f.params.iter().zip(infos) {
-            match (p, info) {
-                (PrimParam::Scalar(v), Some(StructInfo::Prim { value: Some(e), .. })) => {
-                    dims.insert(v.clone(), e.clone().cast(v.dtype()));
-                }
-                (PrimParam::Buffer { buffer, .. }, info) => {
-                    let known = static_tensor(info.as_ref()).map(|(d, _)| d).unwrap_or_default();
-                    for (d, a) in buffer.shape.iter().zip(known) {
-                        if let Some(v) = d.as_var() {
-                            dims.entry(v.clone()).or_insert_with(|| a.cast(v.dtype()));
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        let (mut parts, mut allocs) = (vec![], f.alloc_buffers.clone());
-        self.parts(&f.body, f, &mut allocs, &mut parts)?;
-        let mut tensors: HashMap<u32, Expr> = HashMap::new();
-        let mut scalars: HashMap<Var, Expr> = HashMap::new();
-        let mut results = vec![];
-        for (i, p) in f.params.iter().enumerate() {
-            match (p, args.get(i)) {
-                (PrimParam::Buffer { buffer, .. }, Some(a)) => drop(tensors.insert(buffer.id(), a.clone())),
-                (PrimParam::Scalar(v), Some(a)) => drop(scalars.insert(v.clone(), a.clone())),
-                (PrimParam::Buffer { buffer, .. }, None) => {
-                    let (d, t) = static_tensor(infos[i].as_ref())
-                        .ok_or_else(|| self.unsupported(format!("{}: an output of unknown dims", f.name)))?;
-                    let made = self.tensor(&buffer.name, d, t)?;
-                    tensors.insert(buffer.id(), made.clone());
-                    results.push(made);
-                }
-                _ => {}
-            }
-        }
-        for buffer in &allocs {
-            let shared = parts.iter().filter(|p| uses(p, buffer)).count() > 1;
-            if shared || parts.iter().any(|p| matches!(p, Part::Call { .. }) && uses(p, buffer)) {
-                let d = buffer.shape.iter().map(|d| d.substitute(&dims).cast(DType::I64)).collect();
-                let made = self.tensor(&buffer.name, d, buffer.dtype())?;
-                tensors.insert(buffer.id(), made);
-            }
-        }
-        for part in parts {
-            match part {
-                Part::Call { function, args, span } => {
-                    let mut list = vec![self.value(ExprKind::ExternFunc(function))];
-                    for a in args {
-                        list.push(self.given(a, &dims, &scalars, &tensors, span)?);
-                    }
-                    let call = self.op("call_packed", list)?;
-                    self.bind("_", call, StructInfo::Object);
-                }
-                Part::Stmts(list) => self.kernel(f, list, &allocs, &dims, &scalars, &tensors)?,
-            }
-        }
-        let whole = matches!(self.typed.sinfo.get(&b.var), Some(StructInfo::Tuple(_)));
-        Ok(match results.len() {
-            1 if !whole => results.swap_remove(0),
-            _ => self.value(ExprKind::Tuple(results)),
-        })
-    }
-
     fn tensor(&mut self, name: &str, dims: Vec<PrimExpr>, dtype: DType) -> Res<Expr> {
         let args = vec![
             self.value(ExprKind::Shape(dims.clone())),
@@ -348,147 +267,6 @@ impl Site<'_> {
         let made = self.op("builtin.alloc_tensor", args)?;
         Ok(self.bind(name, made, StructInfo::tensor(dims, dtype)))
     }
-
-    /// An argument of a function of the host.
-    fn given(
-        &self,
-        a: PackedArg,
-        dims: &HashMap<Var, PrimExpr>,
-        scalars: &HashMap<Var, Expr>,
-        tensors: &HashMap<u32, Expr>,
-        span: Span,
-    ) -> Res<Expr> {
-        let unknown = |what: &str| Diagnostic::unsupported("tir-extern", span, what.to_string());
-        match a {
-            PackedArg::Text(s) => Ok(self.value(ExprKind::Str(s))),
-            PackedArg::Tensor(t) => {
-                tensors.get(&t.id()).cloned().ok_or_else(|| unknown("a buffer of a region cannot be given away"))
-            }
-            PackedArg::Handle(_) => Err(unknown("a handle that is no parameter cannot be given away")),
-            PackedArg::Scalar(e) => {
-                let mut reads = false;
-                e.walk(&mut |e| reads |= matches!(e.kind(), PrimKind::BufferLoad(..)));
-                if reads {
-                    return Err(unknown("an element of a buffer cannot be given away: give the buffer"));
-                }
-                if let Some(arg) = e.as_var().and_then(|v| scalars.get(v)) {
-                    return Ok(arg.clone());
-                }
-                if e.vars().iter().any(|v| !dims.contains_key(v)) {
-                    return Err(unknown("a scalar that the call does not know cannot be given away"));
-                }
-                Ok(self.value(ExprKind::Prim(e.substitute(dims))))
-            }
-        }
-    }
-
-    /// A kernel of these statements, called with what it uses.
-    fn kernel(
-        &mut self,
-        f: &PrimFunc,
-        list: Vec<Stmt>,
-        allocs: &[Buffer],
-        dims: &HashMap<Var, PrimExpr>,
-        scalars: &HashMap<Var, Expr>,
-        tensors: &HashMap<u32, Expr>,
-    ) -> Res<()> {
-        let body = Stmt::seq(list);
-        let used = buffers_of(&body);
-        let mut stored = false;
-        body.walk(&mut |s| stored |= matches!(s.kind(), StmtKind::Store { .. }));
-        if !stored {
-            return Ok(());
-        }
-        let (mut params, mut args, mut own) = (vec![], vec![], vec![]);
-        let mut bound: HashSet<Var> = HashSet::new();
-        for buffer in f.buffers().chain(allocs).filter(|b| used.contains(&b.id())) {
-            match tensors.get(&buffer.id()) {
-                Some(t) => {
-                    bound.extend(buffer.shape.iter().filter_map(|d| d.as_var().cloned()));
-                    params.push(PrimParam::Buffer { buffer: buffer.clone(), handle: None });
-                    args.push(t.clone());
-                }
-                None => own.push(buffer.clone()),
-            }
-        }
-        let mut vars: Vec<Var> = vec![];
-        let mut see = |e: &PrimExpr| vars.extend(e.vars());
-        body.walk(&mut |s| s.exprs().into_iter().for_each(&mut see));
-        let shapes = params.iter().filter_map(PrimParam::buffer).chain(&own);
-        shapes.flat_map(|b| b.shape.iter().chain(&b.strides)).for_each(&mut see);
-        vars.sort();
-        vars.dedup();
-        for v in vars.into_iter().filter(|v| !bound.contains(v)) {
-            let arg = match (scalars.get(&v), dims.get(&v)) {
-                (Some(a), _) => a.clone(),
-                (None, Some(e)) => self.value(ExprKind::Prim(e.clone())),
-                _ => continue,
-            };
-            params.push(PrimParam::Scalar(v));
-            args.push(arg);
-        }
-        let name = self.add(PrimFunc { params, alloc_buffers: own, body, ..f.clone() });
-        let callee = Callee::Expr(self.value(ExprKind::GlobalVar(name)));
-        let call = Call { callee, args, attrs: Attrs::default(), sinfo_args: vec![] };
-        let call = self.value(ExprKind::Call(call));
-        self.bind("_", call, StructInfo::unit());
-        Ok(())
-    }
-
-    /// The statements between the calls, and these.
-    fn parts(&self, s: &Stmt, f: &PrimFunc, allocs: &mut Vec<Buffer>, out: &mut Vec<Part>) -> Res<()> {
-        if !calls(s) {
-            match out.last_mut() {
-                Some(Part::Stmts(list)) => list.push(s.clone()),
-                _ => out.push(Part::Stmts(vec![s.clone()])),
-            }
-            return Ok(());
-        }
-        match s.kind() {
-            StmtKind::Seq(list) => list.iter().try_for_each(|s| self.parts(s, f, allocs, out)),
-            StmtKind::CallPacked { function, args } => {
-                out.push(Part::Call { function: function.clone(), args: args.clone(), span: s.span() });
-                Ok(())
-            }
-            StmtKind::Attr { body, .. } => self.parts(body, f, allocs, out),
-            StmtKind::Alloc { buffer, body } => {
-                allocs.push(buffer.clone());
-                self.parts(body, f, allocs, out)
-            }
-            StmtKind::Let { var, value, body } => {
-                let known = HashMap::from([(var.clone(), value.clone())]);
-                self.parts(&body.rewrite(&mut |e| e.substitute(&known), &mut |s| s), f, allocs, out)
-            }
-            StmtKind::Block(b) if b.axes.is_empty() && b.predicate.is_none() && b.match_buffers.is_empty() => {
-                allocs.extend(b.alloc_buffers.iter().cloned());
-                b.init.iter().chain([&b.body]).try_for_each(|s| self.parts(s, f, allocs, out))
-            }
-            // Round by round.
-            StmtKind::For { var, min, extent, body, .. } if rounds(min, extent).is_some() => {
-                let (first, count) = rounds(min, extent).unwrap_or((0, 0));
-                (first..first + count).try_for_each(|i| {
-                    let known = HashMap::from([(var.clone(), PrimExpr::int(var.dtype(), i))]);
-                    self.parts(&body.rewrite(&mut |e| e.substitute(&known), &mut |s| s), f, allocs, out)
-                })
-            }
-            StmtKind::Block(b) if b.init.is_none() && b.predicate.is_none() && b.match_buffers.is_empty() => {
-                allocs.extend(b.alloc_buffers.iter().filter(|a| !allocs.contains(a)).cloned().collect::<Vec<_>>());
-                let known = b.axes.iter().map(|a| (a.var.clone(), a.binding.clone().cast(a.var.dtype()))).collect();
-                self.parts(&b.body.rewrite(&mut |e| e.substitute(&known), &mut |s| s), f, allocs, out)
-            }
-            _ => {
-                let what = format!("{} calls a function of the host in a long loop or a branch", f.name);
-                let d = Diagnostic::unsupported("tir-extern", s.span(), what);
-                Err(d.help("call it once, on whole buffers"))
-            }
-        }
-    }
-}
-
-/// The first value and the rounds of a loop that is written out for the calls in it.
-fn rounds(min: &PrimExpr, extent: &PrimExpr) -> Option<(i64, i64)> {
-    const MOST: i64 = 64;
-    Some((min.as_int()?, extent.as_int().filter(|n| *n <= MOST)?))
 }
 
 /// The operator that reads a field at run time, and its dtype.
@@ -500,33 +278,4 @@ fn inspected(f: TensorField) -> Option<(&'static str, DType)> {
         TensorField::TypeLanes => ("inspect.tensor_dtype_lanes", DType::U16),
         TensorField::ByteOffset | TensorField::DeviceId | TensorField::DeviceType => return None,
     })
-}
-
-/// The buffers that a statement reads or writes.
-fn buffers_of(s: &Stmt) -> HashSet<u32> {
-    let mut out = HashSet::new();
-    let see = |e: &PrimExpr, out: &mut HashSet<u32>| {
-        e.walk(&mut |e| {
-            if let PrimKind::BufferLoad(b, _) = e.kind() {
-                out.insert(b.id());
-            }
-        });
-    };
-    s.walk(&mut |s| {
-        s.exprs().into_iter().for_each(|e| see(e, &mut out));
-        match s.kind() {
-            StmtKind::Store { buffer, .. } => drop(out.insert(buffer.id())),
-            StmtKind::Block(b) => out.extend(b.match_buffers.iter().map(|m| m.source.buffer.id())),
-            StmtKind::CallPacked { args, .. } => out.extend(args.iter().filter_map(PackedArg::tensor).map(Buffer::id)),
-            _ => {}
-        }
-    });
-    out
-}
-
-fn uses(p: &Part, b: &Buffer) -> bool {
-    match p {
-        Part::Stmts(list) => list.iter().any(|s| buffers_of(s).contains(&b.id())),
-        Part::Call { args, .. } => args.iter().filter_map(PackedArg::tensor).any(|t| t == b),
-    }
 }

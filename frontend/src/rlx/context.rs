@@ -84,6 +84,8 @@ pub struct Names<'a> {
     pub hidden: usize,
     /// Where the buffers of regions begin, by their ids: elements from where that of the region does.
     pub regions: FnvHashMap<u32, PrimExpr>,
+    /// What memory of kernels states as its strides, by the ids of the buffers.
+    pub strides: FnvHashMap<u32, Vec<PrimExpr>>,
     /// Buffers over the memory of others.
     pub views: Vec<View>,
     /// Buffers of vectors, by their ids: the last dim is their lanes.
@@ -110,6 +112,7 @@ impl<'a> Names<'a> {
             pythons: vec![],
             hidden: 0,
             regions: FnvHashMap::default(),
+            strides: FnvHashMap::default(),
             views: vec![],
             vectors: FnvHashSet::default(),
         }

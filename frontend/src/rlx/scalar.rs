@@ -551,7 +551,7 @@ impl<'a> Cx<'a> {
                     Some(Value::Described(b)) => b.clone(),
                     _ => self.buffer(owner)?,
                 };
-                let list = if field.name == "shape" { &buffer.shape } else { &buffer.strides };
+                let list = if field.name == "shape" { buffer.shape.clone() } else { self.strides_of(&buffer) };
                 let i = self.int(index)?;
                 let from_end = if i < 0 { i + list.len() as i64 } else { i };
                 return match usize::try_from(from_end).ok().and_then(|i| list.get(i)) {

@@ -31,7 +31,7 @@ impl<'a> Cx<'a> {
         match &value.kind {
             ExprKind::Attribute(owner, field) if matches!(field.name, "shape" | "strides") => {
                 let buffer = self.buffer(owner)?;
-                Some(if field.name == "shape" { buffer.shape.clone() } else { buffer.strides.clone() })
+                Some(if field.name == "shape" { buffer.shape.clone() } else { self.strides_of(&buffer) })
             }
             _ => self.expected(value, "the shape of a buffer or a name for several variables"),
         }

@@ -253,6 +253,29 @@ fn kernels_are_refused_where_tvm_refuses_them() {
         ("r = x[0, 0:4]\ny[0, 0] = r[0]", "a part of a part of a buffer is no element"),
         ("v = T.match_buffer(x, (4, n), \"float32\")", "`x` has another shape or dtype"),
         ("with T.sblock(\"b\"):\n    v = T.match_buffer(x, (n, 4), \"float32\")\n    y[0, 0] = v[0, 0]", "T.match_buffer of a whole buffer is for parameters, outside of blocks"),
+        ("m = T.alloc_buffer((4,), \"float32\", offset_factor=1)\ny[0, 0] = m[0]", "memory of its own has no offset"),
+        ("m = T.alloc_buffer((4, 2), \"float32\", strides=(8, 1))\nv = m.view(8)", "`m` has 2 strides, the view 1 dims"),
+        ("for i in T.unroll(n):\n    y[i, 0] = x[i, 0]", "the extent of an unrolled loop is a number"),
+        (
+            "with T.sblock(\"b\"):\n    p: T.let = x.data\n    y[0, 0] = x[0, 0]",
+            "block \"b\" names memory by its pointer and does not state what it accesses",
+        ),
+        (
+            "with T.sblock(\"b\"):\n    m = T.match_buffer(x[0:2, 0:2], (2, 2), \"float32\", strides=[8, 1])\n    y[0, 0] = m[0, 0]",
+            "stride 0 of the buffer is not that of the region",
+        ),
+        (
+            "with T.sblock(\"b\"):\n    m = T.match_buffer(x[0:2, 0:2], (2,), \"float32\")\n    y[0, 0] = m[0]",
+            "dim 0 of the region has more than one element, the buffer lacks the dim",
+        ),
+        (
+            "with T.sblock(\"b\"):\n    m = T.match_buffer(x[0:2, 0:2], (1, 2), \"float32\")\n    y[0, 0] = m[0, 0]",
+            "dim 0 of the region is not that of the buffer",
+        ),
+        (
+            "with T.sblock(\"b\"):\n    m = T.match_buffer(x[0, 1:3], (2,), \"float32\", offset_factor=2)\n    y[0, 0] = m[0]",
+            "the region does not begin at a multiple of 2 elements",
+        ),
         ("for i in T.parallel(4):\n    if x[0, 0] > 0:\n        break", "this loop has no order that a jump could end"),
         ("for i in range(0, 4, 0):\n    y[0, i] = x[0, i]", "the step of a loop must be positive"),
         ("for i in T.serial(0, 4, step=-1):\n    y[0, i] = x[0, i]", "the step of a loop must be positive"),

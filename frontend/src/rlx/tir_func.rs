@@ -30,6 +30,8 @@ pub struct PrimCx {
     pub jumps: Vec<super::tir_stmt::Jumps>,
     /// Where memory of the block under way is born, outside of `T.sblock_alloc_buffer`.
     pub cells: Vec<Span>,
+    /// Where the block under way gives a pointer a name (`p = A.data`).
+    pub pointers: Vec<Span>,
     /// Names that were given a value without `T.let`.
     pub scalars: Vec<Var>,
     /// The loops around the statement under way: their kinds, and whether they have one round.
@@ -57,6 +59,7 @@ impl<'a> Cx<'a> {
             mutable: false,
             jumps: vec![],
             cells: vec![],
+            pointers: vec![],
             scalars: vec![],
             loops: vec![],
             renamed: vec![],

@@ -5,6 +5,7 @@ mod builder;
 mod jumps;
 mod llvm;
 mod loops;
+mod matching;
 mod memory;
 mod never;
 mod outside;
@@ -50,8 +51,8 @@ pub struct BlockParts {
     attrs: Attrs,
     alloc_buffers: Vec<Buffer>,
     match_buffers: Vec<MatchBufferRegion>,
-    /// The values of the variables that are the offsets of these.
-    offsets: HashMap<Var, PrimExpr>,
+    /// The values of the variables that are the offsets and strides of these.
+    values: HashMap<Var, PrimExpr>,
     init: Option<TStmt>,
 }
 
@@ -556,6 +557,9 @@ impl<'a> Cx<'a> {
         if let Some(pointer) = self.pointer(held) {
             let pointer = pointer?;
             if annotation.is_none_or(|a| self.pointer_let(a, pointer.to)) {
+                if matches!(held.kind, ExprKind::Attribute(..)) {
+                    f.pointers.push(held.span);
+                }
                 return self.named_pointer(name, pointer, annotation.is_some(), span, f);
             }
         }
@@ -568,13 +572,7 @@ impl<'a> Cx<'a> {
             match fname {
                 "T.match_buffer" => return self.match_buffer(name, call, span, f, block, place),
                 "T.sblock_alloc_buffer" | "T.alloc_buffer" => {
-                    let factor = buffer_argument(call, 0, "offset_factor");
-                    if let Some(factor) = factor.filter(|_| fname == "T.sblock_alloc_buffer") {
-                        if self.int(factor)? != 0 && buffer_argument(call, 0, "elem_offset").is_none() {
-                            let d = Diagnostic::error("tir", factor.span, "memory of its own has no offset");
-                            return self.report(d.help("drop offset_factor"));
-                        }
-                    }
+                    self.own_offset(call)?;
                     let b = self.memory_type(name, call, "global", span)?;
                     let b = self.lanes_apart(b, span)?;
                     self.names.bind(name, Value::Buffer(b.clone()));
@@ -597,6 +595,7 @@ impl<'a> Cx<'a> {
                         "T.alloc_shared" => "shared",
                         _ => "global",
                     };
+                    self.own_offset(call)?;
                     if let Some(data) = buffer_argument(call, 0, "data").filter(|_| fname == "T.decl_buffer") {
                         self.view(name, call, data, span)?;
                         return Some(vec![]);
@@ -733,70 +732,5 @@ impl<'a> Cx<'a> {
             return self.vector_store(buffer, indices, value, span);
         }
         Some(TStmt::at(TKind::Store { buffer, indices, value }, span))
-    }
-
-    fn match_buffer(
-        &mut self,
-        name: &'a str,
-        call: &CallExpr<'a>,
-        span: Span,
-        f: &mut PrimCx,
-        block: &mut Option<BlockParts>,
-        place: Place,
-    ) -> Option<Vec<Item>> {
-        let Some(source) = call.arg(0, "param") else {
-            return self.error("argument", span, "T.match_buffer takes a handle or a region, then a shape");
-        };
-        if let Some(Value::Handle(i, _)) = source.as_name().and_then(|n| self.names.get(n)) {
-            let i = *i;
-            // Strides and offset may be new variables.
-            let births = std::mem::replace(&mut self.names.births, super::context::Births::Signature);
-            let buffer = self.buffer_type(name, call, 1, "global", span);
-            self.note_offset(call, 1);
-            self.names.births = births;
-            let buffer = buffer?;
-            self.parameter_offset(call, 1, &buffer)?;
-            self.parameter_strides(call, 1, &buffer)?;
-            self.names.bind(name, Value::Buffer(buffer.clone()));
-            let handle = source.as_name().map(str::to_string);
-            match f.params.get_mut(i) {
-                Some(slot @ None) => *slot = Some(PrimParam::Buffer { buffer, handle }),
-                _ => return self.error("tir", source.span, "this handle is matched twice"),
-            }
-            return Some(vec![]);
-        }
-        if source.as_name().is_some_and(|n| matches!(self.names.get(n), Some(Value::Buffer(_)))) {
-            let outside = block.is_none() && place == Place::Body;
-            f.renamed.extend(source.as_name().map(|n| (n.to_string(), source.span)));
-            return self.match_whole(name, source, call, outside, span, f);
-        }
-        let source = self.region(source)?;
-        let births = std::mem::replace(&mut self.names.births, super::context::Births::Signature);
-        let buffer = self.buffer_type(name, call, 1, "global", span);
-        self.names.births = births;
-        let buffer = buffer?;
-        let anywhere = ["elem_offset", "offset_factor"].iter().any(|a| buffer_argument(call, 1, a).is_some());
-        let elsewhere = |p: &PrimExpr| p.as_int().is_some_and(|v| v != 0) || self.runs(p);
-        if !anywhere && source.region.iter().any(|(min, _)| elsewhere(min)) {
-            let d = Diagnostic::error("tir", span, "the region does not begin where its buffer does");
-            return self.report(d.help("state offset_factor=1"));
-        }
-        let (from, to) = (source.buffer.dtype(), buffer.dtype());
-        if from != to {
-            return self.error("type", span, format!("the region is of {from}, the buffer of {to}"));
-        }
-        if source.region.len() < buffer.ndim() {
-            let message = format!("the region has {} dims, the buffer {}", source.region.len(), buffer.ndim());
-            return self.error("tir", span, message);
-        }
-        let begin = self.begin_of(&source);
-        self.names.regions.insert(buffer.id(), begin.clone());
-        let offset = buffer_argument(call, 1, "elem_offset").and_then(|o| o.as_name());
-        let offset = offset.and_then(|n| self.names.dims.get(n)).cloned();
-        let b = self.parts(block, place, "T.match_buffer of a region", span)?;
-        b.offsets.extend(offset.map(|v| (v.clone(), begin.cast(v.dtype()))));
-        b.match_buffers.push(MatchBufferRegion { buffer: buffer.clone(), source });
-        self.names.bind(name, Value::Buffer(buffer));
-        Some(vec![])
     }
 }

@@ -89,6 +89,10 @@ impl Body<'_> {
             }
             Step::Read { var, from, index, dtype } => {
                 let from = self.pointer(b, *from);
+                if dtype.is_handle() {
+                    b.let_var(var, from);
+                    return;
+                }
                 let x = PrimExpr::load_ptr(from, PrimExpr::i64(*index as i64), *dtype);
                 b.let_var(var, x.cast(var.dtype()));
             }

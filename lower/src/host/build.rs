@@ -1,6 +1,7 @@
 //! Writing host code in flat TIR: nested statement lists, loads and stores at byte offsets, failing checks.
 
 use super::message::fill::{self, Fills};
+use super::message::Told;
 use fnv::FnvHashMap;
 use relax_ir::abi::AbiLayout;
 use relax_ir::flat::{Callee, DataBytes, FlatData, FlatFunc, FlatStmt, Linkage};
@@ -240,7 +241,7 @@ impl<'p> Builder<'p> {
     }
 
     /// As [`Builder::fail`], with these numbers in the places of the message's `{}`.
-    fn fail_filled(&mut self, f: Failure, numbers: &[(i64, PrimExpr)]) {
+    fn fail_filled(&mut self, f: Failure, numbers: &[(i64, Told)]) {
         let what = self.text(f.what);
         let args =
             vec![self.call.clone(), PrimExpr::i32(f.code as i32), PrimExpr::i32(f.constraint), f.wanted, f.got, what];
@@ -264,7 +265,7 @@ impl<'p> Builder<'p> {
     }
 
     /// As [`Builder::fail_if`], with these numbers in the places of the message's `{}`.
-    pub fn fail_if_filled(&mut self, cond: PrimExpr, f: Failure, numbers: &[(i64, PrimExpr)]) {
+    pub fn fail_if_filled(&mut self, cond: PrimExpr, f: Failure, numbers: &[(i64, Told)]) {
         if self.pool.leaves_out(f.code) {
             return;
         }

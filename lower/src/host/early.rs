@@ -16,7 +16,7 @@ pub fn checks_first(steps: Vec<Step>) -> Vec<Step> {
     for s in steps {
         match &s {
             Step::Check { condition, wanted, got, numbers, .. } => {
-                let told = [condition, wanted, got].into_iter().chain(numbers.iter().map(|(_, n)| n));
+                let told = [condition, wanted, got].into_iter().chain(numbers.iter().flat_map(|(_, n)| n.exprs()));
                 if told.flat_map(PrimExpr::vars).any(|v| read.contains(&v)) {
                     out.append(&mut checks);
                     out.append(&mut others);

@@ -179,7 +179,7 @@ fn first_checks(sig: &Signature, plan: &Plan, results: &[ResultLeaf]) -> Vec<Ste
     let known = sig.body_vars();
     let decided = |s: &&Step| match s {
         Step::Check { condition, wanted, got, numbers, .. } => {
-            let told = [condition, wanted, got].into_iter().chain(numbers.iter().map(|(_, n)| n));
+            let told = [condition, wanted, got].into_iter().chain(numbers.iter().flat_map(|(_, n)| n.exprs()));
             told.flat_map(PrimExpr::vars).all(|v| known.contains(&v))
         }
         _ => false,

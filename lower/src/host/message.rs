@@ -1,30 +1,47 @@
 //! The message of `R.assert_op`: its format with the values filled in, as Python's `str.format` does.
 //!
-//! What is known when the program is compiled becomes text. Numbers and truths that only the call tells are written into the
-//! record's message once the failure is reported (`message/fill.rs`); other values stay `{}`.
+//! What is known when the program is compiled becomes text. Numbers, truths and tensors of them that only the call tells are
+//! written into the record's message once the failure is reported (`message/fill.rs`); other values stay `{}`.
 
 pub mod fill;
 
 use relax_ir::relax::{Expr, ExprKind};
 use relax_ir::{DType, PrimExpr};
 
-/// Tensors of more elements stay `{}`: the message has not much room.
+/// Tensors of more elements, or of open dims, are written by a loop.
 const ELEMENTS: usize = 16;
+
+/// What only the call tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// A whole number, a float or a truth.
+    Number(PrimExpr),
+    /// The elements at an address.
+    Tensor { data: PrimExpr, dims: Vec<PrimExpr>, dtype: DType },
+}
+
+impl Told {
+    pub fn exprs(&self) -> Vec<&PrimExpr> {
+        match self {
+            Told::Number(n) => vec![n],
+            Told::Tensor { data, dims, .. } => std::iter::once(data).chain(dims).collect(),
+        }
+    }
+}
 
 /// A value of the format.
 pub enum Piece {
     Text(String),
-    /// A whole number, a float or a truth that only the call tells.
-    Number(PrimExpr),
+    Told(Told),
     /// One after the other.
     Parts(Vec<Piece>),
     Open,
 }
 
-/// A message, and the numbers that go into it: into which `{}`.
+/// A message, and what goes into it: into which `{}`.
 pub struct Message {
     pub text: String,
-    pub numbers: Vec<(i64, PrimExpr)>,
+    pub numbers: Vec<(i64, Told)>,
 }
 
 impl Message {
@@ -63,7 +80,7 @@ impl Message {
     fn write(&mut self, value: &Piece, field: &str) {
         match value {
             Piece::Text(t) => self.text.push_str(t),
-            Piece::Number(n) => {
+            Piece::Told(n) => {
                 self.numbers.push((self.text.matches("{}").count() as i64, n.clone()));
                 self.text.push_str("{}");
             }
@@ -87,20 +104,22 @@ impl Piece {
     /// A scalar that only the call tells.
     pub fn told(e: &PrimExpr) -> Piece {
         match e.dtype() {
-            d if d.is_int() => Piece::Number(e.clone().cast(DType::I64)),
-            d if is_told(d) => Piece::Number(e.clone()),
+            d if d.is_int() => Piece::Told(Told::Number(e.clone().cast(DType::I64))),
+            d if is_told(d) => Piece::Told(Told::Number(e.clone())),
             _ => Piece::Open,
         }
     }
 
-    /// A tensor that only the call tells, as `R.print` writes it; `read` gives an element by its number.
-    pub fn tensor(dims: &[PrimExpr], dtype: DType, mut read: impl FnMut(usize) -> PrimExpr) -> Piece {
+    /// A tensor that only the call tells, as `R.print` writes it; `read` gives an element by its number, or the address of all.
+    pub fn tensor(dims: &[PrimExpr], dtype: DType, mut read: impl FnMut(Option<usize>) -> PrimExpr) -> Piece {
+        let stated = dims;
         let dims: Option<Vec<usize>> = dims.iter().map(|d| usize::try_from(d.as_int()?).ok()).collect();
         let count = |dims: &[usize]| dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
         match dims {
             Some(dims) if count(&dims).is_some_and(|n| n <= ELEMENTS) && is_told(dtype) => {
-                rows(&dims, &mut 0, &mut |at| Piece::told(&read(at)))
+                rows(&dims, &mut 0, &mut |at| Piece::told(&read(Some(at))))
             }
+            _ if is_told(dtype) => Piece::Told(Told::Tensor { data: read(None), dims: stated.to_vec(), dtype }),
             _ => Piece::Open,
         }
     }

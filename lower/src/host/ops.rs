@@ -237,8 +237,13 @@ fn assert_op(p: &mut Planner, c: &Call, span: Span, scope: &mut Scope) -> Res<Ho
             (None, HostValue::Shape(values)) => Piece::shape(&values),
             (None, HostValue::Str(s)) => Piece::Text(s),
             (None, HostValue::Tensor(t)) => Piece::tensor(&t.dims, t.dtype, |index| {
-                let var = Var::new("told", if t.dtype.is_int() { DType::I64 } else { t.dtype });
-                p.emit(Step::Read { var: var.clone(), from: t.buf, index, dtype: t.dtype });
+                let (named, dtype) = match index {
+                    Some(_) if t.dtype.is_int() => (DType::I64, t.dtype),
+                    Some(_) => (t.dtype, t.dtype),
+                    None => (DType::HANDLE, DType::HANDLE),
+                };
+                let var = Var::new("told", named);
+                p.emit(Step::Read { var: var.clone(), from: t.buf, index: index.unwrap_or(0), dtype });
                 var.expr()
             }),
             _ => Piece::Open,

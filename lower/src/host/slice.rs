@@ -70,7 +70,11 @@ impl Needs {
             }
             Step::Check { condition, wanted, got, numbers, .. } => {
                 let known = |e: &relax_ir::PrimExpr| e.vars().iter().all(|v| self.vars.contains(v));
-                if !(known(condition) && known(wanted) && known(got) && numbers.iter().all(|(_, n)| known(n))) {
+                if !(known(condition)
+                    && known(wanted)
+                    && known(got)
+                    && numbers.iter().all(|(_, n)| n.exprs().into_iter().all(known)))
+                {
                     return None;
                 }
             }

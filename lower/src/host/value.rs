@@ -129,7 +129,7 @@ pub enum Step {
         to: BufId,
         values: Vec<PrimExpr>,
     },
-    /// Names element `index` of an integer tensor.
+    /// Names element `index` of a tensor, or its address where `dtype` is a handle.
     Read {
         var: relax_ir::Var,
         from: BufId,
@@ -145,7 +145,7 @@ pub enum Step {
         got: PrimExpr,
         what: String,
         /// What goes into the places of the message's `{}`.
-        numbers: Vec<(i64, PrimExpr)>,
+        numbers: Vec<(i64, super::message::Told)>,
     },
     If {
         condition: PrimExpr,

@@ -1,7 +1,9 @@
 //! Loops of PrimFuncs: ranges, grids, thread bindings.
 
+use super::matching::widened;
 use super::*;
 use relax_ir::prim::BinOp;
+use relax_ir::sym::Facts;
 
 /// A loop without its body: variable, minimum, extent, kind, annotations.
 type Header = (Var, PrimExpr, PrimExpr, ForKind, Vec<(String, AttrValue)>);
@@ -240,6 +242,10 @@ impl<'a> Cx<'a> {
         if open && kind == ForKind::Vectorized {
             return self.error("tir", iter.span, "the extent of a vectorised loop is a number");
         }
+        if open && kind == ForKind::Unrolled && self.is_open(&extent) {
+            let d = Diagnostic::error("tir", iter.span, "the extent of an unrolled loop is a number");
+            return self.report(d.help("write T.serial: it is unrolled where that helps"));
+        }
         let annotations = match call.keyword("annotations").filter(|a| !matches!(a.kind, ExprKind::None)) {
             Some(a) => self.dict(a)?,
             None => vec![],
@@ -253,6 +259,23 @@ impl<'a> Cx<'a> {
         }
         let var = self.loop_var(var_name, name.span, &min, &extent);
         Some(vec![(var, min, extent, kind, annotations)])
+    }
+
+    /// Is this no number whatever loops count? Of sums and products alone: what else may be one is not looked into.
+    ///
+    /// Source: TVM's loop unroller, "Cannot unroll non-constant loop".
+    fn is_open(&self, extent: &PrimExpr) -> bool {
+        let extent = extent.substitute(&self.names.lets);
+        let mut plain = true;
+        extent.walk(&mut |e| {
+            plain &= match e.kind() {
+                PrimKind::Binary(op, ..) => !matches!(op, BinOp::Min | BinOp::Max),
+                PrimKind::Var(_) | PrimKind::Int(_) | PrimKind::Cast(_) | PrimKind::BufferLoad(..) => true,
+                _ => false,
+            }
+        });
+        let (lo, hi) = Facts::new().interval(&widened(&extent));
+        plain && (lo.is_none() || lo != hi)
     }
 
     fn step(&mut self, e: &Expr<'a>, dtype: DType) -> Option<PrimExpr> {

@@ -5,30 +5,6 @@ use super::views::flat;
 use super::*;
 use relax_ir::prim::BinOp;
 
-/// Where the statement mentions the buffer `name`, but for its shape and the like, and for the place `at`.
-fn mention(s: &Stmt, name: &str, at: Span) -> Option<Span> {
-    fn within(e: &Expr, name: &str, at: Span) -> Option<Span> {
-        match &e.kind {
-            ExprKind::Name(n) => (*n == name && e.span != at).then_some(e.span),
-            ExprKind::Attribute(base, field) if base.as_name().is_some() && field.name != "data" => None,
-            _ => e.children().into_iter().find_map(|c| within(c, name, at)),
-        }
-    }
-    let any = |all: &[&Expr]| all.iter().find_map(|e| within(e, name, at));
-    let list = |all: &[Stmt]| all.iter().find_map(|s| mention(s, name, at));
-    match &s.kind {
-        StmtKind::Expr(e) => any(&[e]),
-        StmtKind::Assign { target, value, .. } => any(&[target]).or_else(|| any(&[value.as_ref()?])),
-        StmtKind::Augment { target, value } => any(&[target, value]),
-        StmtKind::For { iter, body, .. } => any(&[iter]).or_else(|| list(body)),
-        StmtKind::While { cond, body } => any(&[cond]).or_else(|| list(body)),
-        StmtKind::If { cond, then, otherwise } => any(&[cond]).or_else(|| list(then)).or_else(|| list(otherwise)),
-        StmtKind::With { items, body } => items.iter().find_map(|(e, _)| any(&[e])).or_else(|| list(body)),
-        StmtKind::Return(Some(e)) | StmtKind::Assert(e, _) => any(&[e]),
-        _ => None,
-    }
-}
-
 impl<'a> Cx<'a> {
     /// `B = T.Buffer(shape, dtype)` among statements: attributes of blocks name it, no access does.
     pub(super) fn described(&mut self, name: &'a str, call: &CallExpr<'a>, span: Span) -> Option<Vec<Item>> {
@@ -114,41 +90,6 @@ impl<'a> Cx<'a> {
         }
         self.names.bind(name, found);
         Some(Some(vec![]))
-    }
-
-    /// `V = T.match_buffer(A, shape)` of a parameter that is a buffer: another name for it.
-    pub(super) fn match_whole(
-        &mut self,
-        name: &'a str,
-        source: &Expr<'a>,
-        call: &CallExpr<'a>,
-        outside: bool,
-        span: Span,
-        f: &PrimCx,
-    ) -> Option<Vec<Item>> {
-        let buffer = self.buffer(source)?;
-        let parameter = f.params.iter().flatten().filter_map(PrimParam::buffer).any(|b| *b == buffer);
-        if !outside || !parameter {
-            let d =
-                Diagnostic::error("tir", span, "T.match_buffer of a whole buffer is for parameters, outside of blocks");
-            return self.report(d.help(format!("a region of it has indices: {}[..]", buffer.name)));
-        }
-        let stated = self.buffer_type(name, call, 1, "global", span)?;
-        let same = |(a, b): (&PrimExpr, &PrimExpr)| a == b || a.as_int().is_some() && a.as_int() == b.as_int();
-        let shape = stated.ndim() == buffer.ndim() && stated.shape.iter().zip(&buffer.shape).all(same);
-        if !shape || stated.dtype() != buffer.dtype() || stated.strides != buffer.strides {
-            let d = Diagnostic::error("tir", span, format!("`{}` has another shape or dtype", buffer.name));
-            return self.report(d.help("a view of it: T.decl_buffer(shape, dtype, data=A.data)"));
-        }
-        self.names.bind(name, Value::Buffer(buffer));
-        Some(vec![])
-    }
-
-    /// A buffer that `T.match_buffer` gives another name, at `at`, is not called by its own one any more, nor before.
-    pub fn has_one_name(&mut self, name: &str, body: &[Stmt<'a>], at: Span) -> Option<()> {
-        let Some(again) = body.iter().find_map(|s| mention(s, name, at)) else { return Some(()) };
-        let d = Diagnostic::error("tir", again, format!("`{name}` has another name in this PrimFunc"));
-        self.report(d.label(at, "by this T.match_buffer").help("write the new name everywhere, or drop it"))
     }
 
     /// A text that Python has: written down, `A.name` or `A.scope()`.

@@ -56,6 +56,11 @@ impl<'a> Cx<'a> {
             };
             shape.insert(at, PrimExpr::int(DType::I32, left));
         }
+        // Source: TVM's view keeps the strides of the buffer.
+        if self.names.strides.get(&buffer.id()).is_some_and(|s| s.len() != shape.len()) {
+            let message = format!("`{}` has {} strides, the view {} dims", buffer.name, buffer.ndim(), shape.len());
+            return self.error("tir", span, message);
+        }
         let view = Buffer::from_parts(name, shape, buffer.dtype(), vec![], None, "global", span);
         let of = self.memory(&buffer);
         self.over(name, view, of, span)
@@ -85,8 +90,9 @@ impl<'a> Cx<'a> {
         if from != to && !(whole(from) && whole(to)) {
             return self.unsupported("tir", span, format!("a view of {from} as {to} is not supported"));
         }
-        if !dense(base) || base.elem_offset.is_some() {
-            let message = format!("`{}` has gaps or an offset: it has no views", base.name);
+        // The strides of an argument are checked to be those of a dense tensor.
+        if base.elem_offset.is_some() || self.names.regions.contains_key(&base.id()) {
+            let message = format!("`{}` begins somewhere in its memory: it has no views", base.name);
             return self.unsupported("tir", span, message);
         }
         self.names.bind(name, Value::Buffer(buffer.clone()));
@@ -146,18 +152,6 @@ fn unravel(base: &Buffer, mut at: PrimExpr) -> Vec<PrimExpr> {
     }
     out.reverse();
     out
-}
-
-/// Are its elements in order, without gaps?
-fn dense(base: &Buffer) -> bool {
-    let mut stride = wide(1);
-    for (dim, stated) in base.shape.iter().zip(&base.strides).rev() {
-        if stated.clone().cast(DType::I64) != stride {
-            return false;
-        }
-        stride = op(BinOp::Mul, dim.clone().cast(DType::I64), stride);
-    }
-    true
 }
 
 fn bits(dtype: DType) -> DType {

@@ -35,9 +35,10 @@ impl<'a> Cx<'a> {
                 };
                 let mut parts = Some(BlockParts::default());
                 self.names.push();
-                let outside = f.cells.len();
+                let (outside, before) = (f.cells.len(), f.pointers.len());
                 let list = self.tir_list(body, f, &mut parts, Place::Body);
                 let cells = f.cells.split_off(outside.min(f.cells.len()));
+                let pointers = f.pointers.split_off(before.min(f.pointers.len()));
                 self.names.pop();
                 let mut p = parts?;
                 if let Some(none) = call.arg(1, "no_realize").filter(|_| !p.axes.is_empty() || p.predicate.is_some()) {
@@ -54,9 +55,15 @@ impl<'a> Cx<'a> {
                         "state T.reads(..) and T.writes(..), make it a let (`x: T.let = ..`), or T.sblock_alloc_buffer",
                     ));
                 }
+                if let Some(pointer) = pointers.first().filter(|_| !stated && what == "T.sblock" && name != "root") {
+                    let message =
+                        format!("block \"{name}\" names memory by its pointer and does not state what it accesses");
+                    let d = Diagnostic::error("tir", *pointer, message).label(item.span, "this block");
+                    return self.report(d.help("state T.reads(..) and T.writes(..)"));
+                }
                 let mut list = list;
-                if !p.offsets.is_empty() {
-                    let with = |s: TStmt| s.rewrite(&mut |e| e.substitute(&p.offsets), &mut |s| s);
+                if !p.values.is_empty() {
+                    let with = |s: TStmt| s.rewrite(&mut |e| e.substitute(&p.values), &mut |s| s);
                     list = list.into_iter().map(with).collect();
                     p.init = p.init.map(with);
                 }

@@ -344,6 +344,14 @@ fn slice_scatter(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         at[axis] = begin.clone() + at[axis].clone() * step;
         at
     };
-    k.write("slice_scatter", &y, &extents, to, |i| src.at(from(i)));
+    // TVM's look-ups end with the row that is the tensor's last, which is written again.
+    let looked_up = |i: &[PrimExpr]| {
+        let mut at = from(i);
+        if !literally(first.clone().eq(PrimExpr::i64(0))) {
+            at[axis] = at[axis].clone().min(n.clone() - 1);
+        }
+        at
+    };
+    k.write("slice_scatter", &y, &extents, to, |i| src.at(looked_up(i)));
     Ok(k.finish(&[y]))
 }

@@ -170,8 +170,9 @@ impl Gen<'_, '_> {
                 (None, Dyn::Prim(e)) => Piece::scalar(&e),
                 (None, Dyn::Shape(values)) => Piece::shape(&values),
                 (None, Dyn::Str(s)) => Piece::Text(s),
-                (None, Dyn::Tensor(t)) => Piece::tensor(&t.dims, t.dtype, |index| {
-                    self.b.load("told", &t.data, (index * t.dtype.bytes()) as i64, t.dtype)
+                (None, Dyn::Tensor(t)) => Piece::tensor(&t.dims, t.dtype, |index| match index {
+                    Some(index) => self.b.load("told", &t.data, (index * t.dtype.bytes()) as i64, t.dtype),
+                    None => t.data.clone(),
                 }),
                 _ => Piece::Open,
             });

@@ -1,6 +1,7 @@
 //! Functions of the library that write a value into the record's message, in the place of a `{}`. They need neither the runtime
 //! nor a C library.
 
+use super::Told;
 use crate::host::build::{address_of, local_callee, Builder, Pool};
 use relax_ir::abi::{AbiLayout, MESSAGE_BYTES};
 use relax_ir::flat::{Callee, FlatFunc, FlatStmt, Linkage};
@@ -19,11 +20,13 @@ const TWOS: i64 = 1100;
 const PLAIN: i64 = 16;
 
 /// Which of the functions are called.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct Fills {
     whole: bool,
     floats: bool,
     any: bool,
+    /// Of tensors of these.
+    lists: Vec<DType>,
 }
 
 fn name(prefix: &str, what: &str) -> String {
@@ -35,10 +38,30 @@ fn text_callee(prefix: &str) -> Callee {
     local_callee(&name(prefix, ""), vec![DType::HANDLE, DType::I64, DType::HANDLE, DType::I64], None)
 }
 
-/// Writes `value` in the place of `{}` number `nth` of the message of `b`'s call.
-pub fn write(b: &mut Builder, nth: i64, value: &PrimExpr) {
+/// Writes `told` in the place of `{}` number `nth` of the message of `b`'s call.
+pub fn write(b: &mut Builder, nth: i64, told: &Told) {
+    let (data, dims, dtype) = match told {
+        Told::Number(value) => return scalar(b, int(nth), value),
+        Told::Tensor { data, dims, dtype } => (data, dims, *dtype),
+    };
+    b.pool.fills.any = true;
+    if !b.pool.fills.lists.contains(&dtype) {
+        b.pool.fills.lists.push(dtype);
+    }
+    let list = b.stack("dims", 8 * dims.len() as u32, 8);
+    for (k, d) in dims.iter().enumerate() {
+        b.push(FlatStmt::Store { ptr: list.clone(), offset: int(k as i64), value: d.clone() });
+    }
     let prefix = b.pool.prefix().to_string();
-    let (call, nth, dtype) = (b.call.clone(), PrimExpr::i64(nth), value.dtype());
+    let params = vec![DType::HANDLE, DType::I64, DType::HANDLE, DType::HANDLE, DType::I64];
+    let callee = local_callee(&name(&prefix, &format!("_list_{dtype}")), params, None);
+    let args = vec![b.call.clone(), int(nth), data.clone(), list, int(dims.len() as i64)];
+    b.push(FlatStmt::Call { callee, args, result: None });
+}
+
+fn scalar(b: &mut Builder, nth: PrimExpr, value: &PrimExpr) {
+    let prefix = b.pool.prefix().to_string();
+    let (call, dtype) = (b.call.clone(), value.dtype());
     b.pool.fills.any = true;
     if dtype.is_bool() {
         let value = b.bind("told", value.clone());
@@ -81,8 +104,11 @@ pub fn coarse(dtype: DType) -> Option<f64> {
 
 /// The functions that were called.
 pub fn functions(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> Vec<FlatFunc> {
-    let Fills { whole, floats, any } = pool.fills;
     let mut out = vec![];
+    for dtype in pool.fills.lists.clone() {
+        out.push(list_function(pool, prefix, abi, dtype));
+    }
+    let Fills { whole, floats, any, .. } = pool.fills.clone();
     if any {
         out.push(text_function(pool, prefix, abi));
     }
@@ -143,6 +169,48 @@ fn text_function(pool: &mut Pool, prefix: &str, abi: AbiLayout) -> FlatFunc {
         });
     });
     b.finish(name(prefix, ""), vec![call, nth, text, count], None, Linkage::Local)
+}
+
+/// `void P__fill_list_T(P_call *, int64_t nth, const T *data, const int64_t *dims, int64_t rank)`: the elements with a list for
+/// each axis, as many as the message has room for. A `{}` behind what is written keeps the place until the end.
+fn list_function(pool: &mut Pool, prefix: &str, abi: AbiLayout, dtype: DType) -> FlatFunc {
+    let (call, nth) = (Var::new("call", DType::HANDLE), Var::new("nth", DType::I64));
+    let (data, dims, rank) =
+        (Var::new("data", DType::HANDLE), Var::new("dims", DType::HANDLE), Var::new("rank", DType::I64));
+    let mut b = Builder::new(pool, abi, call.expr());
+    let put = |b: &mut Builder, text: &str| {
+        let args = vec![call.expr(), nth.expr(), b.text(text), int(text.len() as i64)];
+        b.push(FlatStmt::Call { callee: text_callee(prefix), args, result: None });
+    };
+    let dim = |k: PrimExpr| PrimExpr::load_ptr(dims.expr(), k, DType::I64);
+    let count = b.local("count", int(1));
+    b.for_range("k", rank.expr(), |b, k| b.assign(&count, count.expr() * dim(k)));
+    let some = b.bind("some", count.expr().gt(int(0)));
+    b.if_then(some.clone().not(), |b| put(b, "[]"));
+    // An element takes three bytes or more.
+    let most = int(MESSAGE_BYTES as i64 / 3);
+    let rounds = b.bind("rounds", count.expr().lt(most.clone()).select(count.expr(), most));
+    b.for_range("i", rounds, |b, i| {
+        // Elements below the axis.
+        let below = b.local("below", count.expr());
+        b.for_range("k", rank.expr(), |b, k| {
+            b.if_then(i.clone().trunc_mod(below.expr()).eq(int(0)), |b| put(b, "[{}"));
+            let inner = b.bind("inner", below.expr().trunc_div(dim(k)));
+            b.assign(&below, inner);
+        });
+        put(b, "{}{}");
+        let value = PrimExpr::load_ptr(data.expr(), i.clone(), dtype);
+        let value = b.bind("value", if dtype.is_int() { value.cast(DType::I64) } else { value });
+        scalar(b, nth.expr(), &value);
+        b.for_range("k", rank.expr(), |b, k| {
+            let outer = b.bind("outer", below.expr() * dim(rank.expr() - 1 - k));
+            b.assign(&below, outer);
+            b.if_then((i.clone() + 1).trunc_mod(below.expr()).eq(int(0)), |b| put(b, "]{}"));
+        });
+        b.if_then((i + 1).lt(count.expr()), |b| put(b, ", {}"));
+    });
+    b.if_then(some, |b| put(b, ""));
+    b.finish(name(prefix, &format!("_list_{dtype}")), vec![call, nth, data, dims, rank], None, Linkage::Local)
 }
 
 /// A text under way on the stack.
