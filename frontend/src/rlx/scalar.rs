@@ -411,6 +411,15 @@ impl<'a> Cx<'a> {
 
     /// The node `a op b` after promotion.
     pub fn binary_op(&mut self, op: BinOp, a: Num, b: Num, span: Span) -> Option<PrimExpr> {
+        // A literal amount is of the type that is shifted.
+        let b = match (op, &a, &b) {
+            (BinOp::Shl | BinOp::Shr, Num::Expr(x), Num::Int(v))
+                if x.dtype().is_int() && fits(x.dtype().element(), *v) =>
+            {
+                Num::Expr(self.settle_as(b, x.dtype()))
+            }
+            _ => b,
+        };
         let (a, b) = self.matched(a, b, span)?;
         let t = a.dtype();
         if op == BinOp::TruncMod && t.is_float() {
@@ -472,10 +481,18 @@ impl<'a> Cx<'a> {
         Some(())
     }
 
-    /// Both operands in one type: literals take the other side's; int meets float as float; of two widths the wider;
+    /// Both operands in one type: literals take the other side's, in kernels those of integers below 32 bits are int32; int meets float as float; of two widths the wider;
     /// signed and unsigned of one width meet as unsigned.
     pub fn matched(&mut self, a: Num, b: Num, span: Span) -> Option<(PrimExpr, PrimExpr)> {
+        if let (Num::Expr(x), Num::Int(v)) | (Num::Int(v), Num::Expr(x)) = (&a, &b) {
+            let t = x.dtype().element();
+            if *v < 0 && t.is_uint() && t.bits >= 32 && self.names.int == DType::I32 {
+                return self.error("type", span, format!("{v} is no value of {t}"));
+            }
+        }
+        let narrow = |cx: &Self, t: DType| t.is_int() && !t.is_bool() && t.bits < 32 && cx.names.int == DType::I32;
         let literal = |cx: &Self, n: Num, t: DType| match &n {
+            Num::Int(_) if narrow(cx, t) => cx.settle(n),
             Num::Int(v) if !fits(t.element(), *v) => cx.settle(n),
             Num::Int(_) if t.is_bool() || t.is_handle() => cx.settle(n),
             Num::Float(..) if !t.is_float() => cx.settle(n),

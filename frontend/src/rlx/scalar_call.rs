@@ -113,9 +113,13 @@ impl<'a> Cx<'a> {
             };
             let [a, b] = self.operands(call, span, names)?;
             let (x, y) = (self.num(a), self.num(b));
-            let (x, y) = (x?, y?);
+            let (mut x, mut y) = (x?, y?);
             self.bool_operands(op, &x, &y, span)?;
             if name.starts_with(|c: char| c.is_ascii_uppercase()) {
+                // In a kernel such a node promotes nothing, not even literals.
+                if self.names.int == DType::I32 {
+                    (x, y) = (Num::Expr(self.settle(x)), Num::Expr(self.settle(y)));
+                }
                 self.one_type(&x, &y, span)?;
             }
             return self.binary_op(op, x, y, span).map(Num::Expr);
@@ -616,6 +620,12 @@ impl<'a> Cx<'a> {
             if p.dtype().is_int() || p.dtype().is_bool() {
                 let d = Diagnostic::error("type", span, format!("T.{} of {} is not defined", f.name(), p.dtype()));
                 return self.report(d.help("cast its argument to a float: T.Cast(\"float32\", x)"));
+            }
+        }
+        if let (Intrin::PopCount, Some(Num::Expr(p))) = (f, nums.first()) {
+            if p.dtype().is_float() {
+                let d = Diagnostic::error("type", span, format!("T.{} of {} is not defined", f.name(), p.dtype()));
+                return self.report(d.help("it counts the bits of an integer"));
             }
         }
         let dtype = nums.iter().find_map(|n| match n {

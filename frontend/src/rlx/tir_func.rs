@@ -305,7 +305,11 @@ impl<'a> Cx<'a> {
             let d = Diagnostic::error("type", p.name.span, format!("`{name}` has no type"));
             return self.report(d.help(format!("write `{name}: T.Buffer(shape, dtype)`")));
         };
-        let called = annotation.called().or_else(|| annotation.dotted());
+        let of = match &annotation.kind {
+            ExprKind::Subscript(of, _) => of.dotted().filter(|t| t == "T.Buffer"),
+            _ => None,
+        };
+        let called = of.or_else(|| annotation.called()).or_else(|| annotation.dotted());
         match called.as_deref() {
             Some("T.handle") => {
                 let handle = Var::with_span(name, DType::HANDLE, p.name.span);
@@ -313,7 +317,16 @@ impl<'a> Cx<'a> {
                 Some(None)
             }
             Some("T.Buffer" | "T.buffer") => {
-                let Some(call) = annotation.as_call() else {
+                // `T.Buffer[(8,), "float32"]`
+                let subscript = match &annotation.kind {
+                    ExprKind::Subscript(of, index) => Some(CallExpr {
+                        func: (**of).clone(),
+                        args: index.elements().map_or_else(|| vec![(**index).clone()], <[_]>::to_vec),
+                        keywords: vec![],
+                    }),
+                    _ => None,
+                };
+                let Some(call) = annotation.as_call().or(subscript.as_ref()) else {
                     return self.error("type", annotation.span, "T.Buffer needs a shape");
                 };
                 let buffer = self.buffer_type(name, call, 0, "global", annotation.span)?;
@@ -350,6 +363,9 @@ impl<'a> Cx<'a> {
                     if !matches!(value.kind, ExprKind::None) {
                         self.dict(value)?;
                     }
+                }
+                "buffer_type" if what.starts_with("T.alloc_") => {
+                    return self.error("argument", k.span, format!("{what} has no argument `buffer_type`"));
                 }
                 "buffer_type" | "layout" | "type" | "logical_scope" => {}
                 _ => {

@@ -656,7 +656,9 @@ impl<'a> Cx<'a> {
             ExprKind::Subscript(base, _) => base.dotted().as_deref() == Some("T.let"),
             _ => a.dotted().as_deref() == Some("T.let"),
         });
-        let mutable = f.mutable && !is_let;
+        // Such a name stands for the value, also where a scope inside gives it another one.
+        let bound = matches!(called.as_deref(), Some("T.bind" | "T.Bind" | "T.meta_var"));
+        let mutable = f.mutable && !is_let && !bound;
         let dtype = match annotation {
             None => None,
             Some(a) => match &a.kind {
@@ -682,7 +684,6 @@ impl<'a> Cx<'a> {
             Some(t) => self.prim_as(value, t)?,
             None => self.prim(value)?,
         };
-        let bound = matches!(called.as_deref(), Some("T.bind" | "T.Bind" | "T.meta_var"));
         if !is_let && !bound {
             f.cells.push(span);
         }

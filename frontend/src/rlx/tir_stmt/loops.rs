@@ -1,6 +1,7 @@
 //! Loops of PrimFuncs: ranges, grids, thread bindings.
 
 use super::matching::widened;
+use super::vectors::lanes_together;
 use super::*;
 use relax_ir::prim::BinOp;
 use relax_ir::sym::Facts;
@@ -123,7 +124,18 @@ impl<'a> Cx<'a> {
             if i == 0 {
                 self.with_jumps(&jumps, &kind, span)?;
             }
-            stmt = TStmt::at(TKind::For { var, min, extent, kind, annotations, body: stmt }, span);
+            let round = |var: Var, body: TStmt| {
+                let (min, extent, kind, annotations) = (min.clone(), extent.clone(), kind.clone(), annotations.clone());
+                TStmt::at(TKind::For { var, min, extent, kind, annotations, body }, span)
+            };
+            stmt = match (&kind, extent.as_int()) {
+                (ForKind::Vectorized, Some(1..)) => {
+                    let last = PrimExpr::binary(BinOp::Add, min.clone(), extent.clone());
+                    let last = PrimExpr::binary(BinOp::Sub, last, PrimExpr::int(extent.dtype(), 1));
+                    lanes_together(&var, &last, &stmt, &f.scalars, &round).unwrap_or_else(|| round(var, stmt))
+                }
+                _ => round(var, stmt),
+            };
             if i == 0 {
                 stmt = jumps.around(stmt);
             }

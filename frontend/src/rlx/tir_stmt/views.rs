@@ -1,6 +1,7 @@
 //! Buffers over the memory of another one (`T.decl_buffer(.., data=A.data)`): their accesses become accesses of that buffer,
 //! also where the elements are wider or narrower.
 
+use super::matching::widened;
 use super::pointers::{reads, Pointer};
 use super::*;
 use relax_ir::prim::BinOp;
@@ -132,7 +133,7 @@ pub(super) fn flat(view: &Buffer, indices: &[PrimExpr]) -> PrimExpr {
     let mut stride = wide(1);
     for (d, i) in indices.iter().enumerate().rev() {
         let step = view.strides.get(d).map_or_else(|| stride.clone(), |s| s.clone().cast(DType::I64));
-        at = op(BinOp::Add, at, op(BinOp::Mul, i.clone().cast(DType::I64), step));
+        at = op(BinOp::Add, at, op(BinOp::Mul, widened(i), step));
         stride = op(BinOp::Mul, stride, view.shape[d].clone().cast(DType::I64));
     }
     at

@@ -29,6 +29,9 @@ impl<'a> Cx<'a> {
                 self.report(d.help("drop `as`; its axes have names: `v = T.axis.spatial(..)`"))
             }
             "T.sblock" | "T.block" => {
+                if let Some((k, _)) = call.keywords.iter().find(|(k, _)| !matches!(k.name, "name" | "no_realize")) {
+                    return self.error("argument", k.span, format!("{what} has no argument `{}`", k.name));
+                }
                 let name = match call.arg(0, "name") {
                     Some(n) => self.string(n)?,
                     None => String::new(),
