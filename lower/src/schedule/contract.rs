@@ -226,6 +226,7 @@ pub(super) fn sides(x: PrimExpr, y: PrimExpr, j: &Var) -> Option<(PrimExpr, Prim
 }
 
 /// How the columns of a sliver map to axes.
+#[derive(Clone)]
 struct Columns {
     /// First column of the sliver and column within it.
     start: Var,
@@ -275,6 +276,13 @@ enum Right<'a> {
     Scratch(&'a Var),
     /// They were packed when the model was compiled.
     Panels(Var, Panels),
+}
+
+/// One row of an open count, and how many panels of which width it reads at once.
+struct Single<'a> {
+    row: Product<'a>,
+    panel: i64,
+    together: i64,
 }
 
 /// A nest of the form.
@@ -392,8 +400,8 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
             let start = columns.start.clone();
             if let (true, true, Some(w), Right::Scratch(scratch)) = (short, long, whole.as_int(), &p.right) {
                 p.stretches(e, scratch, &columns, w, width, lanes)?;
-            } else if let Some((one, panel)) = p.one_row(width, lanes) {
-                p.panels(e, &columns, whole.clone(), (width, panel), lanes, &one)?;
+            } else if let (Some(one), Some(whole)) = (p.one_row(width, lanes), whole.as_int()) {
+                p.panels(e, &columns, whole, width, lanes, &one)?;
             } else {
                 e.for_loop(&start, PrimExpr::i64(0), whole.clone(), width * panel, |e| {
                     (columns.slot, columns.rest) = (None, false);
@@ -517,39 +525,56 @@ impl Product<'_> {
         self.blocks(e, scratch, step, (at, width), &mut |e, p| p.rows(e, c, width, valid, lanes, parts))
     }
 
-    /// Where an open count of rows reads panels that are wider than its tiles, in several passes: the same for one row, whose
-    /// few sums would wait for each other in a narrow tile, and the width of the panels.
-    fn one_row(&self, width: i64, lanes: u16) -> Option<(Product<'_>, i64)> {
-        let (Right::Panels(_, panels), [row]) = (&self.right, self.rows.as_slice()) else { return None };
-        let wider = row.len().is_none() && panels.width > width && panels.width <= alone(self.o) * lanes as i64;
-        let mut one = self.with(self.n, self.a.clone(), self.b.clone());
-        one.rows[0].extent = PrimExpr::i64(1);
-        wider.then_some((one, panels.width))
+    /// What one row of an open count does, whose few sums would wait for each other in a narrow tile: reads panels that are wider
+    /// than the tiles of several rows at once, or several panels side by side.
+    fn one_row(&self, width: i64, lanes: u16) -> Option<Single<'_>> {
+        let (Right::Panels(_, panels), [rows]) = (&self.right, self.rows.as_slice()) else { return None };
+        let most = alone(self.o) * lanes as i64;
+        let mut row = self.with(self.n, self.a.clone(), self.b.clone());
+        row.rows[0].extent = PrimExpr::i64(1);
+        let panel = panels.width;
+        let together = if panel > width { 1 } else { (most / panel).min(panels.whole() / panel) };
+        if panel == width {
+            // It reads nothing twice.
+            row.block = None;
+        }
+        let pays = rows.len().is_none() && if panel > width { panel <= most } else { together > 1 };
+        pays.then_some(Single { row, panel, together })
     }
 
-    /// The first `whole` columns of an open count of rows, panel by panel: slivers of `width` columns, or all of a panel for
-    /// `one` row.
-    fn panels(
-        &self,
-        e: &mut Emit,
-        c: &Columns,
-        whole: PrimExpr,
-        (width, panel): (i64, i64),
-        lanes: u16,
-        one: &Product,
-    ) -> Res<()> {
+    /// The first `whole` columns of an open count of rows, panel by panel: slivers of `width` columns, or all of some panels
+    /// for one row.
+    fn panels(&self, e: &mut Emit, c: &Columns, whole: i64, width: i64, lanes: u16, one: &Single) -> Res<()> {
         let part = |width: i64| [Part { at: 0, count: width / lanes as i64, last: None }];
         let first = Var::new("panel", DType::I64);
-        e.ranges.add_loop(&first, Poly::default(), Poly::of(&whole, &e.ranges));
-        e.for_loop(&first, PrimExpr::i64(0), whole, panel, |e| {
-            let single = self.rows[0].extent.clone().eq(PrimExpr::i64(1));
-            let all = |e: &mut Emit, p: &Product, width: i64| {
-                e.for_loop(&c.start, first.expr(), first.expr() + panel, width, |e| {
-                    p.sliver(e, c, width, width, lanes, &part(width))
+        e.ranges.add_loop(&first, Poly::default(), Poly::constant(whole));
+        let step = one.panel * one.together;
+        let full = whole / step * step;
+        for (from, to, count) in [(0, full, one.together), (full, whole, (whole - full) / one.panel)] {
+            if from == to {
+                continue;
+            }
+            let step = one.panel * count;
+            e.for_loop(&first, PrimExpr::i64(from), PrimExpr::i64(to), step, |e| {
+                let single = self.rows[0].extent.clone().eq(PrimExpr::i64(1));
+                let end = first.expr() + step;
+                let alone = |e: &mut Emit| {
+                    let slot = Axis { var: Var::new("slot", DType::I64), extent: PrimExpr::i64(count) };
+                    e.ranges.add_loop(&slot.var, Poly::default(), Poly::constant(count));
+                    let slot = (count > 1).then_some(slot);
+                    let c = Columns { slot, ..c.clone() };
+                    e.for_loop(&c.start, first.expr(), end.clone(), step, |e| {
+                        one.row.sliver(e, &c, one.panel, one.panel, lanes, &part(one.panel))
+                    })
+                };
+                e.if_then(single, alone, |e| {
+                    e.for_loop(&c.start, first.expr(), end.clone(), width, |e| {
+                        self.sliver(e, c, width, width, lanes, &part(width))
+                    })
                 })
-            };
-            e.if_then(single, |e| all(e, one, panel), |e| all(e, self, width))
-        })
+            })?;
+        }
+        Ok(())
     }
 
     /// The first `whole` columns, with `b` where it is: blocks of columns, within these blocks of the reduction, and the
@@ -681,6 +706,9 @@ impl Product<'_> {
             Right::Panels(ptr, p) => {
                 let k = k.add(&Poly::of(&self.from, &e.ranges));
                 at = p.at(e, &c.start, c.rest, &k, width);
+                if let Some(slot) = &c.slot {
+                    at = at.add(&Poly::var(&slot.var).scale(p.depth * p.width));
+                }
                 ptr
             }
         };
@@ -714,6 +742,10 @@ impl Product<'_> {
             };
             let asking = tiled.zip(tile.rows.first().map(|(_, n)| *n));
             tile.ahead = self.ahead(e, c, width, asking).or_else(|| self.beside(e, c, width, asking));
+            if let (Some(slot), Right::Panels(..)) = (&c.slot, &self.right) {
+                // Of one row: a tile has a row of sums for each panel.
+                tile.rows = slot.len().map(|panels| (slot.var.clone(), panels)).into_iter().collect();
+            }
             let mut order = self.rows.clone();
             inner.spatial.extend(c.slot.clone());
             order.sort_by_key(|r| tile.rows.iter().any(|(v, _)| *v == r.var));
