@@ -78,6 +78,32 @@ fn deep_right_sides_in_panels() {
     }
 }
 
+/// One row of an open count, and one that is known, by several panels of weights at a time: counts of panels that leave one over
+/// and that do not, columns behind them, deep reductions, and two threads.
+#[test]
+fn one_row_by_panels_side_by_side() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (depth, columns) in [(70, 512), (300, 1000), (200, 1331), (1700, 640)] {
+        let file = dir.path().join("w.safetensors");
+        weights(&file, &[("w", &[depth, columns])], 3);
+        for (rows, calls) in [(r#""n""#, &[1, 2, 30][..]), ("1", &[1])] {
+            let text = model(dir.path(), rows, depth, columns);
+            for (cpu, threads) in levels().into_iter().flat_map(|cpu| [(cpu, "1"), (cpu, "2")]) {
+                let so = dir.path().join(format!("{cpu}{}{depth}{threads}.so", rows.len()));
+                let args = ["--params", path(&file), "--prefix", "m", "-o", path(&so)];
+                relax_aot(&[&[path(&text)][..], &args, &["--target-cpu", cpu, "--threads", threads]].concat());
+                let library = Library::open(&so, "m").expect("the library");
+                for &n in calls {
+                    let (x, r) = (tensor(&[n, depth], 5), tensor(&[n, columns], 7));
+                    let got =
+                        library.run("main", &[x.clone(), r.clone()], 1).unwrap_or_else(|e| panic!("{}", e.message));
+                    check(&got[0], &x, &tensor(&[depth, columns], 3), &r, &format!("{cpu}, {n}x{depth}x{columns}"));
+                }
+            }
+        }
+    }
+}
+
 /// Few rows by a right side whose rows are multiples of 4 KiB apart, which is copied block by block, and by others, which
 /// are read where they are; the last but one is so large that it is asked for ahead.
 #[test]

@@ -6,6 +6,7 @@
 //! instead of once per row, and the rows then run on consecutive memory.
 
 mod ahead;
+mod single;
 
 use super::emit::{compute_type, has_load, is_narrow, Emit, Res};
 use super::map::strips;
@@ -81,6 +82,7 @@ pub(super) fn alone(o: &SchedOptions) -> i64 {
         _ => ALONE,
     }
 }
+
 /// Below this many multiplications packing does not pay.
 pub(super) const LEAST_WORK: i64 = 32768;
 
@@ -276,13 +278,6 @@ enum Right<'a> {
     Scratch(&'a Var),
     /// They were packed when the model was compiled.
     Panels(Var, Panels),
-}
-
-/// One row of an open count, and how many panels of which width it reads at once.
-struct Single<'a> {
-    row: Product<'a>,
-    panel: i64,
-    together: i64,
 }
 
 /// A nest of the form.
@@ -523,58 +518,6 @@ impl Product<'_> {
             at = at + step * widest(self.o, 4);
         }
         self.blocks(e, scratch, step, (at, width), &mut |e, p| p.rows(e, c, width, valid, lanes, parts))
-    }
-
-    /// What one row of an open count does, whose few sums would wait for each other in a narrow tile: reads panels that are wider
-    /// than the tiles of several rows at once, or several panels side by side.
-    fn one_row(&self, width: i64, lanes: u16) -> Option<Single<'_>> {
-        let (Right::Panels(_, panels), [rows]) = (&self.right, self.rows.as_slice()) else { return None };
-        let most = alone(self.o) * lanes as i64;
-        let mut row = self.with(self.n, self.a.clone(), self.b.clone());
-        row.rows[0].extent = PrimExpr::i64(1);
-        let panel = panels.width;
-        let together = if panel > width { 1 } else { (most / panel).min(panels.whole() / panel) };
-        if panel == width {
-            // It reads nothing twice.
-            row.block = None;
-        }
-        let pays = rows.len().is_none() && if panel > width { panel <= most } else { together > 1 };
-        pays.then_some(Single { row, panel, together })
-    }
-
-    /// The first `whole` columns of an open count of rows, panel by panel: slivers of `width` columns, or all of some panels
-    /// for one row.
-    fn panels(&self, e: &mut Emit, c: &Columns, whole: i64, width: i64, lanes: u16, one: &Single) -> Res<()> {
-        let part = |width: i64| [Part { at: 0, count: width / lanes as i64, last: None }];
-        let first = Var::new("panel", DType::I64);
-        e.ranges.add_loop(&first, Poly::default(), Poly::constant(whole));
-        let step = one.panel * one.together;
-        let full = whole / step * step;
-        for (from, to, count) in [(0, full, one.together), (full, whole, (whole - full) / one.panel)] {
-            if from == to {
-                continue;
-            }
-            let step = one.panel * count;
-            e.for_loop(&first, PrimExpr::i64(from), PrimExpr::i64(to), step, |e| {
-                let single = self.rows[0].extent.clone().eq(PrimExpr::i64(1));
-                let end = first.expr() + step;
-                let alone = |e: &mut Emit| {
-                    let slot = Axis { var: Var::new("slot", DType::I64), extent: PrimExpr::i64(count) };
-                    e.ranges.add_loop(&slot.var, Poly::default(), Poly::constant(count));
-                    let slot = (count > 1).then_some(slot);
-                    let c = Columns { slot, ..c.clone() };
-                    e.for_loop(&c.start, first.expr(), end.clone(), step, |e| {
-                        one.row.sliver(e, &c, one.panel, one.panel, lanes, &part(one.panel))
-                    })
-                };
-                e.if_then(single, alone, |e| {
-                    e.for_loop(&c.start, first.expr(), end.clone(), width, |e| {
-                        self.sliver(e, c, width, width, lanes, &part(width))
-                    })
-                })
-            })?;
-        }
-        Ok(())
     }
 
     /// The first `whole` columns, with `b` where it is: blocks of columns, within these blocks of the reduction, and the
