@@ -520,7 +520,10 @@ impl Compare {
             })
         })?;
         for (name, x, y) in [("reads", &a.reads, &b.reads), ("writes", &a.writes, &b.writes)] {
-            self.option(name, x.as_ref(), y.as_ref(), |c, x, y| c.list(x, y, |c, x, y| c.region(x, y)))?;
+            // Where a block leaves them out they are derived: nothing differs.
+            if let (Some(x), Some(y)) = (x, y) {
+                self.at(name, |c| c.list(x, y, |c, x, y| c.region(x, y)))?;
+            }
         }
         self.option("init", a.init.as_ref(), b.init.as_ref(), |c, x, y| c.stmt(x, y))?;
         self.at("body", |c| c.stmt(&a.body, &b.body))

@@ -55,13 +55,20 @@ pub enum Births {
 /// The names of a function.
 pub struct Names<'a> {
     frames: Vec<FnvHashMap<&'a str, Value>>,
-    /// Shape variables, kept apart: a parameter may be called like one.
+    /// Shape variables of a kernel, kept apart: what declares them may stand behind what names them. Those of a Relax
+    /// function are names like others.
     pub dims: FnvHashMap<&'a str, Var>,
+    /// Names that a kernel's own statements declared as dims, and how many scopes there were.
+    declared: Vec<(&'a str, usize)>,
+    /// Dims of a Relax function whose names bindings have taken.
+    taken: FnvHashSet<&'a str>,
     pub births: Births,
     /// The type of a literal that nothing else decides: int64 in Relax, int32 in TIR.
     pub int: DType,
     /// Some dim was declared as int32 and is an int64 here.
     pub widened: bool,
+    /// What a kernel declares such dims as.
+    pub stated: HashMap<Var, DType>,
     /// `(min, extent)` of each loop variable in scope, by its id: what `T.axis.remap` reads.
     pub loops: FnvHashMap<u32, (PrimExpr, PrimExpr)>,
     /// The values of names in kernels (`v: T.let = ..`): sizes of memory are told by them.
@@ -98,9 +105,12 @@ impl<'a> Names<'a> {
         Names {
             frames,
             dims: FnvHashMap::default(),
+            declared: vec![],
+            taken: FnvHashSet::default(),
             births: Births::No,
             int,
             widened: false,
+            stated: HashMap::new(),
             loops: FnvHashMap::default(),
             lets: HashMap::new(),
             offsets: vec![],
@@ -127,12 +137,42 @@ impl<'a> Names<'a> {
     pub fn pop(&mut self) {
         if self.frames.len() > 1 {
             self.frames.pop();
+            let left = self.frames.len();
+            self.declared.retain(|(_, scopes)| *scopes <= left);
         }
     }
     pub fn bind(&mut self, name: &'a str, value: Value) {
+        if matches!((self.get(name), &value), (Some(Value::Prim(_)), Value::Relax(_))) {
+            self.taken.insert(name);
+        }
         if let Some(f) = self.frames.last_mut() {
             f.insert(name, value);
         }
+    }
+    /// Are these the names of a PrimFunc?
+    pub fn of_kernel(&self) -> bool {
+        self.int == DType::I32
+    }
+    /// `name` is a shape variable from here on.
+    pub fn declare(&mut self, name: &'a str, var: Var) {
+        match self.of_kernel() {
+            true => {
+                self.dims.insert(name, var);
+            }
+            false => self.bind(name, Value::Prim(var)),
+        }
+    }
+    /// A statement of the scope under way declares `name` as a dim of the kernel.
+    pub fn note_declared(&mut self, name: &'a str) {
+        self.declared.push((name, self.frames.len()));
+    }
+    /// Has a statement of the scope under way declared `name` as a dim of the kernel?
+    pub fn is_declared(&self, name: &str) -> bool {
+        self.declared.iter().any(|(n, scopes)| *n == name && *scopes == self.frames.len())
+    }
+    /// Was `name` a dim of this function before a binding took it?
+    pub fn is_taken(&self, name: &str) -> bool {
+        self.taken.contains(name)
     }
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.frames.iter().rev().find_map(|f| f.get(name))
@@ -224,7 +264,7 @@ impl<'a> Cx<'a> {
         if let Some(n) = nearest(name, known) {
             d = d.help(format!("did you mean `{n}`?"));
         } else if self.type_vars.contains(&name) {
-            d = d.help(format!("no dim of this function's signature is `{name}`"));
+            d = d.help(format!("no dim of this function's signature is `{name}`, or a parameter is called so"));
         } else {
             d = d.help(format!("a shape variable is declared by `{name} = T.int64()`"));
         }

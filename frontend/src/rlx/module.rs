@@ -151,6 +151,11 @@ impl<'a> Cx<'a> {
             StmtKind::Expr(e) => match (e.called().as_deref(), e.as_call()) {
                 (Some("I.module_attrs"), Some(call)) => {
                     if let Some(attrs) = self.attrs_argument(call, e.span) {
+                        if !module.attrs.is_empty() {
+                            let d =
+                                Diagnostic::error("module", e.span, "the attributes of this module are stated already");
+                            self.diags.push(d.help("one I.module_attrs({..}) holds them all"));
+                        }
                         module.attrs = attrs;
                     }
                 }

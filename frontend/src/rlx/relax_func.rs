@@ -1,6 +1,7 @@
 //! Relax functions: signatures, bindings, dataflow blocks, branches, local functions.
 
 mod branch;
+mod signature;
 
 use super::context::{Births, Cx, Names, Value};
 use super::python::Reported;
@@ -65,6 +66,10 @@ impl<'a> Cx<'a> {
         let (mut private, mut pure, mut ok) = (false, true, true);
         for d in &def.decorators {
             let Some(call) = d.as_call() else { continue };
+            if let Some(e) = call.args.first() {
+                let _: Option<()> = self.error("argument", e.span, "R.function takes its arguments by name");
+                ok = false;
+            }
             for (k, v) in &call.keywords {
                 match k.name {
                     "private" => private = self.bool(v)?,
@@ -79,8 +84,9 @@ impl<'a> Cx<'a> {
             }
         }
         for p in &def.type_params {
-            self.names.dims.insert(p.name, Var::with_span(p.name, DType::I64, p.span));
+            self.names.declare(p.name, Var::with_span(p.name, DType::I64, p.span));
         }
+        self.signature_dims(def);
         let mut params = vec![];
         let outer = std::mem::replace(&mut self.names.births, Births::Signature);
         for p in &def.params {
@@ -97,13 +103,7 @@ impl<'a> Cx<'a> {
                     None
                 }
             };
-            if let Some(Value::Relax(first)) = self.names.own(p.name.name) {
-                let d =
-                    Diagnostic::error("syntax", p.name.span, format!("two parameters are called `{}`", p.name.name));
-                let d = d.label(first.span(), "the first of them");
-                self.diags.push(d);
-                ok = false;
-            }
+            ok &= self.parameter_name(p, annotation.as_ref()).is_some();
             let var = RVar::new(p.name.name, false, p.name.span);
             if let Some(info) = &annotation {
                 self.names.types.state(&var, info);
@@ -194,7 +194,7 @@ impl<'a> Cx<'a> {
             StmtKind::Expr(e) => self.bare(e, s.span, rest, body, place),
             StmtKind::Assign { target, annotation, value } => {
                 if self.declarations(target, value.as_ref())? {
-                    return Some(());
+                    return self.declared_as(annotation.as_ref(), value.as_ref());
                 }
                 if let (Some(names), Some(values)) = (target.elements(), value.as_ref().and_then(Expr::elements)) {
                     if names.len() == values.len()
@@ -302,28 +302,49 @@ impl<'a> Cx<'a> {
         };
         let Some(dtypes) = values.iter().map(declared_var).collect::<Option<Vec<DType>>>() else { return Some(false) };
         for ((t, v), dtype) in targets.iter().zip(values).zip(dtypes) {
-            let Some(name) = t.as_name() else { return self.expected(t, "a name") };
-            if dtype != DType::I64 && self.names.dims.get(name).is_some_and(|v| v.dtype() != dtype) {
-                // Dims of a kernel are int64 whatever it calls them: no dim that fits into int32 differs.
-                if self.names.int == DType::I32 && dtype.is_int() {
-                    self.names.widened = true;
-                    continue;
-                }
-                return self.error("type", v.span, format!("`{name}` is a dim of the signature: int64, not {dtype}"));
-            }
-            // In a kernel it may be what `T.Let` binds.
-            if !dtype.is_int() && self.names.int != DType::I32 {
-                return self.error("type", v.span, format!("a shape variable is an integer, not {dtype}"));
-            }
-            if !self.names.dims.contains_key(name) {
-                // So they are where the kernel declares them before it has a buffer of them.
-                let wide = self.names.int == DType::I32 && dtype.is_int() && !dtype.is_bool() && dtype != DType::I64;
-                self.names.widened |= wide;
-                let dtype = if wide { DType::I64 } else { dtype };
-                self.names.dims.insert(name, Var::with_span(name, dtype, t.span));
+            match self.names.of_kernel() {
+                true => self.kernel_dim(t, dtype)?,
+                false => self.shape_variable(t, v, dtype)?,
             }
         }
         Some(true)
+    }
+
+    /// `n = T.int64()` in a PrimFunc.
+    fn kernel_dim(&mut self, target: &Expr<'a>, dtype: DType) -> Option<()> {
+        let Some(name) = target.as_name() else { return self.expected(target, "a name") };
+        if matches!(self.names.own(name), Some(v) if !matches!(v, Value::Poison)) || self.names.is_declared(name) {
+            let d = Diagnostic::error("tir", target.span, format!("`{name}` is defined in this scope already"));
+            return self.report(d.help("take another name"));
+        }
+        self.names.note_declared(name);
+        // Dims of a kernel are int64 whatever it calls them: no dim that fits into int32 differs.
+        let wide = dtype.is_int() && !dtype.is_bool() && dtype != DType::I64;
+        match self.names.dims.get(name).map(Var::dtype) {
+            Some(t) if dtype != DType::I64 && t != dtype => {
+                if !dtype.is_int() {
+                    let message = format!("`{name}` is a dim of the signature: int64, not {dtype}");
+                    return self.error("type", target.span, message);
+                }
+                self.names.widened = true;
+                self.state(name, dtype);
+            }
+            Some(_) => self.state(name, dtype),
+            // So they are where the kernel declares them before it has a buffer of them. It may be what `T.Let` binds, too.
+            None => {
+                self.names.widened |= wide;
+                self.names.dims.insert(name, Var::with_span(name, if wide { DType::I64 } else { dtype }, target.span));
+                self.state(name, dtype);
+            }
+        }
+        Some(())
+    }
+
+    /// The kernel's text calls the dim `name` a `dtype`.
+    fn state(&mut self, name: &str, dtype: DType) {
+        if let Some(v) = self.names.dims.get(name) {
+            self.names.stated.insert(v.clone(), dtype);
+        }
     }
 
     /// `a, b = x, y`: all values are read before a name is bound.
@@ -335,17 +356,29 @@ impl<'a> Cx<'a> {
         body: &mut Body<'a>,
         place: Place,
     ) -> Option<()> {
-        let values: Option<Vec<RExpr>> = values.iter().map(|v| self.relax(v)).collect();
+        let declared: Vec<Option<DType>> = values.iter().map(declared_var).collect();
+        let values: Option<Vec<Result<RExpr, &Expr<'a>>>> = (values.iter().zip(&declared))
+            .map(|(v, declared)| if declared.is_some() { Some(Err(v)) } else { self.relax(v).map(Ok) })
+            .collect();
         for (i, n) in names.iter().enumerate() {
             let Some(name) = n.as_name() else { continue };
-            let Some(value) = values.as_ref().map(|v| v[i].clone()) else {
-                self.names.bind(name, Value::Poison);
-                continue;
+            let value = match values.as_ref().map(|v| v[i].clone()) {
+                Some(Ok(value)) => value,
+                Some(Err(v)) => {
+                    self.shape_variable(n, v, declared[i]?)?;
+                    continue;
+                }
+                None => {
+                    self.names.bind(name, Value::Poison);
+                    continue;
+                }
             };
             let var = self.new_var(name, n.span, rest, body, place);
-            self.names.bind(name, Value::Relax(var.clone()));
             let span = n.span.to(value.span());
-            self.emit(body, Binding { var, annotation: None, value: BindingValue::Expr(value), span });
+            let value = BindingValue::Expr(value);
+            self.scalar_binding(&var, None, &value);
+            self.names.bind(name, Value::Relax(var.clone()));
+            self.emit(body, Binding { var, annotation: None, value, span });
         }
         values.map(|_| ())
     }
@@ -412,6 +445,10 @@ impl<'a> Cx<'a> {
         }
         if let (Some("print"), Some(call)) = (called.as_deref(), e.as_call()) {
             return self.printed(&call.args);
+        }
+        if matches!(called.as_deref(), Some("R.match_cast")) {
+            let d = Diagnostic::error("syntax", span, "the value of R.match_cast is bound to a name");
+            return self.report(d.help("where nothing uses it: `_ = R.match_cast(..)`"));
         }
         if matches!(e.kind, ExprKind::Str(_)) {
             return self.error("syntax", span, "a Relax function has no docstring: write a comment");
@@ -646,11 +683,9 @@ impl<'a> Cx<'a> {
         }
         let var = self.new_var(def.name.name, def.name.span, rest, body, place);
         self.names.bind(def.name.name, Value::Relax(var.clone()));
-        let dims = self.names.dims.clone();
         self.names.push();
         let f = self.function(def, span);
         self.names.pop();
-        self.names.dims = dims;
         let Some(f) = f else {
             self.names.bind(def.name.name, Value::Poison);
             return None;

@@ -139,27 +139,29 @@ impl<'a> Cx<'a> {
                 return self.error("type", e.span, "this dim does not fit 64 bits");
             }
             let p = self.settle(n).with_span(e.span);
-            return if p.dtype().is_int() { Some(p) } else { self.not_int(&p, e.span) };
+            let named = matches!(e.kind, ExprKind::Name(_));
+            return self.whole_dim(p, named, e.span);
         }
         if self.names.births != Births::Signature {
             let d = Diagnostic::error("type", e.span, "a dim in quotes belongs to a signature");
             return self.report(d.help("write it without quotes; a new one is declared before: `m = T.int64()`"));
         }
         let quoted = self.quoted(e)?;
-        if let ExprKind::Name(n) = &quoted.kind {
-            self.birth(n, quoted.span);
-        }
         let p = self.quoted_names(&quoted)?;
-        if p.dtype().is_int() {
-            Some(p)
-        } else {
-            self.not_int(&p, e.span)
-        }
+        self.whole_dim(p, true, e.span)
     }
 
-    fn not_int(&mut self, p: &PrimExpr, span: Span) -> Option<PrimExpr> {
+    /// A dim is an integer; in Relax, where it is no number, an int64.
+    fn whole_dim(&mut self, p: PrimExpr, named: bool, span: Span) -> Option<PrimExpr> {
         let t = p.dtype();
-        self.error("type", span, format!("a dim must be an integer, this is {t}"))
+        if !t.is_int() {
+            return self.error("type", span, format!("a dim must be an integer, this is {t}"));
+        }
+        if t != DType::I64 && !self.names.of_kernel() && (named || !p.vars().is_empty()) {
+            let d = Diagnostic::error("type", span, format!("a dim must be an int64, this is {t}"));
+            return self.report(d.help("convert it: `T.Cast(\"int64\", ..)`"));
+        }
+        Some(p)
     }
 
     /// Inside quotes every unknown name is a new shape variable.
@@ -180,14 +182,16 @@ impl<'a> Cx<'a> {
         self.prim(e)
     }
 
-    /// Makes `name` a shape variable unless it is one.
-    pub fn birth(&mut self, name: &'a str, span: Span) -> Var {
-        if let Some(v) = self.names.prim(name) {
-            return v.clone();
+    /// Makes `name` a shape variable where nothing else is called so.
+    fn birth(&mut self, name: &'a str, span: Span) {
+        if self.names.prim(name).is_none() && self.names.get(name).is_none() {
+            let var = Var::with_span(name, DType::I64, span);
+            // In quotes, a dim of a kernel is an int32 where nothing else is said of it.
+            if self.names.of_kernel() && !self.type_vars.contains(&name) {
+                self.names.stated.insert(var.clone(), DType::I32);
+            }
+            self.names.declare(name, var);
         }
-        let v = Var::with_span(name, DType::I64, span);
-        self.names.dims.insert(name, v.clone());
-        v
     }
 
     /// The expression inside a string.
@@ -264,6 +268,11 @@ impl<'a> Cx<'a> {
                 }
                 let message = format!("`{name}` is a Relax value, a scalar is needed here");
                 let d = Diagnostic::error("type", span, message);
+                if self.names.is_taken(name) {
+                    let help =
+                        format!("a binding before this line took the name of the dim `{name}`: take another for it");
+                    return self.report(d.help(help));
+                }
                 return self.report(d.help(format!(
                     "where it is a scalar, `k = T.int64()` and `_ = R.match_cast({name}, R.Prim(value=k))` name it"
                 )));
@@ -293,8 +302,10 @@ impl<'a> Cx<'a> {
             }
             _ => {}
         }
-        if self.names.births == Births::Signature && self.type_vars.contains(&name) {
-            return Some(self.birth(name, span).expr().with_span(span));
+        if self.names.births == Births::Signature && self.names.of_kernel() && self.type_vars.contains(&name) {
+            self.birth(name, span);
+            self.names.note_declared(name);
+            return self.names.prim(name).map(|v| v.expr().with_span(span));
         }
         self.unknown_name(name, span)
     }
@@ -465,7 +476,14 @@ impl<'a> Cx<'a> {
             }
             _ => return Some(()),
         };
-        let dims = self.names.widened && s.is_signed() && t.is_signed();
+        // Of what is computed with dims it is not known here what the text makes of it.
+        let named =
+            |n: &Num| matches!(n, Num::Expr(p) if p.as_var().is_some_and(|v| self.names.stated.contains_key(v)));
+        let (s, t) = match (a, b) {
+            (Num::Expr(x), Num::Expr(y)) if named(a) && named(b) => (self.stated_type(x), self.stated_type(y)),
+            _ => (s, t),
+        };
+        let dims = self.names.widened && s.is_signed() && t.is_signed() && !(named(a) && named(b));
         if s == t || dims {
             return Some(());
         }

@@ -5,13 +5,30 @@
 
 use super::context::Cx;
 use super::scalar::Num;
-use relax_ir::prim::{BinOp, Intrin, PrimExpr};
+use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::{DType, Diagnostic, Span, TypeCode};
 
 impl Cx<'_> {
     /// Are these the scalars of a PrimFunc? Relax has the same expressions in its dims.
     pub fn in_kernel(&self) -> bool {
-        self.names.int == DType::I32
+        self.names.of_kernel()
+    }
+
+    /// The type that the text of a kernel gives to this: dims are int64 here whatever they are declared as.
+    pub fn stated_type(&self, e: &PrimExpr) -> DType {
+        let wider = |a: DType, b: DType| if b.bits > a.bits { b } else { a };
+        match e.kind() {
+            PrimKind::Var(v) => self.names.stated.get(v).copied().unwrap_or(v.dtype()),
+            PrimKind::Binary(op, a, b) if e.dtype() == DType::I64 && !op.is_compare() => {
+                let (a, b) = match (a.as_int(), b.as_int()) {
+                    (Some(_), None) => (self.stated_type(b), self.stated_type(b)),
+                    (None, Some(_)) => (self.stated_type(a), self.stated_type(a)),
+                    _ => (self.stated_type(a), self.stated_type(b)),
+                };
+                wider(a, b)
+            }
+            _ => e.dtype(),
+        }
     }
 
     /// Whether `a op b` has code where bools meet: those of kernels are combined by `and` and `or`.

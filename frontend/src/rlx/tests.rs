@@ -300,7 +300,7 @@ fn kernels_are_refused_where_tvm_refuses_them() {
         ("y[0, 0:4] = x[0, 0:4]", "a slice is a region, no vector of elements"),
         ("y[0, 0:4] = T.float32(2)", "a scalar is stored where float32x4 is"),
         (
-            "with T.sblock(\"b\"):\n    s = x[0, 0]\n    y[0, 0] = s",
+            "for k in range(1):\n    with T.sblock(\"b\"):\n        s = x[0, 0]\n        y[0, 0] = s",
             "block \"b\" has memory of its own and does not state what it accesses",
         ),
         ("n2 = T.int64()\ny[0, 0] = T.Cast(\"float32\", n2)", "nothing gives `n2` a value"),
@@ -443,8 +443,95 @@ fn strides_have_the_type_of_what_they_count() {
         let all = messages(&text("s = T.int64()", shape, strides));
         assert!(all.first().is_some_and(|m| m.contains(message)), "{shape} {strides}: {all:?}");
     }
-    // What is declared as int32 is an int64 here: nothing is said of it.
+    // What is declared as int32 is an int64 here, and an int32 to these rules.
     module(&text("s = T.int32()", "(2, 4)", "[s, 1]"));
+    module(&text("m, s = T.int32(), T.int64()", "(m, s)", "[s, T.int64(1)]"));
+    let declared = [
+        ("s = T.int32()", long, "[s, T.int64(1)]", "stride 0 is int32, the dims that it counts are int64"),
+        ("m, s = T.int64(), T.int32()", "(m, s)", "[s, 1]", "stride 0 is int32, the dims that it counts are int64"),
+        ("m, s = T.int32(), T.int64()", "(m, s)", "[s, 1]", "stride 1 is int32, the dims that it counts are int64"),
+        ("s = T.uint32()", "(2, 4)", "[s, 1]", "stride 0 is uint32, the dims that it counts are int32"),
+    ];
+    for (dims, shape, strides, message) in declared {
+        let all = messages(&text(dims, shape, strides));
+        assert!(all.first().is_some_and(|m| m.contains(message)), "{dims} {shape} {strides}: {all:?}");
+    }
+}
+
+/// Names of a kernel: TVM's table of variables has one place for each in a scope.
+#[test]
+fn dims_of_kernels_have_names_of_their_own() {
+    let text = |param: &str, body: &str| {
+        format!(
+            "@I.ir_module\nclass Module:\n    @T.prim_func(private=True, s_tir=True)\n    def f(a: T.handle, {param}c: \
+             T.Buffer((3,), \"float32\")):\n        {}\n        for i in range(3):\n            c[i] = A[i]\n",
+            body.replace('\n', "\n        ")
+        )
+    };
+    let matched = "A = T.match_buffer(a, (n,), \"float32\")";
+    module(&text("", &format!("n = T.int64()\n{matched}")));
+    module(&text("b: T.Buffer((\"n\",), \"float32\"), n: T.int64, ", &format!("n = T.int64()\n{matched}")));
+    let refused = [
+        ("", format!("n = T.int64()\nn = T.int64()\n{matched}"), "`n` is defined in this scope already"),
+        (
+            "",
+            format!("n = T.int64()\n{matched}\nn = T.alloc_buffer((3,), \"float32\")"),
+            "`n` is defined in this scope",
+        ),
+        ("", format!("n = T.int64()\n{matched}\nn = T.int64(3)"), "`n` is defined in this scope already"),
+        ("n: T.int64, ", format!("n = T.int64()\n{matched}"), "`n` is defined in this scope already"),
+        ("", "a = T.int64()\nA = T.match_buffer(a, (3,), \"float32\")".to_string(), "`a` is defined in this scope"),
+        (
+            "",
+            format!("n, m = T.int32(), T.int64()\n{matched}\nassert n == m, \"\""),
+            "the operands are int32 and int64",
+        ),
+    ];
+    for (param, body, message) in refused {
+        let all = messages(&text(param, &body));
+        assert!(all.iter().any(|m| m.contains(message)), "{param} {body}: {all:?}");
+    }
+}
+
+/// Which blocks state what they access of their own memory, and what may stand before that.
+#[test]
+fn blocks_state_what_they_access_of_their_own_memory() {
+    let own = "b = T.decl_buffer((4,), \"float32\")";
+    let through = "for i in range(4):\n    b[i] = x[0, i]\nfor i in range(4):\n    y[0, i] = b[i]";
+    let stated = "T.reads(x[0, 0:4])\nT.writes(y[0, 0:4])";
+    let block = |inner: &str| format!("with T.sblock(\"b\"):\n    {}", inner.replace('\n', "\n    "));
+    let looped = |inner: &str| format!("for k in range(1):\n    {}", block(inner).replace('\n', "\n    "));
+    let taken = [
+        block(&format!("{own}\n{through}")),
+        looped(&format!("{stated}\n{own}\n{through}")),
+        looped(&format!("b = T.sblock_alloc_buffer((4,), \"float32\")\n{through}")),
+        looped(&format!("{own}\ny[0, 0] = x[0, 0]")),
+        looped(&format!("T.writes(y[0, 0:4])\n{own}\nb[0] = T.float32(0)").replace("T.writes", "T.reads()\nT.writes")),
+        format!("{own}\n{}", looped(through)),
+        "b = T.Buffer((4,), \"float32\", data=x.data)\nd = T.Buffer((2, 2), \"float32\", strides=[\"s\", \"t\"])\ny[0, 0] = x[0, 0]".into(),
+    ];
+    for body in taken {
+        module(&tir(&body));
+    }
+    let no_account = "has memory of its own and does not state what it accesses";
+    let refused = [
+        (looped(&format!("{own}\n{through}")), no_account),
+        (looped(&format!("T.reads(x[0, 0:4])\n{own}\n{through}")), no_account),
+        (looped(&format!("T.writes(y[0, 0:4])\n{own}\n{through}")), no_account),
+        (looped("b = T.decl_buffer((4,), \"float32\", data=x.data)\ny[0, 0] = b[0]"), no_account),
+        (format!("{}\ny[0, 0] = x[0, 0]", block(&format!("{own}\n{through}"))), no_account),
+        (block(&format!("{own}\n{stated}\n{through}")), "`T.reads` stands behind what encloses the rest"),
+        (
+            block(&format!("b = T.alloc_buffer((4,), \"float32\")\nT.reads(b[0:4])\nT.writes(y[0, 0:4])\n{through}")),
+            "`b` is memory of this block",
+        ),
+        ("b = T.Buffer((4,), \"float32\", data=x)\ny[0, 0] = x[0, 0]".into(), "the memory of a buffer, `A.data`,"),
+        ("b = T.Buffer((4,), \"float32\", elem_offset=o)\ny[0, 0] = x[0, 0]".into(), "`o` is not defined"),
+    ];
+    for (body, message) in refused {
+        let all = messages(&tir(&body));
+        assert!(all.iter().any(|m| m.contains(message)), "{body}: {all:?}");
+    }
 }
 
 /// TVM: "Please convert 2.0 with `const` first"; `return None` is no expression.

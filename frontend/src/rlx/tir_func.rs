@@ -2,7 +2,7 @@
 
 use super::context::{Births, Cx, Names, Value};
 use super::syntax::*;
-use super::tir_stmt::returned_by;
+use super::tir_stmt::{returned_by, root_block, Cell};
 use relax_ir::prim::{PrimExpr, PrimKind};
 use relax_ir::tir::{Buffer, ForKind, PrimFunc, PrimParam, Stmt as TStmt, StmtKind as TKind, TensorField};
 use relax_ir::{Attrs, DType, Diagnostic, Span, Var};
@@ -29,7 +29,11 @@ pub struct PrimCx {
     /// What `break` and `continue` need, for each loop around the statement under way.
     pub jumps: Vec<super::tir_stmt::Jumps>,
     /// Where memory of the block under way is born, outside of `T.sblock_alloc_buffer`.
-    pub cells: Vec<Span>,
+    pub cells: Vec<Cell>,
+    /// How many of them were born outside of the block under way.
+    pub block_cells: usize,
+    /// The block that is all of the function.
+    pub root: Option<Span>,
     /// Where the block under way gives a pointer a name (`p = A.data`).
     pub pointers: Vec<Span>,
     /// Names that were given a value without `T.let`.
@@ -60,6 +64,8 @@ impl<'a> Cx<'a> {
             jumps: vec![],
             cells: vec![],
             pointers: vec![],
+            block_cells: 0,
+            root: root_block(&def.body),
             scalars: vec![],
             loops: vec![],
             renamed: vec![],
@@ -88,10 +94,16 @@ impl<'a> Cx<'a> {
         let scalars: Vec<Option<Var>> = def
             .params
             .iter()
-            .map(|p| {
+            .enumerate()
+            .map(|(i, p)| {
                 let dtype = p.annotation.as_ref().and_then(scalar_type)?;
                 let v = Var::with_span(p.name.name, dtype, p.name.span);
                 self.names.dims.insert(p.name.name, v.clone());
+                // One that a dim in quotes has named before may be declared once more.
+                let quoted = |q: &ParamDef<'a>| q.annotation.as_ref().is_some_and(|a| quotes(a, p.name.name));
+                if !def.params[..i].iter().any(quoted) {
+                    self.names.note_declared(p.name.name);
+                }
                 Some(v)
             })
             .collect();
@@ -376,7 +388,9 @@ impl<'a> Cx<'a> {
         }
         if let Some(data) = buffer_argument(call, first, "data") {
             // A view: who calls takes it.
-            if what != "T.decl_buffer" {
+            let described =
+                self.names.births != Births::Signature && matches!(what.as_str(), "T.Buffer" | "T.buffer_decl");
+            if what != "T.decl_buffer" && !described {
                 return self.unsupported("tir", data.span, "the argument `data` of a buffer is not supported");
             }
         }
@@ -400,7 +414,7 @@ impl<'a> Cx<'a> {
             return self.error("type", span, "a buffer has no handles");
         }
         let strides = match buffer_argument(call, first, "strides") {
-            Some(s) => self.strides(s),
+            Some(s) => self.strides(s, matches!(what.as_str(), "T.Buffer" | "T.buffer_decl")),
             None => Some(vec![]),
         };
         let elem_offset = match buffer_argument(call, first, "elem_offset") {
@@ -437,12 +451,13 @@ impl<'a> Cx<'a> {
     /// The strides of a buffer. Text in quotes, whatever it says, names a variable of its own.
     ///
     /// Source: TVM python/tvm/tirx/script/builder/ir.py: `Var(s, "int32") if isinstance(s, str)`.
-    fn strides(&mut self, e: &Expr<'a>) -> Option<Vec<PrimExpr>> {
+    /// Those of one that is `described`, without memory, are read by nothing.
+    fn strides(&mut self, e: &Expr<'a>, described: bool) -> Option<Vec<PrimExpr>> {
         let Some(items) = e.elements() else { return self.expected(e, "a list of strides") };
         let strides: Vec<Option<PrimExpr>> = items
             .iter()
             .map(|s| match s.as_str() {
-                Some(_) if self.names.births != Births::Signature => {
+                Some(_) if self.names.births != Births::Signature && !described => {
                     let d = Diagnostic::error("type", s.span, "a stride in quotes belongs to a parameter or a region");
                     self.report(d.help("memory of its own has strides that are known: write the number"))
                 }
@@ -472,19 +487,17 @@ impl<'a> Cx<'a> {
     /// Source: TVM's binding of an argument's strides; quoted ones as python/tvm/tirx/script/builder/ir.py types them.
     pub fn parameter_strides(&mut self, call: &CallExpr<'a>, first: usize, buffer: &Buffer) -> Option<()> {
         let Some(items) = buffer_argument(call, first, "strides").and_then(Expr::elements) else { return Some(()) };
-        if self.names.widened {
-            return Some(()); // dims of unknown type: an int32 of the text is an int64 here
-        }
         let quoted = match (call.func.dotted().as_deref(), buffer.shape.first()) {
-            (Some("T.match_buffer"), Some(dim)) => dim.dtype(),
+            (Some("T.match_buffer"), Some(dim)) => self.stated_type(dim),
             _ => DType::I32,
         };
         let mut wanted = DType::I32;
         for (k, ((item, stride), dim)) in items.iter().zip(&buffer.strides).zip(&buffer.shape).enumerate().rev() {
-            if dim.dtype().bits > wanted.bits {
-                wanted = dim.dtype();
+            let of = self.stated_type(dim);
+            if of.bits > wanted.bits || of.bits == wanted.bits && !of.is_signed() {
+                wanted = of;
             }
-            let t = if item.as_str().is_some() { quoted } else { stride.dtype() };
+            let t = if item.as_str().is_some() { quoted } else { self.stated_type(stride) };
             if t != wanted {
                 let d = Diagnostic::error(
                     "tir",
@@ -510,6 +523,14 @@ pub fn buffer_argument<'c, 'a>(call: &'c CallExpr<'a>, first: usize, name: &str)
     };
     let position = order.iter().position(|n| *n == name).and_then(|k| call.args.get(first + 2 + k));
     position.or_else(|| call.keyword(name)).filter(|e| !matches!(e.kind, ExprKind::None))
+}
+
+/// Does this type mention `name` in quotes?
+fn quotes(e: &Expr, name: &str) -> bool {
+    match &e.kind {
+        ExprKind::Str(s) => s.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name),
+        _ => e.children().into_iter().any(|c| quotes(c, name)),
+    }
 }
 
 /// A name of the letters and digits of `text`.

@@ -9,6 +9,7 @@ mod matching;
 mod memory;
 mod never;
 mod outside;
+mod owned;
 mod pointers;
 mod regions;
 mod scalars;
@@ -18,6 +19,7 @@ mod views;
 mod with;
 
 pub use jumps::{returned_by, with_returns, Jumps};
+pub use owned::{root_block, Cell};
 pub use pointers::Pointer;
 pub use shuffle::all_lanes;
 pub use vectors::lanes_of;
@@ -54,6 +56,8 @@ pub struct BlockParts {
     /// The values of the variables that are the offsets and strides of these.
     values: HashMap<Var, PrimExpr>,
     init: Option<TStmt>,
+    /// A statement before encloses the rest.
+    enclosed: bool,
 }
 
 /// A translated statement, or one that encloses all that follow in its list.
@@ -109,7 +113,8 @@ impl<'a> Cx<'a> {
         let mut items = vec![];
         for (i, s) in stmts.iter().enumerate() {
             f.mutable = scalars::is_mutable(s, &stmts[i + 1..]);
-            match self.tir_statement(s, f, block, place) {
+            let found = self.describes_first(s, block, place).and_then(|()| self.tir_statement(s, f, block, place));
+            match found {
                 Some(found) => {
                     items.extend(found);
                     let goes_on = Some(s).filter(|_| i + 1 < stmts.len()).and_then(|s| self.goes_on(s, f));
@@ -212,8 +217,9 @@ impl<'a> Cx<'a> {
                     return match (target.as_name(), annotation.as_ref().and_then(scalar_type)) {
                         (Some(name), Some(dtype)) => {
                             self.scope(f, s.span)?;
-                            f.cells.push(s.span);
-                            self.mutable(name, dtype, None, s.span)
+                            let made = self.mutable(name, dtype, None, s.span);
+                            self.born(name, s.span, f);
+                            made
                         }
                         _ => self.error("syntax", s.span, "a value is needed here"),
                     };
@@ -372,6 +378,9 @@ impl<'a> Cx<'a> {
                 };
                 let regions: Vec<Option<BufferRegion>> = items.iter().map(|r| self.accessed(r)).collect();
                 let regions = regions.into_iter().collect::<Option<Vec<_>>>()?;
+                for (r, e) in regions.iter().zip(items) {
+                    self.not_own(r, e.span, f)?;
+                }
                 let b = self.parts(block, place, &name, span)?;
                 let slot = if name == "T.reads" { &mut b.reads } else { &mut b.writes };
                 if slot.is_some() {
@@ -577,7 +586,10 @@ impl<'a> Cx<'a> {
                     let b = self.lanes_apart(b, span)?;
                     self.names.bind(name, Value::Buffer(b.clone()));
                     if fname == "T.alloc_buffer" {
-                        f.cells.push(span);
+                        self.born(name, span, f);
+                    } else if !f.blocks {
+                        let d = Diagnostic::error("tir", span, "only functions with blocks have memory of blocks");
+                        return self.report(d.help("write T.alloc_buffer, or @T.prim_func(s_tir=True)"));
                     }
                     match (block, place) {
                         (Some(parts), Place::Body) => parts.alloc_buffers.push(b),
@@ -598,19 +610,19 @@ impl<'a> Cx<'a> {
                     self.own_offset(call)?;
                     if let Some(data) = buffer_argument(call, 0, "data").filter(|_| fname == "T.decl_buffer") {
                         self.view(name, call, data, span)?;
+                        self.born(name, span, f);
                         return Some(vec![]);
                     }
                     self.scope(f, span)?;
                     let b = self.memory_type(name, call, scope, span)?;
                     let b = self.lanes_apart(b, span)?;
                     self.names.bind(name, Value::Buffer(b.clone()));
-                    if fname != "T.decl_buffer" {
-                        f.cells.push(span);
-                    }
+                    self.born(name, span, f);
                     return Some(vec![Item::Alloc(b, span)]);
                 }
                 "T.decl_scalar" => {
                     self.scalar_view(name, call, span)?;
+                    self.born(name, span, f);
                     return Some(vec![]);
                 }
                 "T.local_scalar" | "T.shared_scalar" | "T.alloc_scalar" => {
@@ -619,8 +631,9 @@ impl<'a> Cx<'a> {
                         None => DType::F32,
                     };
                     self.scope(f, span)?;
-                    f.cells.push(span);
-                    return self.mutable(name, dtype, None, span);
+                    let made = self.mutable(name, dtype, None, span);
+                    self.born(name, span, f);
+                    return made;
                 }
                 "T.launch_thread" => {
                     self.scope(f, span)?;
@@ -643,6 +656,7 @@ impl<'a> Cx<'a> {
                 && of.as_name().is_some_and(|n| matches!(self.names.get(n), Some(Value::Buffer(_))))
             {
                 self.reshaped(name, of, call, span)?;
+                self.born(name, span, f);
                 return Some(vec![]);
             }
         }
@@ -684,16 +698,18 @@ impl<'a> Cx<'a> {
             Some(t) => self.prim_as(value, t)?,
             None => self.prim(value)?,
         };
-        if !is_let && !bound {
-            f.cells.push(span);
-        }
         if mutable || value.dtype().lanes > 1 {
-            return self.mutable(name, value.dtype(), Some(value), span);
+            let made = self.mutable(name, value.dtype(), Some(value), span);
+            if !is_let && !bound {
+                self.born(name, span, f);
+            }
+            return made;
         }
         let var = Var::with_span(name, value.dtype(), target.span);
         self.names.bind(name, Value::Prim(var.clone()));
         if !is_let && !bound {
             f.scalars.push(var.clone());
+            self.born(name, span, f);
         }
         self.note_let(&var, &value);
         Some(vec![Item::Let(var, value, span)])
@@ -704,10 +720,12 @@ impl<'a> Cx<'a> {
         let found = self.prim(value)?;
         let t = found.dtype();
         // A dim is an int64 whatever it was declared as.
-        if t == dtype || self.names.widened && t.is_signed() && dtype.is_signed() {
+        let stated = self.stated_type(&found);
+        let dims = stated == DType::I64 && self.names.widened && t.is_signed() && dtype.is_signed();
+        if stated == dtype || dims && found.as_var().is_none() {
             return Some(self.convert(found, dtype).with_span(value.span));
         }
-        let d = Diagnostic::error("type", value.span, format!("this is {t}, {dtype} is stated"));
+        let d = Diagnostic::error("type", value.span, format!("this is {stated}, {dtype} is stated"));
         self.report(d.help(format!("write T.{dtype}(..), or T.let without a type")))
     }
 

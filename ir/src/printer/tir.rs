@@ -8,7 +8,8 @@ use crate::attrs::{AttrValue, Attrs};
 use crate::dtype::DType;
 use crate::prim::{BinOp, PrimExpr, PrimKind, Var};
 use crate::tir::{
-    Block, BlockAxis, Buffer, BufferRegion, ForKind, IterKind, PackedArg, PrimFunc, PrimParam, Stmt, StmtKind,
+    Block, BlockAxis, Buffer, BufferRegion, ForKind, IterKind, MatchBufferRegion, PackedArg, PrimFunc, PrimParam, Stmt,
+    StmtKind,
 };
 
 fn scalars(f: &PrimFunc) -> impl Iterator<Item = &Var> {
@@ -330,7 +331,11 @@ impl Printer<'_> {
                 let c = p.prim(c);
                 p.line(&format!("T.where({c})"));
             }
-            for (name, regions) in [("reads", &b.reads), ("writes", &b.writes)] {
+            let found = needs_accesses(b).then(|| accesses(b));
+            let (read, written) = found.map_or((None, None), |(r, w)| (Some(r), Some(w)));
+            for (name, regions) in
+                [("reads", b.reads.as_ref().or(read.as_ref())), ("writes", b.writes.as_ref().or(written.as_ref()))]
+            {
                 if let Some(regions) = regions {
                     let list: Vec<String> = regions.iter().map(|r| p.region(r)).collect();
                     p.line(&format!("T.{name}({})", list.join(", ")));
@@ -455,4 +460,63 @@ impl Printer<'_> {
 /// A statement that prints nothing: Python wants one in every block.
 fn is_empty(s: &Stmt) -> bool {
     matches!(s.kind(), StmtKind::Seq(list) if list.iter().all(is_empty))
+}
+
+/// A block with memory of its own states what it accesses: TVM would find that memory among it.
+fn needs_accesses(b: &Block) -> bool {
+    let mut found = false;
+    b.body.walk(&mut |s| found |= matches!(s.kind(), StmtKind::Alloc { .. }));
+    found && (b.reads.is_none() || b.writes.is_none())
+}
+
+/// What a block reads and writes that is not its own, as whole buffers.
+fn accesses(b: &Block) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
+    let (mut read, mut written, mut own) = (vec![], vec![], b.alloc_buffers.clone());
+    let add = |all: &mut Vec<Buffer>, b: &Buffer| {
+        if !all.contains(b) {
+            all.push(b.clone());
+        }
+    };
+    for s in b.init.iter().chain([&b.body]) {
+        s.walk(&mut |s| {
+            match s.kind() {
+                StmtKind::Alloc { buffer, .. } => own.push(buffer.clone()),
+                StmtKind::Block(inner) => {
+                    own.extend(inner.alloc_buffers.iter().cloned());
+                    for m in &inner.match_buffers {
+                        own.push(m.buffer.clone());
+                        add(&mut read, &m.source.buffer);
+                        add(&mut written, &m.source.buffer);
+                    }
+                }
+                StmtKind::Store { buffer, .. } => add(&mut written, buffer),
+                StmtKind::CallPacked { args, .. } => {
+                    for b in args.iter().filter_map(PackedArg::tensor) {
+                        add(&mut read, b);
+                        add(&mut written, b);
+                    }
+                }
+                _ => {}
+            }
+            for e in s.exprs() {
+                e.walk(&mut |e| {
+                    if let PrimKind::BufferLoad(buffer, _) = e.kind() {
+                        add(&mut read, buffer);
+                    }
+                });
+            }
+        });
+    }
+    let regions = |all: Vec<Buffer>| -> Vec<BufferRegion> {
+        let whole = |b: Buffer| {
+            let region = b.shape.iter().map(|d| (PrimExpr::int(d.dtype(), 0), d.clone())).collect();
+            BufferRegion { buffer: b, region }
+        };
+        // A buffer over a part of another one is that part.
+        let part = |b: Buffer, m: &[MatchBufferRegion]| {
+            m.iter().find(|m| m.buffer == b).map_or_else(|| whole(b.clone()), |m| m.source.clone())
+        };
+        all.into_iter().filter(|b| !own.contains(b)).map(|buffer| part(buffer, &b.match_buffers)).collect()
+    };
+    (regions(read), regions(written))
 }

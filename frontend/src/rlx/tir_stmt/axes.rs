@@ -120,7 +120,7 @@ impl<'a> Cx<'a> {
 
     /// Whether an axis may have that extent.
     fn counts(&mut self, extent: &PrimExpr, span: Span) -> Option<()> {
-        let t = extent.dtype();
+        let t = self.stated_type(extent);
         if t.is_signed() {
             return Some(());
         }

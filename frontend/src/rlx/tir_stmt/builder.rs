@@ -183,6 +183,7 @@ impl<'a> Cx<'a> {
     pub(super) fn bound_once(&mut self, target: &Expr<'a>, again: bool, f: &PrimCx) -> Option<()> {
         let Some(name) = target.as_name() else { return Some(()) };
         let assigned = match self.names.own(name) {
+            None if self.names.is_declared(name) => false,
             None | Some(Value::Poison) => return Some(()),
             Some(Value::Prim(v)) => f.scalars.contains(v),
             Some(Value::Buffer(b)) => b.ndim() == 0 || b.ndim() == 1 && b.shape[0].is_int(1) || self.vector_cell(b),

@@ -8,6 +8,15 @@ use relax_ir::prim::BinOp;
 impl<'a> Cx<'a> {
     /// `B = T.Buffer(shape, dtype)` among statements: attributes of blocks name it, no access does.
     pub(super) fn described(&mut self, name: &'a str, call: &CallExpr<'a>, span: Span) -> Option<Vec<Item>> {
+        if let Some(data) = buffer_argument(call, 0, "data") {
+            match self.pointer(data) {
+                Some(of) => of?,
+                None => return self.expected(data, "the memory of a buffer, `A.data`,"),
+            };
+        }
+        if let Some(offset) = buffer_argument(call, 0, "elem_offset").filter(|o| o.as_name().is_some()) {
+            self.prim(offset)?;
+        }
         let buffer = self.buffer_type(name, call, 0, "global", span)?;
         self.names.bind(name, Value::Described(buffer));
         Some(vec![])

@@ -43,7 +43,7 @@ impl<'a> Cx<'a> {
         self.scope(f, span)?;
         let buffer = Buffer::from_parts(name, shape, dtype, vec![], None, "local", span);
         self.names.bind(name, Value::Buffer(buffer.clone()));
-        f.cells.push(span);
+        self.born(name, span, f);
         Some(vec![Item::Alloc(buffer, span)])
     }
 

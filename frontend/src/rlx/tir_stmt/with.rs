@@ -39,6 +39,7 @@ impl<'a> Cx<'a> {
                 let mut parts = Some(BlockParts::default());
                 self.names.push();
                 let (outside, before) = (f.cells.len(), f.pointers.len());
+                let around = std::mem::replace(&mut f.block_cells, outside);
                 let list = self.tir_list(body, f, &mut parts, Place::Body);
                 let cells = f.cells.split_off(outside.min(f.cells.len()));
                 let pointers = f.pointers.split_off(before.min(f.pointers.len()));
@@ -49,15 +50,11 @@ impl<'a> Cx<'a> {
                         return self.error("tir", none.span, "a block without realisation has no axes");
                     }
                 }
-                let stated = p.reads.is_some() && p.writes.is_some();
-                // Source: TVM's detection of what blocks access, which finds memory that only exists inside.
-                if let Some(cell) = cells.first().filter(|_| !stated && what == "T.sblock" && name != "root") {
-                    let message = format!("block \"{name}\" has memory of its own and does not state what it accesses");
-                    let d = Diagnostic::error("tir", *cell, message).label(item.span, "this block");
-                    return self.report(d.help(
-                        "state T.reads(..) and T.writes(..), make it a let (`x: T.let = ..`), or T.sblock_alloc_buffer",
-                    ));
+                f.block_cells = around;
+                if what == "T.sblock" && !(f.root == Some(span) && p.axes.is_empty()) {
+                    self.states_own(&name, item.span, &p, &cells, &list)?;
                 }
+                let stated = p.reads.is_some() && p.writes.is_some();
                 if let Some(pointer) = pointers.first().filter(|_| !stated && what == "T.sblock" && name != "root") {
                     let message =
                         format!("block \"{name}\" names memory by its pointer and does not state what it accesses");
@@ -161,6 +158,7 @@ impl<'a> Cx<'a> {
                 if let Some(data) = buffer_argument(call, 0, "data").filter(|_| what == "T.decl_buffer") {
                     self.names.push();
                     let view = self.view(name, call, data, item.span);
+                    self.born(name, item.span, f);
                     let body = self.nested(body, f);
                     self.names.pop();
                     return view.map(|()| vec![Item::Stmt(body)]);
@@ -169,6 +167,7 @@ impl<'a> Cx<'a> {
                 self.names.push();
                 let meaning = buffer.clone().map_or(Value::Poison, Value::Buffer);
                 self.names.bind(name, meaning);
+                self.born(name, item.span, f);
                 let body = self.nested(body, f);
                 self.names.pop();
                 one(TKind::Alloc { buffer: buffer?, body })
