@@ -417,6 +417,11 @@ impl Gen<'_> {
         let names: Vec<&str> = out.iter().map(|v| v.name.as_str()).collect();
         b.line(&format!("R.output({})", names.join(", ")));
         b.indent -= 1;
+        // The names of dims end with the block that declares them; what the values that it outputs are made of may be used later.
+        let (declared, body): (Vec<String>, Vec<String>) =
+            b.lines.split_off(at).into_iter().partition(|line| line.ends_with(" = T.int64()"));
+        b.lines.extend(declared.iter().map(|line| line.replacen("    ", "", 1)));
+        b.lines.extend(body);
         b.vars.extend(out);
     }
 
