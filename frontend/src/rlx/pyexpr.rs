@@ -335,7 +335,7 @@ impl<'a> Parser<'a, '_> {
         }
         self.expect_op(")")?;
         let span = lo.to(self.prev_span());
-        self.python |= matches!(func.as_name(), Some("isinstance" | "any" | "all" | "sum" | "sorted"));
+        self.python |= matches!(func.as_name(), Some("isinstance" | "any" | "all" | "sum" | "sorted" | "max" | "min"));
         self.node(ExprKind::Call(Box::new(CallExpr { func, args, keywords })), span)
     }
 

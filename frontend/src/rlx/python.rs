@@ -9,7 +9,8 @@ mod literals;
 
 use super::context::{Cx, Value};
 use super::syntax::*;
-use literals::{among, element, floor_div, integer, names, size, truth};
+pub use literals::truth;
+use literals::{among, element, floor_div, integer, names, size, slice};
 use relax_ir::{Diagnostic, Span};
 
 /// What a name of Python stands for.
@@ -47,6 +48,8 @@ impl<'a> Cx<'a> {
             ExprKind::None | ExprKind::Str(_) | ExprKind::Dict(_) | ExprKind::Lambda(..) => value,
             // A list of sizes stays one of Python, which a shape may be made of; a tuple is a value of Relax.
             ExprKind::List(items) if !items.is_empty() && items.iter().all(|i| self.is_size(i)) => value,
+            // In a kernel both are Python's.
+            ExprKind::List(_) | ExprKind::Tuple(_) if self.in_kernel() => value,
             ExprKind::Call(call) => match (meta_var(value), call.args.as_slice()) {
                 (true, [inner]) => inner,
                 _ => return false,
@@ -245,8 +248,11 @@ impl<'a> Python<'_, 'a> {
                     Some(v) => (&v[0], &v[1], true),
                     None => (&**base, &**index, false),
                 };
-                if let Some(found) = element(base, index) {
+                if let Some(found) = element(base, index, self.cx.in_kernel()) {
                     return Ok(Some(found));
+                }
+                if let Some(part) = slice(base, index) {
+                    return self.node(ExprKind::List(part), e.span).map(Some);
                 }
                 match changed {
                     true => {
@@ -543,9 +549,23 @@ impl<'a> Python<'_, 'a> {
                 let holds = if name == "any" { truths.contains(&true) } else { !truths.contains(&false) };
                 self.node(ExprKind::Bool(holds), span).map(Some)
             }
+            ("max" | "min", _) => {
+                let items = match args {
+                    [of] => self.sequence(of)?,
+                    _ => Some(args.to_vec()),
+                };
+                let whole = items.and_then(|items| items.iter().map(integer).collect::<Option<Vec<i128>>>());
+                let found = whole.and_then(|v| if name == "max" { v.into_iter().max() } else { v.into_iter().min() });
+                found.map(|v| self.int(v, span)).transpose()
+            }
             ("sum" | "sorted", [of]) => {
                 let Some(items) = self.sequence(of)? else { return Ok(None) };
-                let Some(mut whole) = items.iter().map(integer).collect::<Option<Vec<i128>>>() else { return Ok(None) };
+                let Some(mut whole) = items.iter().map(integer).collect::<Option<Vec<i128>>>() else {
+                    if name == "sum" && self.cx.in_kernel() {
+                        return self.sum(items, span).map(Some);
+                    }
+                    return Ok(None);
+                };
                 if name == "sum" {
                     return self.int(whole.iter().fold(0, |a, b| a.saturating_add(*b)), span).map(Some);
                 }
@@ -555,6 +575,16 @@ impl<'a> Python<'_, 'a> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// `0 + a + b + ..`, the zero left out.
+    fn sum(&mut self, items: Vec<Expr<'a>>, span: Span) -> Result<Expr<'a>, Reported> {
+        let mut items = items.into_iter();
+        let Some(mut whole) = items.next() else { return self.int(0, span) };
+        for item in items {
+            whole = self.node(ExprKind::Binary(BinaryOp::Add, Box::new(whole), Box::new(item)), span)?;
+        }
+        Ok(whole)
     }
 
     /// Is the call at `span` one of a generator, `f(e for x in list)`? TVM's parser of kernels does not know its names.

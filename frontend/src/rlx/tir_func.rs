@@ -1,6 +1,7 @@
 //! PrimFuncs: signatures, buffers, attributes.
 
 use super::context::{Births, Cx, Names, Value};
+use super::relax_func::first_line;
 use super::syntax::*;
 use super::tir_stmt::{returned_by, root_block, Cell};
 use relax_ir::prim::{PrimExpr, PrimKind};
@@ -182,6 +183,18 @@ impl<'a> Cx<'a> {
         let mut body = TStmt::seq(stmts);
         if !self.names.views.is_empty() {
             body = super::tir_stmt::without_views(&body, &self.names.views);
+        }
+        match super::tir_stmt::in_lanes(&body, &f.scalars) {
+            Ok(apart) => body = apart,
+            Err(span) => {
+                f.ok = false;
+                let d = Diagnostic::error(
+                    "tir",
+                    first_line(self.text, span),
+                    "this loop has an extent for each lane around it",
+                );
+                let _: Option<()> = self.report(d.help("write `range` instead of T.vectorized"));
+            }
         }
         match f.returned.take() {
             _ if f.returns.is_some() && !acts => body = TStmt::nop(),

@@ -3,6 +3,7 @@
 mod axes;
 mod builder;
 mod jumps;
+mod lanes;
 mod llvm;
 mod loops;
 mod matching;
@@ -19,6 +20,7 @@ mod views;
 mod with;
 
 pub use jumps::{returned_by, with_returns, Jumps};
+pub use lanes::in_lanes;
 pub use owned::{root_block, Cell};
 pub use pointers::Pointer;
 pub use shuffle::all_lanes;
@@ -536,9 +538,22 @@ impl<'a> Cx<'a> {
                 return Some(items);
             }
         }
+        // `a, b = T.meta_var([..])`
+        if let (Some(names), Some((call, values)), None) = (target.elements(), builder::held_list(value), annotation) {
+            if names.len() == values.len() && names.iter().all(|n| n.as_name().is_some()) {
+                let mut items = vec![];
+                for (n, v) in names.iter().zip(values) {
+                    let call = CallExpr { func: call.func.clone(), args: vec![v.clone()], keywords: vec![] };
+                    let one = Expr { kind: ExprKind::Call(Box::new(call)), ..value.clone() };
+                    items.extend(self.tir_assign(n, None, &one, span, f, block, place)?);
+                }
+                return Some(items);
+            }
+        }
         let Some(name) = target.as_name() else { return self.expected(target, "a name or an element of a buffer") };
-        if annotation.is_none() && builder::several(value) {
+        if annotation.is_none() && (builder::several(value) || value.elements().is_some()) {
             self.bound_once(target, false, f)?;
+            self.list_of_values(value)?;
             if self.python_binding(name, value) {
                 return Some(vec![]);
             }

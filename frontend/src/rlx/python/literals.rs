@@ -33,18 +33,32 @@ pub fn equal(a: &Expr, b: &Expr) -> Option<bool> {
     }
 }
 
-/// `[a, b][1]`, `{"k": a}["k"]`
-pub fn element<'a>(base: &Expr<'a>, index: &Expr<'a>) -> Option<Expr<'a>> {
+/// `[a, b][1]`, `{"k": a}["k"]`, of `tuples` too.
+pub fn element<'a>(base: &Expr<'a>, index: &Expr<'a>, tuples: bool) -> Option<Expr<'a>> {
+    let at = |items: &[Expr<'a>], i: i128| {
+        let at = if i < 0 { i + items.len() as i128 } else { i };
+        items.get(usize::try_from(at).ok()?).cloned()
+    };
     match (&base.kind, integer(index)) {
-        (ExprKind::List(items), Some(i)) => {
-            let at = if i < 0 { i + items.len() as i128 } else { i };
-            items.get(usize::try_from(at).ok()?).cloned()
-        }
+        (ExprKind::List(items), Some(i)) => at(items, i),
+        (ExprKind::Tuple(items), Some(i)) if tuples => at(items, i),
         (ExprKind::Dict(entries), ..) => {
             entries.iter().rev().find(|(k, _)| equal(k, index) == Some(true)).map(|(_, v)| v.clone())
         }
         _ => None,
     }
+}
+
+/// `[a, b, c][1:]`, without a step.
+pub fn slice<'a>(base: &Expr<'a>, index: &Expr<'a>) -> Option<Vec<Expr<'a>>> {
+    let (ExprKind::List(items), ExprKind::Slice(from, to, None)) = (&base.kind, &index.kind) else { return None };
+    let len = items.len() as i128;
+    let bound = |e: &Option<Box<Expr<'a>>>, absent: i128| match e {
+        Some(e) => integer(e).map(|i| if i < 0 { i + len } else { i }.clamp(0, len)),
+        None => Some(absent),
+    };
+    let (from, to) = (bound(from, 0)?, bound(to, len)?);
+    Some(items[usize::try_from(from).ok()?..usize::try_from(to.max(from)).ok()?].to_vec())
 }
 
 pub fn integer(e: &Expr) -> Option<i128> {
@@ -69,6 +83,16 @@ pub fn truth(e: &Expr) -> Option<bool> {
         ExprKind::Binary(BinaryOp::And, a, b) => Some(truth(a)? && truth(b)?),
         ExprKind::Binary(BinaryOp::Or, a, b) => Some(truth(a)? || truth(b)?),
         ExprKind::Binary(op, a, b) => {
+            if let (ExprKind::List(x), ExprKind::List(y)) = (&a.kind, &b.kind) {
+                let all =
+                    |x: &[Expr], y: &[Expr]| x.iter().zip(y).try_fold(true, |all, (x, y)| Some(all && equal(x, y)?));
+                let same = if x.len() == y.len() { all(x, y)? } else { false };
+                return match op {
+                    BinaryOp::Eq => Some(same),
+                    BinaryOp::Ne => Some(!same),
+                    _ => None,
+                };
+            }
             let (a, b) = (integer(a)?, integer(b)?);
             match op {
                 BinaryOp::Eq => Some(a == b),

@@ -195,6 +195,26 @@ impl<'a> Cx<'a> {
         let d = Diagnostic::error("tir", target.span, format!("`{name}` is defined in this scope already"));
         self.report(d.help("take another name"))
     }
+
+    /// The elements of a list with a name are values of TVM, each of which has a name of its own there: no texts, no dictionaries.
+    ///
+    /// Source: TVM `tirx.script.parser.parser`, `bind_assign_value`.
+    pub(super) fn list_of_values(&mut self, e: &Expr<'a>) -> Option<()> {
+        for item in e.elements().unwrap_or(&[]) {
+            self.list_of_values(item)?;
+            if matches!(item.kind, ExprKind::Str(_) | ExprKind::None | ExprKind::Dict(_) | ExprKind::Lambda(..)) {
+                let message = format!("an element of a list in a kernel is a value, not {}", item.describe());
+                return self.report(Diagnostic::error("tir", item.span, message).help("write T.meta_var([..])"));
+            }
+        }
+        Some(())
+    }
+}
+
+/// The elements of `T.meta_var([..])`, and the call.
+pub(super) fn held_list<'e, 'a>(value: &'e Expr<'a>) -> Option<(&'e CallExpr<'a>, &'e [Expr<'a>])> {
+    let call = value.as_call().filter(|_| several(value))?;
+    Some((call, call.args.first()?.elements()?))
 }
 
 /// `T.meta_var(..)` of what Python has: a literal, a list, a tuple, a dictionary, a lambda.

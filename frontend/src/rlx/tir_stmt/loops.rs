@@ -1,7 +1,6 @@
 //! Loops of PrimFuncs: ranges, grids, thread bindings.
 
 use super::matching::widened;
-use super::vectors::lanes_together;
 use super::*;
 use relax_ir::prim::BinOp;
 use relax_ir::sym::Facts;
@@ -124,18 +123,7 @@ impl<'a> Cx<'a> {
             if i == 0 {
                 self.with_jumps(&jumps, &kind, span)?;
             }
-            let round = |var: Var, body: TStmt| {
-                let (min, extent, kind, annotations) = (min.clone(), extent.clone(), kind.clone(), annotations.clone());
-                TStmt::at(TKind::For { var, min, extent, kind, annotations, body }, span)
-            };
-            stmt = match (&kind, extent.as_int()) {
-                (ForKind::Vectorized, Some(1..)) => {
-                    let last = PrimExpr::binary(BinOp::Add, min.clone(), extent.clone());
-                    let last = PrimExpr::binary(BinOp::Sub, last, PrimExpr::int(extent.dtype(), 1));
-                    lanes_together(&var, &last, &stmt, &f.scalars, &round).unwrap_or_else(|| round(var, stmt))
-                }
-                _ => round(var, stmt),
-            };
+            stmt = TStmt::at(TKind::For { var, min, extent, kind, annotations, body: stmt }, span);
             if i == 0 {
                 stmt = jumps.around(stmt);
             }

@@ -127,6 +127,9 @@ impl<'a> Cx<'a> {
             ExprKind::Unary(UnaryOp::Not, a) => self.decided(a).map(|b| !b),
             ExprKind::Binary(BinaryOp::And, a, b) => Some(self.decided(a)? && self.decided(b)?),
             ExprKind::Binary(BinaryOp::Or, a, b) => Some(self.decided(a)? || self.decided(b)?),
+            ExprKind::Binary(_, a, b) if [a, b].iter().all(|e| matches!(e.kind, ExprKind::List(_))) => {
+                crate::rlx::python::truth(e)
+            }
             ExprKind::Binary(BinaryOp::Eq, a, b) => Some(self.text_of(a)? == self.text_of(b)?),
             ExprKind::Binary(BinaryOp::Ne, a, b) => Some(self.text_of(a)? != self.text_of(b)?),
             _ => None,

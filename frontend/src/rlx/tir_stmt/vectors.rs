@@ -3,6 +3,9 @@
 use super::*;
 use relax_ir::prim::BinOp;
 
+/// The name of the memory that holds a vector between its reads and its writes.
+pub(super) const VECTOR: &str = "vector";
+
 impl<'a> Cx<'a> {
     /// `buffer[indices] = value` for vectors: all lanes of the value are read before the first is written.
     pub(super) fn vector_store(
@@ -32,7 +35,7 @@ impl<'a> Cx<'a> {
         if !elsewhere {
             return Some(over(TStmt::at(TKind::Store { buffer, indices: places, value }, span)));
         }
-        let whole = Buffer::new("vector", vec![extent.clone()], buffer.dtype().element());
+        let whole = Buffer::new(VECTOR, vec![extent.clone()], buffer.dtype().element());
         let read = over(TStmt::store(&whole, vec![var.expr()], value));
         let value = whole.at(vec![var.expr()]);
         let write = over(TStmt::at(TKind::Store { buffer, indices: places, value }, span));
@@ -113,74 +116,4 @@ pub fn lanes_of(e: &PrimExpr, from: u16, count: u16) -> Option<PrimExpr> {
         }
         _ => return None,
     })
-}
-
-/// The body of a vectorised loop whose statements share elements other than lane by lane: one statement is done for all lanes before
-/// the next; into an element that all lanes write goes what the last one has, and so do scalars with a name (`cells`). `round` makes
-/// a loop. `None` where one loop does.
-///
-/// Source: TVM src/tirx/transform/vectorize_loop.cc, which makes vectors of each statement.
-pub(super) fn lanes_together(
-    var: &Var,
-    last: &PrimExpr,
-    body: &TStmt,
-    cells: &[Var],
-    round: &dyn Fn(Var, TStmt) -> TStmt,
-) -> Option<TStmt> {
-    let of = |e: &PrimExpr| e.vars().contains(var);
-    if let TKind::Let { var: name, value, body: inner } = body.kind() {
-        let known = HashMap::from([(var.clone(), last.clone())]);
-        let rest = lanes_together(var, last, inner, cells, round);
-        let rest = if of(value) { Some(rest.unwrap_or_else(|| round(var.clone(), inner.clone()))) } else { rest };
-        let kind = TKind::Let { var: name.clone(), value: value.substitute(&known), body: rest? };
-        return cells.contains(name).then(|| TStmt::at(kind, body.span()));
-    }
-    if let TKind::Alloc { buffer, body: inner } = body.kind() {
-        let inner = lanes_together(var, last, inner, cells, round)?;
-        return Some(TStmt::at(TKind::Alloc { buffer: buffer.clone(), body: inner }, body.span()));
-    }
-    let list: Vec<TStmt> = match body.kind() {
-        TKind::Seq(list) => list.clone(),
-        _ => vec![body.clone()],
-    };
-    // Memory holds for the statements behind it.
-    if let Some((before, (TKind::Alloc { buffer, body }, span))) =
-        list.split_last().map(|(s, before)| (before, (s.kind(), s.span())))
-    {
-        let body = TStmt::seq(before.iter().chain([body]).cloned().collect());
-        let whole = TStmt::at(TKind::Alloc { buffer: buffer.clone(), body }, span);
-        return lanes_together(var, last, &whole, cells, round);
-    }
-    let mut accesses: Vec<(usize, bool, Buffer, Vec<PrimExpr>)> = vec![];
-    for (k, s) in list.iter().enumerate() {
-        let TKind::Store { buffer, indices, value } = s.kind() else { return None };
-        accesses.push((k, true, buffer.clone(), indices.clone()));
-        for e in indices.iter().chain([value]) {
-            e.walk(&mut |e| {
-                if let PrimKind::BufferLoad(b, at) = e.kind() {
-                    accesses.push((k, false, b.clone(), at.to_vec()));
-                }
-            });
-        }
-    }
-    let apart = accesses.iter().filter(|(_, written, ..)| *written).any(|(k, _, buffer, indices)| {
-        let lanes = indices.iter().any(of);
-        let mut others = accesses.iter().filter(|(j, written, b, _)| b == buffer && (j != k || !written));
-        others.any(|(j, _, _, at)| if lanes { j != k && at != indices } else { true })
-    });
-    if !apart {
-        return None;
-    }
-    let each = list.iter().map(|s| match s.kind() {
-        TKind::Store { indices, .. } if !indices.iter().any(of) => {
-            let known = HashMap::from([(var.clone(), last.clone())]);
-            s.rewrite(&mut |e| e.substitute(&known), &mut |s| s)
-        }
-        _ => {
-            let own = Var::with_span(var.name(), var.dtype(), s.span());
-            let known = HashMap::from([(var.clone(), own.expr())]);
-            round(own, s.rewrite(&mut |e| e.substitute(&known), &mut |s| s))
-        }
-    });
-    Some(TStmt::seq(each.collect()))
 }

@@ -127,9 +127,12 @@ impl<'a> Cx<'a> {
                 let body = self.nested(body, f);
                 Some(vec![Item::Stmt(body)])
             }
-            "T.let" | "T.LetStmt" => {
+            "T.let" => {
+                let d = Diagnostic::error("tir", item.span, "T.let is the type of a binding, it opens no scope");
+                self.report(d.help("write `v: T.let = value`"))
+            }
+            "T.LetStmt" => {
                 let (named, value) = match (call.args.as_slice(), target) {
-                    ([name, value], None) => (Some(name), value),
                     ([value], Some(t)) => (Some(t), value),
                     ([value], None) => (call.keyword("var"), value),
                     _ => return self.error("argument", item.span, "write `with T.LetStmt(value) as v:`"),
