@@ -132,6 +132,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn binary_node(&mut self, op: BinaryOp, a: Expr<'a>, b: Expr<'a>) -> Parsed<'a> {
+        self.python |= matches!(a.kind, ExprKind::List(_)) || matches!(b.kind, ExprKind::List(_));
         let span = a.span.to(b.span);
         self.node(ExprKind::Binary(op, Box::new(a), Box::new(b)), span)
     }
@@ -335,7 +336,8 @@ impl<'a> Parser<'a, '_> {
         }
         self.expect_op(")")?;
         let span = lo.to(self.prev_span());
-        self.python |= matches!(func.as_name(), Some("isinstance" | "any" | "all" | "sum" | "sorted" | "max" | "min"));
+        self.python |=
+            matches!(func.as_name(), Some("isinstance" | "any" | "all" | "sum" | "sorted" | "max" | "min" | "len"));
         self.node(ExprKind::Call(Box::new(CallExpr { func, args, keywords })), span)
     }
 

@@ -623,6 +623,9 @@ impl<'a> Cx<'a> {
     }
 
     fn buffer_field(&mut self, base: &Expr<'a>, field: &str, span: Span) -> Option<PrimExpr> {
+        if let Some(bound) = self.range_field(base, field) {
+            return bound;
+        }
         if base.as_name().is_some_and(|n| matches!(self.names.get(n), Some(Value::Buffer(_)))) {
             let buffer = self.buffer(base)?;
             return match field {

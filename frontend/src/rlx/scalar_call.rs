@@ -211,7 +211,14 @@ impl<'a> Cx<'a> {
         };
         let buffer = self.buffer(of)?;
         let lanes = match call.arg(1, "dtype").filter(|d| !matches!(d.kind, ExprKind::None)) {
-            Some(d) => self.dtype(d)?.lanes,
+            Some(d) => {
+                let t = self.dtype(d)?;
+                if t.element() != buffer.dtype().element() {
+                    let message = format!("`{}` is of {}, not of {}", buffer.name, buffer.dtype(), t.element());
+                    return self.error("type", d.span, message);
+                }
+                t.lanes
+            }
             None => 1,
         };
         let indices = self.vector_at(&buffer, begin, lanes)?;

@@ -181,10 +181,7 @@ impl<'a> Cx<'a> {
             }
         }
         let mut body = TStmt::seq(stmts);
-        if !self.names.views.is_empty() {
-            body = super::tir_stmt::without_views(&body, &self.names.views);
-        }
-        match super::tir_stmt::in_lanes(&body, &f.scalars) {
+        match super::tir_stmt::in_lanes(&body, &f.scalars, &self.names.views) {
             Ok(apart) => body = apart,
             Err(span) => {
                 f.ok = false;
@@ -195,6 +192,9 @@ impl<'a> Cx<'a> {
                 );
                 let _: Option<()> = self.report(d.help("write `range` instead of T.vectorized"));
             }
+        }
+        if !self.names.views.is_empty() {
+            body = super::tir_stmt::without_views(&body, &self.names.views);
         }
         match f.returned.take() {
             _ if f.returns.is_some() && !acts => body = TStmt::nop(),

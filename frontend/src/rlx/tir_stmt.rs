@@ -657,7 +657,12 @@ impl<'a> Cx<'a> {
                     return Some(vec![Item::Loop(var, extent, ForKind::ThreadBinding(thread), span)]);
                 }
                 "T.Buffer" | "T.buffer_decl" => return self.described(name, call, span),
-                "T.allocate" | "T.env_thread" | "T.allocate_const" => {
+                _ if annotation.is_none() && builder::valueless(call) => {
+                    self.names.note_declared(name);
+                    self.names.dims.insert(name, Var::with_span(name, DType::HANDLE, target.span));
+                    return Some(vec![]);
+                }
+                "T.allocate" | "T.allocate_const" => {
                     let d = Diagnostic::unsupported("tir", value.span, format!("`{fname}` is not supported"));
                     return self.report(d.help("print the PrimFunc before it is lowered: in block form"));
                 }

@@ -112,7 +112,8 @@ WE_REFUSE = [
     ("two dims of one operator that no call makes equal", r"R\.nn\.(group|instance)_norm: beta has dim \d+, the data has [A-Za-z_]\w*$"),
     ("a gradient of another shape than its result", r"R\.grad\.\w+: output_grad must have \d+ dims"),
     ("strides known at run time only", r"R\.strided_slice: strides must be integers"),
-    ("the struct of a tensor in lowered code", r"error\[tir\]: `T\.tvm_struct_get` is not supported"),
+    # decisions.md, "Handles of kernels are tensors, calls of libraries stand between kernels".
+    ("the struct of a tensor in lowered code", r"error\[tir\]: `T\.tvm_struct_get` is not supported|error\[tir-struct\]"),
     # TVM compiles it, and its runtime refuses any data.
     ("a shape from floats", r"R\.tensor_to_shape: the elements must be integers"),
     ("a CUDA graph", r"R\.call_builtin_with_ctx cannot be compiled"),
@@ -143,7 +144,7 @@ TVM_REFUSES = [
     # ConstantOfShape is written so.
     ("TVM does not read what it prints: a variable as the shape of a tensor", "parse", r"not well-formed", r"\b(lv\d*): R\.Shape\((?s:.*)R\.Tensor\(\1, dtype=\"\w+\"\) = R\.broadcast_to\("),
     # decisions.md, "All dialects through one parser".
-    ("an older dialect", "parse", r"Prim\(\) got an unexpected keyword argument 'value'|call_tir\(\) got an unexpected keyword argument '(tir_vars|out_sinfo)'"
+    ("an older dialect", "parse", r"Prim\(\) got an unexpected keyword argument 'value'|(call_tir|DtypeConstructor\.__call__)\(\) got an unexpected keyword argument '(tir_vars|out_sinfo|is_size_var)'"
      r"|has no attribute '(block|LetStmt|power|indexdiv|indexmod)'"),
     # TVM 0.26 prints dims in quotes that the body declares; since 0.27 they are int32 by themselves.
     ("an older dialect: dims in quotes that the body declares", "parse", r"Expected the same dtype for PrimVars but got int(32|64) vs int32", r"T\.Buffer\(\((?s:.*?)\""),

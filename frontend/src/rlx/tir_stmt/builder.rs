@@ -55,8 +55,8 @@ impl<'a> Cx<'a> {
                 let value = self.prim(inner);
                 Some(value.map(|v| vec![Item::Stmt(TStmt::at(TKind::Evaluate(v), span))]))
             }
-            // Advice to schedulers.
-            ("T.hint", ..) => nothing(Some(())),
+            // Advice to schedulers; where the part of the kernel begins that a device runs.
+            ("T.hint", ..) | ("T.device_entry", [], []) => nothing(Some(())),
             ("T.evaluate", [inner], []) if profile_mark(inner) => nothing(Some(())),
             _ if profile_mark(e) => nothing(Some(())),
             ("T.static_assert", ..) => nothing(self.static_assertion(call, span)),
@@ -211,6 +211,15 @@ impl<'a> Cx<'a> {
     }
 }
 
+/// A name for what only code for other devices gives a value: a pointer to come, the number of a thread.
+pub(super) fn valueless(call: &CallExpr) -> bool {
+    match call.func.dotted().as_deref() {
+        Some("T.handle") => !call.args.is_empty(),
+        Some("T.ptr" | "T.buffer_var" | "T.env_thread") => true,
+        _ => false,
+    }
+}
+
 /// The elements of `T.meta_var([..])`, and the call.
 pub(super) fn held_list<'e, 'a>(value: &'e Expr<'a>) -> Option<(&'e CallExpr<'a>, &'e [Expr<'a>])> {
     let call = value.as_call().filter(|_| several(value))?;
@@ -223,6 +232,10 @@ pub(super) fn several(value: &Expr) -> bool {
     let inner = value.as_call().filter(|_| made).and_then(|c| c.args.first());
     inner.is_some_and(|e| {
         let list = matches!(e.kind, ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Dict(_));
+        let named = ["T.Range", "T.iter_var", "T.comm_reducer", "T.index_map"];
+        if e.called().is_some_and(|c| named.contains(&c.as_str())) {
+            return true;
+        }
         let literal = matches!(e.kind, ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Str(_) | ExprKind::None);
         list || literal || matches!(e.kind, ExprKind::Lambda(..) | ExprKind::Comprehension(_))
     })

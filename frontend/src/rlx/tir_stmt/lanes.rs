@@ -15,7 +15,7 @@ use std::collections::HashSet;
 struct Kernel<'k> {
     /// Scalars with a name (`v = A[i]`): memory for TVM, lets here.
     scalars: &'k [Var],
-    /// The buffers that regions are parts of.
+    /// The buffers that regions are parts of and views show.
     regions: HashMap<Buffer, Buffer>,
 }
 
@@ -39,8 +39,8 @@ struct Access {
 
 /// The body with its vectorised loops taken apart where that differs from one lane after the other. The error is an extent that
 /// TVM has no vector for.
-pub fn in_lanes(body: &TStmt, scalars: &[Var]) -> Result<TStmt, Span> {
-    let mut regions = HashMap::new();
+pub fn in_lanes(body: &TStmt, scalars: &[Var], views: &[View]) -> Result<TStmt, Span> {
+    let mut regions: HashMap<Buffer, Buffer> = views.iter().map(|v| (v.buffer.clone(), v.of.base.clone())).collect();
     let mut vectorised = false;
     body.walk(&mut |s| match s.kind() {
         TKind::Block(b) => {
@@ -166,11 +166,17 @@ impl Lanes<'_> {
             TKind::For { var, .. } => {
                 inner.insert(var.clone());
             }
-            TKind::Let { var, value, .. } => {
+            TKind::Let { var, value, body } => {
                 let value = value.substitute(known);
-                let cell = self.kernel.scalars.contains(var) || self.lane_by_lane(&value);
-                *apart |= cell && self.in_lanes(&value);
-                inner.insert(var.clone());
+                if self.kernel.scalars.contains(var) || self.lane_by_lane(&value) {
+                    *apart |= self.in_lanes(&value);
+                    inner.insert(var.clone());
+                } else {
+                    let mut inside = known.clone();
+                    inside.insert(var.clone(), value);
+                    self.look(body, &inside, accesses, inner, apart);
+                    return;
+                }
             }
             TKind::Block(b) => {
                 let mut inside = known.clone();

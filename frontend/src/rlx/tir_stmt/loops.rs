@@ -72,6 +72,21 @@ impl<'a> Cx<'a> {
         Some((lo, extent))
     }
 
+    /// `T.Range(begin, end).min` and `.extent`; `None` for others.
+    pub fn range_field(&mut self, of: &Expr<'a>, field: &str) -> Option<Option<PrimExpr>> {
+        let call = of.as_call().filter(|_| of.called().as_deref() == Some("T.Range"))?;
+        let range = match call.args.as_slice() {
+            [extent] => self.up_to(extent, false),
+            [lo, hi] => self.bounds(lo, hi, false, of.span),
+            _ => self.error("argument", of.span, "T.Range takes a begin and an end"),
+        };
+        match field {
+            "min" => Some(range.map(|(min, _)| min)),
+            "extent" => Some(range.map(|(_, extent)| extent)),
+            _ => None,
+        }
+    }
+
     pub(super) fn loop_var(&mut self, name: &'a str, span: Span, min: &PrimExpr, extent: &PrimExpr) -> Var {
         let var = Var::with_span(name, extent.dtype(), span);
         self.names.bind(name, Value::Prim(var.clone()));

@@ -123,7 +123,8 @@ impl<'a> Cx<'a> {
                 self.while_loop(cond, body, span, f).map(|s| vec![Item::Stmt(s)])
             }
             "T.If" => self.if_statement(call, body, span, f).map(|s| vec![Item::Stmt(s)]),
-            "T.hint" => {
+            // What comes later gets other names.
+            "T.hint" | "T.block_name_suffix_context" => {
                 let body = self.nested(body, f);
                 Some(vec![Item::Stmt(body)])
             }
