@@ -155,8 +155,8 @@ impl Target {
         self.triple.architecture == Architecture::X86_64 && self.triple.environment == Environment::Gnu
     }
 
-    /// Whether it is known to multiply two 512-bit vectors a cycle: this machine, where it has AVX512-FP16 (Intel's servers
-    /// since Sapphire Rapids) or is one of AMD's whose data path has 512 bits (Zen 5; Zen 4 has 256).
+    /// Whether it is known to multiply two 512-bit vectors a cycle: this machine, where it is one of Intel's servers or one of
+    /// AMD's whose data path has 512 bits (Zen 5; Zen 4 has 256).
     pub fn multiplies_twice(&self) -> bool {
         self.cpu == Cpu::Native && native_multiplies_twice(&self.triple)
     }
@@ -164,7 +164,7 @@ impl Target {
     /// Whether it reads ahead for few streams at a time, so that tiles of many rows wait for what is not in the first-level
     /// cache: Zen 5, measured.
     pub fn reads_few_ahead(&self) -> bool {
-        self.multiplies_twice() && !native_fp16()
+        self.multiplies_twice() && !native_intel_server()
     }
 
     /// The Cranelift target machine.
@@ -275,18 +275,39 @@ fn native_features(triple: &Triple) -> Vec<&'static str> {
 
 #[cfg(target_arch = "x86_64")]
 fn native_multiplies_twice(triple: &Triple) -> bool {
-    let amd = || std::is_x86_feature_detected!("avx512f") && amd_path_of_512();
-    triple.architecture == Architecture::X86_64 && (native_fp16() || amd())
+    let wide = std::is_x86_feature_detected!("avx512f");
+    triple.architecture == Architecture::X86_64 && wide && (native_intel_server() || amd_path_of_512())
 }
 
+/// Whether this is a server of Intel's with AVX-512: one with AVX512-FP16 (Sapphire Rapids and later), or one whose family and
+/// model say so where a hypervisor hides that; Intel SDM volume 4, table 2-1.
 #[cfg(target_arch = "x86_64")]
-fn native_fp16() -> bool {
-    std::is_x86_feature_detected!("avx512fp16")
+fn native_intel_server() -> bool {
+    use std::arch::x86_64::__cpuid;
+    // Skylake to Cooper Lake, Ice Lake (two), Sapphire and Emerald Rapids, Granite Rapids (two).
+    const MODELS: [u32; 7] = [0x55, 0x6a, 0x6c, 0x8f, 0xcf, 0xad, 0xae];
+    if vendor() != *b"GenuineIntel" {
+        return false;
+    }
+    let signs = __cpuid(1).eax;
+    let (family, model) = (signs >> 8 & 0xf, signs >> 4 & 0xf | signs >> 12 & 0xf0);
+    std::is_x86_feature_detected!("avx512fp16") || family == 6 && MODELS.contains(&model)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn native_fp16() -> bool {
+fn native_intel_server() -> bool {
     false
+}
+
+/// The twelve letters of `cpuid` 0.
+#[cfg(target_arch = "x86_64")]
+fn vendor() -> [u8; 12] {
+    let v = std::arch::x86_64::__cpuid(0);
+    let mut name = [0; 12];
+    for (to, from) in name.chunks_mut(4).zip([v.ebx, v.edx, v.ecx]) {
+        to.copy_from_slice(&from.to_le_bytes());
+    }
+    name
 }
 
 /// Whether AMD's leaf of optimisation identifiers (`cpuid` 8000001a, eax) is filled, so that it says that unaligned moves
@@ -298,9 +319,7 @@ fn amd_path_of_512() -> bool {
     const LEAF: u32 = 0x8000_001a;
     const MOVES: u32 = 1 << 1;
     const HALVES: u32 = 1 << 2;
-    let vendor = __cpuid(0);
-    let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat();
-    name == b"AuthenticAMD" && __cpuid(0x8000_0000).eax >= LEAF && __cpuid(LEAF).eax & (MOVES | HALVES) == MOVES
+    vendor() == *b"AuthenticAMD" && __cpuid(0x8000_0000).eax >= LEAF && __cpuid(LEAF).eax & (MOVES | HALVES) == MOVES
 }
 
 /// Leaf 7 of `cpuid`, edx: AMX-TILE and AMX-INT8. What the operating system allows is asked when a library is loaded.
