@@ -51,6 +51,8 @@ fn tensor(text: &str) -> Constant {
             DType::I32 => bytes.extend(x.parse::<i32>().expect("a number").to_le_bytes()),
             DType::I8 => bytes.push(x.parse::<i8>().expect("a number") as u8),
             DType::I64 => bytes.extend(x.parse::<i64>().expect("a number").to_le_bytes()),
+            DType::U64 => bytes.extend(x.parse::<u64>().expect("a number").to_le_bytes()),
+            DType::F64 => bytes.extend(x.parse::<f64>().expect("a number").to_le_bytes()),
             _ => bytes.push(x.parse::<u8>().expect("a number")),
         }
     }

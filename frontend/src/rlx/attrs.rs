@@ -126,7 +126,13 @@ impl<'a> Cx<'a> {
     /// The dictionary that is the only argument of `R.func_attr`, `I.module_attrs` and their kin.
     pub fn attrs_argument(&mut self, call: &CallExpr<'a>, span: Span) -> Option<Attrs> {
         match call.arg(0, "attrs") {
-            Some(d) => self.dict(d).map(Attrs),
+            Some(d) => {
+                let entries = if let ExprKind::Dict(entries) = &d.kind { entries.as_slice() } else { &[] };
+                if let Some((key, _)) = entries.iter().find(|(k, _)| !matches!(k.kind, ExprKind::Str(_))) {
+                    return self.expected(key, "the name of an attribute in quotes");
+                }
+                self.dict(d).map(Attrs)
+            }
             None => self.error("argument", span, "a dictionary of attributes is needed here"),
         }
     }

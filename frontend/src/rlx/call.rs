@@ -265,7 +265,13 @@ impl<'a> Cx<'a> {
             if attributes && !params.iter().any(|p| today(p.name) == today(k.name)) {
                 continue;
             }
-            let Some(i) = params.iter().position(|p| today(p.name) == today(k.name)) else {
+            let known = params.iter().position(|p| today(p.name) == today(k.name));
+            // So do those that the text states, whatever they are.
+            if decl.name == "call_packed" && known.is_none() {
+                ok &= self.names_are_known(e).is_some();
+                continue;
+            }
+            let Some(i) = known else {
                 let mut d =
                     Diagnostic::error("argument", k.span, format!("R.{} has no argument `{}`", decl.name, k.name));
                 d = match nearest(k.name, params.iter().map(|p| p.name)) {
@@ -300,6 +306,16 @@ impl<'a> Cx<'a> {
             }
         }
         ok.then_some(given)
+    }
+
+    /// Has every name that stands alone in `e` a value?
+    fn names_are_known(&mut self, e: &Expr<'a>) -> Option<()> {
+        match e.as_name() {
+            Some(n) if self.names.get(n).is_none() && !matches!(n, "R" | "T" | "I") && n != self.module_name => {
+                self.unknown_name(n, e.span)
+            }
+            _ => e.children().into_iter().try_for_each(|c| self.names_are_known(c)),
+        }
     }
 
     fn operand(&mut self, decl: &'static OpDecl, param: &ParamDecl, e: &Expr<'a>) -> Option<RExpr> {

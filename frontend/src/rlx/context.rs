@@ -209,6 +209,8 @@ pub struct Cx<'a> {
     pub kernels: HashMap<String, &'a str>,
     /// `n = TypeVar("n")`
     pub type_vars: Vec<&'a str>,
+    /// Values that Python has before the module, by name; their numbers hold in all functions.
+    pub before: Vec<(&'a str, Value)>,
     pub metadata: Option<Metadata>,
     pub names: Names<'a>,
     /// The kinds of the virtual devices that the module lists, where it does.
@@ -229,6 +231,7 @@ impl<'a> Cx<'a> {
             externs: HashMap::new(),
             kernels: HashMap::new(),
             type_vars: vec![],
+            before: vec![],
             metadata: None,
             names: Names::new(DType::I64),
             devices: None,
@@ -297,7 +300,22 @@ impl<'a> Cx<'a> {
             "float" => return Some(DType::F32),
             "int" => return Some(DType::I32),
             "uint" => return Some(DType::U32),
+            "bool8" => return Some(DType::BOOL),
             _ => {}
+        }
+        // No width at all, and TVM's short names: `f32`, `i8`.
+        let long = match s {
+            "bfloat" | "bf16" => "bfloat16".to_string(),
+            "float0" | "int0" | "uint0" => s.replace('0', "32"),
+            _ => match s.split_at_checked(1) {
+                Some(("f", bits)) => format!("float{bits}"),
+                Some(("i", bits)) => format!("int{bits}"),
+                Some(("u", bits)) => format!("uint{bits}"),
+                _ => String::new(),
+            },
+        };
+        if let Ok(d) = long.parse() {
+            return Some(d);
         }
         if s.starts_with("custom[") {
             return self.unsupported("dtype", span, format!("the data type `{s}` is not supported"));

@@ -4,8 +4,28 @@
 //! checked and kept as text.
 
 use super::context::Cx;
+use super::suggest::nearest;
 use super::syntax::*;
 use relax_ir::{AttrValue, Diagnostic};
+
+/// The kinds of targets. Source: TVM 0.27, `Target.list_kinds`.
+const KINDS: [&str; 15] = [
+    "composite",
+    "cuda_host",
+    "cuda",
+    "nvptx",
+    "c",
+    "hexagon",
+    "metal",
+    "opencl",
+    "trn",
+    "webgpu",
+    "test",
+    "rocm",
+    "vulkan",
+    "llvm",
+    "ext_dev",
+];
 
 /// Kind and number of `kind:number:scope`; without a number it is the first one. TVM's parser passes over the scope of
 /// the memory, which its printer writes.
@@ -113,11 +133,45 @@ impl<'a> Cx<'a> {
     fn global_info(&mut self, e: &Expr<'a>) -> Option<AttrValue> {
         let (name, call) = (e.called(), e.as_call());
         match (name.as_deref(), call) {
-            (Some("I.vdevice" | "I.dummy_global_info"), _) => {}
+            (Some("I.vdevice"), _) => self.target_exists(e)?,
+            (Some("I.dummy_global_info"), Some(call)) => {
+                if let Some(a) = call.args.first().or(call.keywords.first().map(|(_, v)| v)) {
+                    return self.error("argument", a.span, "I.dummy_global_info takes no arguments");
+                }
+            }
             (Some("R.device_mesh"), Some(call)) => self.device_mesh(call, e)?,
             _ => return self.expected(e, "a global info (I.vdevice(..), R.device_mesh(..), I.dummy_global_info())"),
         }
         Some(AttrValue::GlobalInfo(self.vdevice(e)?))
+    }
+
+    /// `I.vdevice(target=None, vdevice_id=0, memory_scope="global")`: a kind of target that there is, or its tag
+    /// (`"nvidia/nvidia-a100"`).
+    pub fn target_exists(&mut self, e: &Expr<'a>) -> Option<()> {
+        let Some(call) = e.as_call().filter(|_| e.called().as_deref() == Some("I.vdevice")) else { return Some(()) };
+        if let Some(more) = call.args.get(3) {
+            return self.error("argument", more.span, "I.vdevice takes a target, a number and a scope");
+        }
+        self.known_keywords(call, &["target", "vdevice_id", "memory_scope"]);
+        if let Some(number) = call.arg(1, "vdevice_id") {
+            self.int(number)?;
+        }
+        if let Some(scope) = call.arg(2, "memory_scope") {
+            self.string(scope)?;
+        }
+        let Some(target) = call.arg(0, "target") else { return Some(()) };
+        if !matches!(target.kind, ExprKind::Str(_) | ExprKind::Dict(_)) {
+            return Some(());
+        }
+        let kind = kind(e);
+        if KINDS.contains(&kind.as_str()) || kind.contains('/') || kind.starts_with('{') {
+            return Some(());
+        }
+        let d = Diagnostic::error("type", target.span, format!("there is no target `{kind}`"));
+        self.report(match nearest(&kind, KINDS) {
+            Some(near) => d.help(format!("did you mean \"{near}\"?")),
+            None => d.help(format!("one of {}", KINDS.join(", "))),
+        })
     }
 
     /// `R.device_mesh((2, 2), I.Range(0, 4))`, `R.device_mesh((2,), [0, 1])`: as many devices as the shape has places.

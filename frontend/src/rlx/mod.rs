@@ -16,6 +16,7 @@ mod global_infos;
 mod lexer;
 mod metadata;
 mod module;
+mod prelude;
 mod pyexpr;
 mod pyparse;
 mod python;

@@ -58,21 +58,6 @@ impl<'a> Cx<'a> {
         Some(module)
     }
 
-    /// Lines before the module.
-    fn prelude(&mut self, target: &Expr<'a>, value: &Expr<'a>) {
-        match (target.as_name(), value.called().as_deref(), value.as_call()) {
-            (Some(name), Some("TypeVar"), _) => self.type_vars.push(name),
-            (Some("metadata"), Some("tvm.ir.load_json"), Some(call)) => self.load_metadata(call, value.span),
-            _ => {
-                if value.is_error() {
-                    return;
-                }
-                let d = Diagnostic::error("module", target.span.to(value.span), "this line is not understood here");
-                self.diags.push(d.help("before the module stand `n = TypeVar(\"n\")` and `metadata = ..` only"));
-            }
-        }
-    }
-
     fn class(&mut self, class: &ClassDef<'a>) -> IRModule {
         // TVM's parser takes a class without decorators as well: what a decorated class is when Python shows its source.
         let is_module = |d: &Expr| {
@@ -133,6 +118,14 @@ impl<'a> Cx<'a> {
     }
 
     fn member(&mut self, s: &Stmt<'a>, module: &mut IRModule) {
+        if let (StmtKind::Expr(e), false) = (&s.kind, self.before.is_empty()) {
+            self.begin_names();
+            match self.written_out(e) {
+                Ok(Some(new)) => return self.stated(&new, s, module),
+                Ok(None) => {}
+                Err(_) => return,
+            }
+        }
         match &s.kind {
             StmtKind::Function(def) => {
                 let kinds: Vec<String> = def.decorators.iter().filter_map(decorator).collect();
@@ -148,25 +141,29 @@ impl<'a> Cx<'a> {
                 };
                 module.funcs.extend(f);
             }
-            StmtKind::Expr(e) => match (e.called().as_deref(), e.as_call()) {
-                (Some("I.module_attrs"), Some(call)) => {
-                    if let Some(attrs) = self.attrs_argument(call, e.span) {
-                        if !module.attrs.is_empty() {
-                            let d =
-                                Diagnostic::error("module", e.span, "the attributes of this module are stated already");
-                            self.diags.push(d.help("one I.module_attrs({..}) holds them all"));
-                        }
-                        module.attrs = attrs;
-                    }
-                }
-                (Some("I.module_global_infos"), Some(call)) => {
-                    module.global_infos.extend(self.global_infos(call).unwrap_or_default());
-                }
-                _ if matches!(e.kind, ExprKind::Str(_)) || e.is_error() => {}
-                _ => self.stray(s),
-            },
+            StmtKind::Expr(e) => self.stated(e, s, module),
             StmtKind::Pass | StmtKind::Import | StmtKind::Broken(_) => {}
             _ if extern_function(s).is_some() => {}
+            _ => self.stray(s),
+        }
+    }
+
+    /// `I.module_attrs(..)` and `I.module_global_infos(..)`.
+    fn stated(&mut self, e: &Expr<'a>, s: &Stmt<'a>, module: &mut IRModule) {
+        match (e.called().as_deref(), e.as_call()) {
+            (Some("I.module_attrs"), Some(call)) => {
+                if let Some(attrs) = self.attrs_argument(call, e.span) {
+                    if !module.attrs.is_empty() {
+                        let d = Diagnostic::error("module", e.span, "the attributes of this module are stated already");
+                        self.diags.push(d.help("one I.module_attrs({..}) holds them all"));
+                    }
+                    module.attrs = attrs;
+                }
+            }
+            (Some("I.module_global_infos"), Some(call)) => {
+                module.global_infos.extend(self.global_infos(call).unwrap_or_default());
+            }
+            _ if matches!(e.kind, ExprKind::Str(_)) || e.is_error() => {}
             _ => self.stray(s),
         }
     }

@@ -57,13 +57,19 @@ impl<'a> Cx<'a> {
             },
             _ => return false,
         };
+        let held = self.python_value(value);
+        self.names.bind(name, held);
+        true
+    }
+
+    /// A value of Python, as it is now.
+    pub fn python_value(&mut self, value: &Expr<'a>) -> Value {
         let mut mentions = vec![];
         self.mentions(value, &mut mentions);
         let (mut bound, mut absent) = (vec![], vec![]);
         self.absent(value, &mut bound, &mut absent);
         self.names.pythons.push(Named { value: value.clone(), mentions, absent });
-        self.names.bind(name, Value::Python(self.names.pythons.len() - 1));
-        true
+        Value::Python(self.names.pythons.len() - 1)
     }
 
     /// A whole number or a dim.

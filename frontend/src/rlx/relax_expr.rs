@@ -255,6 +255,18 @@ impl<'a> Cx<'a> {
     /// A call of a function of the module, a closure, or an extern function.
     fn value_call(&mut self, call: &CallExpr<'a>, span: Span) -> Option<RExpr> {
         let callee = self.relax(&call.func);
+        let of_module = matches!(callee.as_ref().map(RExpr::kind), Some(RKind::GlobalVar(_)));
+        if let Some(e) = call.args.iter().find(|e| of_module && of_python(e)) {
+            let d = Diagnostic::error(
+                "argument",
+                e.span,
+                format!("a function takes values of Relax, this is {}", e.describe()),
+            );
+            return self.report(match &e.kind {
+                ExprKind::List(_) => d.help("write a tuple: `(a, b)`"),
+                _ => d.help("write R.prim_value(..), or R.const(.., dtype) for a tensor"),
+            });
+        }
         let args = self.relax_list(&call.args);
         let mut sinfo_args = vec![];
         for (k, v) in &call.keywords {
@@ -324,8 +336,11 @@ impl<'a> Cx<'a> {
             return self.expected(value, "a number or a list");
         }
         let dtype = match call.arg(1, "dtype").filter(|d| !matches!(d.kind, ExprKind::None)) {
-            Some(d) => self.dtype(d)?,
-            None => natural_dtype(value),
+            Some(d) => match d.as_str().and_then(numpy_dtype) {
+                Some(t) => t,
+                None => self.dtype(d)?,
+            },
+            None => self.unstated_dtype(value)?,
         };
         if dtype.is_handle() || dtype.lanes != 1 {
             return self.unsupported("dtype", span, format!("constants of type {dtype} are not supported"));
@@ -343,6 +358,40 @@ impl<'a> Cx<'a> {
         let stated = call.arg(1, "dtype").is_some_and(|d| !matches!(d.kind, ExprKind::None));
         self.constant_elements(value, (dtype, stated), &shape, &mut bytes)?;
         Some(Constant::new(dtype, shape, bytes))
+    }
+
+    /// What numpy makes of literals: whole numbers are int32 in TVM, uint64 where 64 bits with a sign do not hold them, and
+    /// floats where some are the one and some the other.
+    fn unstated_dtype(&mut self, value: &Expr<'a>) -> Option<DType> {
+        let natural = natural_dtype(value);
+        if natural != DType::I32 {
+            return Some(natural);
+        }
+        let mut all = vec![];
+        self.whole_numbers_of(value, &mut all)?;
+        let large = all.iter().filter(|(v, _)| !fits(DType::I64, *v)).count();
+        if let Some((v, span)) = all.iter().find(|(v, _)| !fits(DType::I64, *v) && !fits(DType::U64, *v)) {
+            let d = Diagnostic::error("argument", *span, format!("{v} does not fit into 64 bits"));
+            return self.report(d.help("state a float type: R.const(.., \"float32\")"));
+        }
+        Some(match large {
+            0 => DType::I32,
+            n if n == all.len() => DType::U64,
+            _ => DType::F32,
+        })
+    }
+
+    fn whole_numbers_of(&mut self, e: &Expr<'a>, out: &mut Vec<(i128, Span)>) -> Option<()> {
+        match (&e.kind, e.elements()) {
+            (_, Some(items)) => items.iter().try_for_each(|i| self.whole_numbers_of(i, out)),
+            (ExprKind::Int(_) | ExprKind::Unary(..) | ExprKind::Binary(..), None) => {
+                if let Num::Int(v) = self.num(e)? {
+                    out.push((v, e.span));
+                }
+                Some(())
+            }
+            _ => Some(()),
+        }
     }
 
     /// `dtype` is stated or not: integers wrap to the int32 that they are otherwise, as numpy's do.
@@ -389,7 +438,7 @@ impl<'a> Cx<'a> {
                 }
                 Some(match dtype.is_float() {
                     true => Constant::scalar_f64(dtype, v as f64),
-                    false if stated => Constant::scalar_i64(dtype, v as i64),
+                    false if stated || dtype == DType::U64 => Constant::scalar_i64(dtype, v as i64),
                     false => Constant::scalar_i64(dtype, v as i32 as i64),
                 })
             }
@@ -400,6 +449,36 @@ impl<'a> Cx<'a> {
             Num::Expr(_) => self.expected(e, "a number"),
         }
     }
+}
+
+/// A value of Python, none of Relax: a number, a string, None, a list. Tuples are taken for those of Relax.
+fn of_python(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Str(_) | ExprKind::None => true,
+        ExprKind::List(_) => true,
+        ExprKind::Unary(UnaryOp::Neg, a) => of_python(a),
+        ExprKind::Binary(_, a, b) => of_python(a) && of_python(b),
+        _ => false,
+    }
+}
+
+/// The types that numpy has other names for than TVM: constants are made by numpy.
+fn numpy_dtype(name: &str) -> Option<DType> {
+    Some(match name {
+        "float" | "double" | "f8" => DType::F64,
+        "single" | "f4" => DType::F32,
+        "half" | "f2" => DType::F16,
+        "int" | "long" | "longlong" | "i8" => DType::I64,
+        "intc" | "i4" => DType::I32,
+        "short" | "i2" => DType::I16,
+        "byte" | "i1" => DType::I8,
+        "uint" | "ulong" | "ulonglong" | "u8" => DType::U64,
+        "uintc" | "u4" => DType::U32,
+        "ushort" | "u2" => DType::U16,
+        "ubyte" | "u1" => DType::U8,
+        "b1" => DType::BOOL,
+        _ => return None,
+    })
 }
 
 /// What numpy makes of a literal in `R.const(v)`.

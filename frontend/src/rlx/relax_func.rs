@@ -3,9 +3,10 @@
 mod branch;
 mod signature;
 
-use super::context::{Births, Cx, Names, Value};
+use super::context::{Births, Cx, Value};
 use super::python::Reported;
 use super::syntax::*;
+use super::unpack::starred_name;
 use branch::bound_last;
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Callee, Expr as RExpr, ExprKind as RKind, Function, Param, RVar, SeqExpr,
@@ -57,7 +58,7 @@ impl<'a> Body<'a> {
 impl<'a> Cx<'a> {
     /// A function of the module. `None` when anything in it was reported.
     pub fn relax_function(&mut self, def: &FunctionDef<'a>, span: Span) -> Option<Function> {
-        self.names = Names::new(DType::I64);
+        self.begin_names();
         self.function(def, span)
     }
 
@@ -86,13 +87,15 @@ impl<'a> Cx<'a> {
         for p in &def.type_params {
             self.names.declare(p.name, Var::with_span(p.name, DType::I64, p.span));
         }
+        let written = self.signature_written_out(def).ok()?;
+        let def = written.as_ref().unwrap_or(def);
         self.signature_dims(def);
         let mut params = vec![];
         let outer = std::mem::replace(&mut self.names.births, Births::Signature);
         for p in &def.params {
             let annotation = match &p.annotation {
                 Some(a) => {
-                    let info = self.struct_info(a);
+                    let info = self.script_is_visible(a).and_then(|()| self.struct_info(a));
                     ok &= info.is_some();
                     info
                 }
@@ -116,7 +119,7 @@ impl<'a> Cx<'a> {
         }
         let mut ret = None;
         if let Some(r) = &def.returns {
-            ret = self.struct_info(r);
+            ret = self.script_is_visible(r).and_then(|()| self.struct_info(r));
             ok &= ret.is_some();
         }
         self.names.births = Births::No;
@@ -171,6 +174,7 @@ impl<'a> Cx<'a> {
 
     /// `rest` are the statements that follow in the same list.
     fn statement(&mut self, s: &Stmt<'a>, rest: &[Stmt<'a>], body: &mut Body<'a>, place: Place) -> Option<()> {
+        self.script_is_visible_to(s)?;
         let new = self.without_python(s);
         if new.is_err() {
             if let StmtKind::Assign { target, .. } = &s.kind {
@@ -399,8 +403,15 @@ impl<'a> Cx<'a> {
             }
             return None;
         }
-        let (names, values): (Vec<Expr<'a>>, Vec<Expr<'a>>) = parts.into_iter().map(|(n, v)| (n.clone(), v)).unzip();
-        self.several(&names, &values, rest, body, place)
+        // `*rest` is a list of Python, of what its fields are before any name is bound.
+        let (starred, plain): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(n, _)| starred_name(n).is_some());
+        let lists: Vec<_> = starred.iter().map(|(n, list)| (starred_name(n), self.python_value(list))).collect();
+        let (names, values): (Vec<Expr<'a>>, Vec<Expr<'a>>) = plain.into_iter().map(|(n, v)| (n.clone(), v)).unzip();
+        self.several(&names, &values, rest, body, place)?;
+        for (name, list) in lists {
+            self.names.bind(name?, list);
+        }
+        Some(())
     }
 
     /// A statement without a binding.
@@ -681,6 +692,7 @@ impl<'a> Cx<'a> {
             let d = Diagnostic::error("syntax", def.signature, "a local function needs the decorator @R.function");
             return self.report(d.help("PrimFuncs belong to the module, beside this function"));
         }
+        self.local_function_name(def.name.name, def.name.span)?;
         let var = self.new_var(def.name.name, def.name.span, rest, body, place);
         self.names.bind(def.name.name, Value::Relax(var.clone()));
         self.names.push();

@@ -64,9 +64,11 @@ impl<'a> Cx<'a> {
             }
             (n, call) => {
                 if let Some(dtype) = n.strip_prefix("T.").and_then(named_type) {
-                    if call.is_none_or(|c| c.args.is_empty() && c.keywords.is_empty()) {
+                    if call.is_none() {
                         return Some(StructInfo::Prim { dtype, value: None });
                     }
+                    let d = Diagnostic::error("type", e.span, "this is a variable, a type is needed here");
+                    return self.report(d.help(format!("write `{n}`, without parentheses")));
                 }
                 let mut d = Diagnostic::error("type", e.span, format!("`{n}` is no type"));
                 d = match nearest(n, TYPES) {
@@ -169,7 +171,13 @@ impl<'a> Cx<'a> {
         if let Some(v) = call.arg(2, "vdevice") {
             info.vdevice = match v.as_str() {
                 Some(_) => Some(self.listed_device(v, false)?),
-                None => self.vdevice(v),
+                None if matches!(v.kind, ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_)) => {
+                    return self.expected(v, "a device");
+                }
+                None => {
+                    self.target_exists(v)?;
+                    self.vdevice(v)
+                }
             };
         }
         ok.then_some(StructInfo::Tensor(info))

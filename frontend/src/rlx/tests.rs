@@ -2,6 +2,8 @@ use super::*;
 use relax_ir::relax::ExprKind;
 use relax_ir::{AttrValue, Fault};
 
+mod verdicts;
+
 fn diagnostics(text: &str) -> Diagnostics {
     parse(FileId(0), text).1
 }

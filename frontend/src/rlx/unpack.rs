@@ -12,6 +12,7 @@ use relax_ir::relax::{
 };
 use relax_ir::sym::Facts;
 use relax_ir::{Diagnostic, IRModule, Span};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
@@ -98,6 +99,14 @@ pub fn outline(e: &Expr) -> StructInfo {
     }
 }
 
+/// The name in `*rest`, a target that takes what the others leave.
+pub fn starred_name<'a>(target: &Expr<'a>) -> Option<&'a str> {
+    match &target.kind {
+        ExprKind::Starred(inner) => inner.as_name(),
+        _ => None,
+    }
+}
+
 impl<'a> Cx<'a> {
     /// The number of fields of `t`, `t[0]`, ..; `None` for what is no name, or no tuple for all that is known.
     fn fields(&mut self, e: &Expr<'a>) -> Option<usize> {
@@ -171,7 +180,7 @@ impl<'a> Cx<'a> {
         out: &mut Vec<(&'e Expr<'a>, Expr<'a>)>,
     ) -> Option<()> {
         let Some(items) = target.elements() else {
-            return match target.as_name() {
+            return match target.as_name().or(starred_name(target)) {
                 Some(_) => {
                     out.push((target, value.clone()));
                     Some(())
@@ -179,21 +188,40 @@ impl<'a> Cx<'a> {
                 None => self.expected(target, "a name"),
             };
         };
-        let Some(n) = self.fields(value) else {
+        let written = value.elements().map(|fields| self.unpacked(fields).unwrap_or_else(|| fields.to_vec()));
+        let Some(n) = written.as_ref().map(Vec::len).or_else(|| self.fields(value)) else {
             if !matches!(value.kind, ExprKind::Name(_) | ExprKind::Subscript(..)) {
                 let d = Diagnostic::error("syntax", target.span, "only a tuple that has a name is taken apart");
                 return self.report(d.here("these are several names").label(value.span, "bind this value first"));
             }
             return self.uncounted(value, value.span);
         };
+        let field = |i: usize| match &written {
+            Some(fields) => fields.get(i).cloned(),
+            None => Self::field(value, i, value.span),
+        };
+        if let Some(at) = items.iter().position(|i| starred_name(i).is_some()).filter(|_| n + 1 >= items.len()) {
+            let rest = n + 1 - items.len();
+            for (i, item) in items.iter().enumerate() {
+                let of = match i.cmp(&at) {
+                    Ordering::Less => field(i)?,
+                    Ordering::Greater => field(i + rest - 1)?,
+                    Ordering::Equal => {
+                        let fields = (at..at + rest).map(field).collect::<Option<Vec<_>>>()?;
+                        Expr { kind: ExprKind::List(fields), span: value.span, depth: value.depth + 3 }
+                    }
+                };
+                self.taken_apart(item, &of, out)?;
+            }
+            return Some(());
+        }
         if n != items.len() {
             let message = format!("{} names for a tuple of {n} fields", items.len());
             let d = Diagnostic::error("syntax", target.span, message);
             return self.report(d.label(value.span, format!("this has {n} fields")));
         }
         for (i, item) in items.iter().enumerate() {
-            let field = Self::field(value, i, value.span)?;
-            self.taken_apart(item, &field, out)?;
+            self.taken_apart(item, &field(i)?, out)?;
         }
         Some(())
     }

@@ -4,6 +4,7 @@
 //! Source: TVM python/tvm/relax/script/parser/parser.py, `collect_symbolic_var_from_params`, `bind_assign_value`.
 
 use super::super::context::{Cx, Value};
+use super::super::python::Reported;
 use super::super::syntax::*;
 use super::super::tir_func::scalar_type;
 use super::declared_var;
@@ -40,6 +41,23 @@ impl<'a> Cx<'a> {
                 self.names.bind(name, Value::Prim(Var::with_span(name, DType::I64, span)));
             }
         }
+    }
+
+    /// The function with what Python computes in its signature written out; `None` where that is the function itself.
+    pub(super) fn signature_written_out(&mut self, def: &FunctionDef<'a>) -> Result<Option<FunctionDef<'a>>, Reported> {
+        if self.before.is_empty() {
+            return Ok(None);
+        }
+        let mut new = def.clone();
+        for p in &mut new.params {
+            if let Some(a) = &mut p.annotation {
+                *a = self.written_out(a)?.unwrap_or_else(|| a.clone());
+            }
+        }
+        if let Some(r) = &mut new.returns {
+            *r = self.written_out(r)?.unwrap_or_else(|| r.clone());
+        }
+        Ok(Some(new))
     }
 
     /// The name in these quotes, where they hold one and nothing else. It is a part of the text.

@@ -150,6 +150,13 @@ fn infer_strided_slice(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     if let Some(i) = (1..5).find(|&i| matches!(cx.infos.get(i), Some(StructInfo::Shape { .. }))) {
         return Err(cx.error(format!("operand {} must be a tuple of integers, not a shape", cx.operand(i))));
     }
+    let other = |info: &StructInfo| matches!(info, StructInfo::Prim { dtype, .. } if *dtype != DType::I64);
+    let narrow = |i: &usize| matches!(cx.infos.get(*i), Some(StructInfo::Tuple(f)) if f.iter().any(other));
+    if let Some(i) = (1..5).find(narrow) {
+        return Err(
+            cx.error(format!("operand {} must be a tuple of int64, with an element of another type", cx.operand(i)))
+        );
+    }
     let list =
         |i: usize| rule::scalar_values(cx.args.get(i).filter(|_| cx.has(i)), cx.infos.get(i).filter(|_| cx.has(i)));
     let operands = [list(1), list(2), list(3), list(4)];

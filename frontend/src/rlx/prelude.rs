@@ -1,0 +1,128 @@
+//! What stands before the module: TypeVars, metadata, dims, and values that Python has while it reads the module
+//! (`N = 4`, `shape = (2, N)`, `n = T.int64()`). And names of Python that a function's values may hide (`R`, `T`, `I`).
+
+use super::context::{Cx, Value};
+use super::relax_func::declared_var;
+use super::syntax::*;
+use relax_ir::{DType, Diagnostic, Span};
+
+impl<'a> Cx<'a> {
+    /// Lines before the module.
+    pub fn prelude(&mut self, target: &Expr<'a>, value: &Expr<'a>) {
+        if let (Some(names), Some(values)) = (target.elements(), value.elements()) {
+            if names.len() == values.len() {
+                names.iter().zip(values).for_each(|(n, v)| self.prelude(n, v));
+                return;
+            }
+        }
+        match (target.as_name(), value.called().as_deref(), value.as_call()) {
+            (Some(name), Some("TypeVar"), Some(call)) => self.type_var(name, call),
+            (Some("metadata"), Some("tvm.ir.load_json"), Some(call)) => self.load_metadata(call, value.span),
+            // Each function that names it in its signature has a dim of its own, as with a TypeVar.
+            (Some(name), ..) if declared_var(value) == Some(DType::I64) => self.type_vars.push(name),
+            (Some(name), ..) if self.of_python(value) => {
+                let Ok(new) = self.written_out(value) else { return };
+                let held = self.python_value(new.as_ref().unwrap_or(value));
+                self.names.bind(name, held.clone());
+                self.before.push((name, held));
+            }
+            _ => {
+                if value.is_error() {
+                    return;
+                }
+                let d = Diagnostic::error("module", target.span.to(value.span), "this line is not understood here");
+                self.diags.push(d.help(
+                    "before the module stand `n = TypeVar(\"n\")`, `metadata = ..` and names for values: `N = 4`",
+                ));
+            }
+        }
+    }
+
+    fn type_var(&mut self, name: &'a str, call: &CallExpr<'a>) {
+        if let Some(stated) = call.args.first().filter(|a| a.as_str().is_some_and(|s| s != name)) {
+            let d = Diagnostic::error("module", stated.span, format!("the TypeVar `{name}` has another name here"));
+            self.diags.push(d.help(format!("write {name} = TypeVar(\"{name}\")")));
+        }
+        if let Some(at) = call.args.get(1).map(|a| a.span).or(call.keywords.first().map(|(k, _)| k.span)) {
+            let d = Diagnostic::error("module", at, format!("the TypeVar `{name}` stands for any size"));
+            self.diags.push(d.help("leave bounds and constraints out"));
+        }
+        self.type_vars.push(name);
+    }
+
+    /// A literal, a call of TVMScript, or what those before it make of such.
+    fn of_python(&self, e: &Expr<'a>) -> bool {
+        match &e.kind {
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Str(_) | ExprKind::None => true,
+            ExprKind::Lambda(..) => true,
+            ExprKind::Name(n) => self.before.iter().any(|(name, _)| name == n),
+            ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Dict(_) | ExprKind::Unary(..) | ExprKind::Binary(..) => {
+                e.children().into_iter().all(|c| self.of_python(c))
+            }
+            ExprKind::Call(call) => {
+                let script = call.func.dotted().is_some_and(|n| n.starts_with("R.") || n.starts_with("I.vdevice"));
+                let keywords = call.keywords.iter().map(|(_, v)| v);
+                script && call.args.iter().chain(keywords).all(|a| self.of_python(a))
+            }
+            _ => false,
+        }
+    }
+
+    /// The names of Python's values before the module, for a function of Relax.
+    pub fn begin_names(&mut self) {
+        let pythons = std::mem::take(&mut self.names.pythons);
+        self.names = super::context::Names::new(DType::I64);
+        self.names.pythons = pythons;
+        for (name, value) in &self.before {
+            self.names.bind(name, value.clone());
+        }
+    }
+
+    /// `R`, `T` and `I` are names like others: where a value took one, nothing of TVMScript is found behind it.
+    pub fn script_is_visible(&mut self, e: &Expr<'a>) -> Option<()> {
+        if let ExprKind::Attribute(base, field) = &e.kind {
+            if let Some(letter @ ("R" | "T" | "I")) = base.as_name() {
+                if matches!(self.names.get(letter), Some(Value::Relax(_) | Value::Prim(_))) {
+                    let message = format!("`{letter}` is a value of this function, it has no `{}`", field.name);
+                    let d = Diagnostic::error("unknown-name", base.span, message);
+                    return self.report(d.help(format!("give the value another name than `{letter}`")));
+                }
+            }
+        }
+        e.children().into_iter().try_for_each(|c| self.script_is_visible(c))
+    }
+
+    /// Is one of the letters of TVMScript hidden by a value?
+    pub fn letters_hidden(&self) -> bool {
+        ["R", "T", "I"].iter().any(|n| matches!(self.names.get(n), Some(Value::Relax(_) | Value::Prim(_))))
+    }
+
+    /// As [`Cx::script_is_visible`], for what a statement itself says (statements inside of it come later).
+    pub fn script_is_visible_to(&mut self, s: &Stmt<'a>) -> Option<()> {
+        if !self.letters_hidden() {
+            return Some(());
+        }
+        let all: Vec<&Expr<'a>> = match &s.kind {
+            StmtKind::Assign { annotation, value, .. } => annotation.iter().chain(value).collect(),
+            StmtKind::Expr(e) | StmtKind::Return(Some(e)) => vec![e],
+            StmtKind::If { cond, .. } => vec![cond],
+            StmtKind::With { items, .. } => items.iter().map(|(e, _)| e).collect(),
+            StmtKind::Function(def) => def.decorators.iter().collect(),
+            _ => vec![],
+        };
+        all.into_iter().try_for_each(|e| self.script_is_visible(e))
+    }
+
+    /// A local function takes no name that Python has for something of its own.
+    pub fn local_function_name(&mut self, name: &'a str, span: Span) -> Option<()> {
+        let what = match self.names.get(name) {
+            Some(Value::Python(_) | Value::Module) => "a value of Python",
+            None if name == self.module_name => "the module",
+            None if matches!(name, "R" | "T" | "I") => "a part of TVMScript",
+            _ => return Some(()),
+        };
+        let d =
+            Diagnostic::error("syntax", span, format!("a local function cannot be called `{name}`: that is {what}"));
+        self.report(d.help("give the function another name"))
+    }
+}

@@ -1,0 +1,102 @@
+//! What TVM 0.27's parser refuses and reads of modules of Relax, one rule a line.
+
+use super::*;
+
+#[test]
+fn bodies_are_refused_where_tvm_refuses_them() {
+    let refused = [
+        ("R.func_attr({1: 2})", "the name of an attribute in quotes is needed here, not an integer"),
+        ("R.func_attr({R.str(\"a\"): 2})", "the name of an attribute in quotes is needed here"),
+        ("z = R.const(2**70)", "1180591620717411303424 does not fit into 64 bits"),
+        ("z = R.const([2**64, 1])", "18446744073709551616 does not fit into 64 bits"),
+        ("z: T.int64() = R.prim_value(2)", "this is a variable, a type is needed here | write `T.int64`"),
+        ("z = Module.main(3)", "a function takes values of Relax, this is an integer | write R.prim_value(..)"),
+        ("z = Module.main([x])", "a function takes values of Relax, this is a list | write a tuple: `(a, b)`"),
+        ("z = Module.main(None)", "a function takes values of Relax, this is None"),
+        ("R = R.add(x, x)\nz = R.add(x, x)", "`R` is a value of this function, it has no `add` | give the value"),
+        ("T = R.add(x, x)\nm = T.int64()", "`T` is a value of this function, it has no `int64`"),
+        ("@R.function\ndef T(y: R.Tensor):\n    return y", "a local function cannot be called `T`"),
+        ("@R.function\ndef Module(y: R.Tensor):\n    return y", "a local function cannot be called `Module`"),
+        ("a, *b, c, d = (x, x)", "4 names for a tuple of 2 fields"),
+        ("z = R.call_packed(\"f\", x, k=y, ty_args=[R.Tensor])", "`y` is not defined"),
+        ("z: R.Tensor((n, 4), \"float32\", 3) = x", "a device is needed here, not an integer"),
+        ("z: R.Tensor((n, 4), \"float32\", I.vdevice(\"foo\")) = x", "there is no target `foo`"),
+    ];
+    for (body, message) in refused {
+        let found = messages(&relax(body));
+        assert!(found.first().is_some_and(|m| m.contains(message)), "{body}: {found:?}");
+    }
+}
+
+#[test]
+fn bodies_are_read_where_tvm_reads_them() {
+    let read = [
+        "R.func_attr({\"a\": {1: 2}})",
+        "z = R.const(2**63)",
+        "z = R.const(1, \"double\")",
+        "z = R.zeros((2,), \"bfloat\")",
+        "(a, b), c = (x, x), x\nz = R.add(a, c)",
+        "a, *b = x, x, x\nz = R.add(a, b[1])",
+        "*a, b = x, x\nz = R.concat([*a, b])",
+        "z = R.call_packed(\"f\", x, k=3, m=[x], ty_args=[R.Tensor])",
+        "z = Module.main((x, x))",
+        "I = R.add(x, x)",
+    ];
+    for body in read {
+        let found = messages(&relax(body));
+        assert!(found.is_empty(), "{body}: {found:?}");
+    }
+}
+
+#[test]
+fn signatures_are_refused_where_tvm_refuses_them() {
+    let refused = [
+        ("R: R.Tensor((4,)), y: R.Tensor((4,))", "`R` is a value of this function, it has no `Tensor`"),
+        ("n: T.int64()", "this is a variable, a type is needed here | write `T.int64`, without parentheses"),
+        ("n: R.Tuple(T.int64(), R.Tensor)", "this is a variable, a type is needed here"),
+        ("n: R.Prim(\"int33\")", "integers of 33 bits are not supported"),
+    ];
+    for (params, message) in refused {
+        let text = format!("@R.function\ndef main({params}):\n    return R.tuple()\n");
+        let found = messages(&text);
+        assert!(found.first().is_some_and(|m| m.contains(message)), "{params}: {found:?}");
+    }
+}
+
+#[test]
+fn type_vars_have_their_own_names_and_no_bounds() {
+    let with = |line: &str| relax("").replace("n = TypeVar(\"n\")", line);
+    assert!(messages(&with("n = TypeVar(\"m\")"))[0].contains("the TypeVar `n` has another name here"));
+    assert!(messages(&with("n = TypeVar(\"n\", bound=int)"))[0].contains("the TypeVar `n` stands for any size"));
+    assert!(messages(&with("n, k = TypeVar(\"n\"), TypeVar(\"k\")")).is_empty());
+}
+
+/// TVM `Target.list_kinds`, `I.vdevice`.
+#[test]
+fn devices_have_targets_that_there_are() {
+    let with = |info: &str| {
+        let infos = format!("    I.module_global_infos({{\"vdevice\": [{info}]}})\n    @R.function");
+        messages(&relax("").replacen("    @R.function", &infos, 1))
+    };
+    let read = [
+        "I.vdevice()",
+        "I.vdevice(\"llvm\", 0, \"global\")",
+        "I.vdevice({\"kind\": \"llvm\", \"mcpu\": \"x\"})",
+        "I.vdevice(\"nvidia/nvidia-a100\")",
+    ];
+    for info in read {
+        assert!(with(info).is_empty(), "{info}: {:?}", with(info));
+    }
+    let refused = [
+        ("I.vdevice(\"cudda\")", "there is no target `cudda` | did you mean \"cuda\"?"),
+        ("I.vdevice({\"kind\": \"cpu\"})", "there is no target `cpu`"),
+        ("I.vdevice({\"mcpu\": \"x\"})", "there is no target ``"),
+        ("I.vdevice(\"llvm\", \"a\")", "an integer is needed here"),
+        ("I.vdevice(\"llvm\", 0, 5)", "a string is needed here"),
+        ("I.vdevice(\"llvm\", 0, \"global\", 1)", "I.vdevice takes a target, a number and a scope"),
+        ("I.dummy_global_info(1)", "I.dummy_global_info takes no arguments"),
+    ];
+    for (info, message) in refused {
+        assert!(with(info).first().is_some_and(|m| m.contains(message)), "{info}: {:?}", with(info));
+    }
+}
