@@ -127,6 +127,10 @@ impl<'a> Names<'a> {
             vectors: FnvHashSet::default(),
         }
     }
+    /// Those of the function behind this one: the values before the module stay.
+    pub fn following(&mut self, int: DType) -> Names<'a> {
+        Names { pythons: std::mem::take(&mut self.pythons), ..Names::new(int) }
+    }
     /// The scope that has this name, counted from the outermost one.
     pub fn scope_of(&self, name: &str) -> Option<usize> {
         self.frames.iter().rposition(|f| f.contains_key(name))
@@ -187,6 +191,12 @@ impl<'a> Names<'a> {
             Some(Value::Prim(v)) => Some(v),
             _ => self.dims.get(name),
         }
+    }
+    /// The name that stands for a dim here.
+    pub fn name_of(&self, var: &Var) -> Option<&'a str> {
+        let names = self.frames.iter().rev().flatten();
+        let mut of = names.filter(|(_, v)| matches!(v, Value::Prim(v) if v == var)).map(|(n, _)| *n);
+        of.find(|n| self.prim(n) == Some(var))
     }
     fn known(&self) -> impl Iterator<Item = &'a str> + '_ {
         self.frames.iter().flat_map(|f| f.keys().copied()).chain(self.dims.keys().copied())

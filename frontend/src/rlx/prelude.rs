@@ -70,9 +70,7 @@ impl<'a> Cx<'a> {
 
     /// The names of Python's values before the module, for a function of Relax.
     pub fn begin_names(&mut self) {
-        let pythons = std::mem::take(&mut self.names.pythons);
-        self.names = super::context::Names::new(DType::I64);
-        self.names.pythons = pythons;
+        self.names = self.names.following(DType::I64);
         for (name, value) in &self.before {
             self.names.bind(name, value.clone());
         }

@@ -7,12 +7,22 @@
 
 mod literals;
 mod sequence;
+mod typed;
 
 use super::context::{Cx, Value};
 use super::syntax::*;
 pub use literals::truth;
 use literals::{among, element, floor_div, integer, names, size, slice};
 use relax_ir::{Diagnostic, Span};
+
+/// `R.shape(dims)`
+fn shape_of(dims: Expr) -> Expr {
+    let (span, depth) = (dims.span, dims.depth + 1);
+    let script = Expr { kind: ExprKind::Name("R"), span, depth: 1 };
+    let func = Expr { kind: ExprKind::Attribute(Box::new(script), Ident { name: "shape", span }), span, depth: 2 };
+    let call = CallExpr { func, args: vec![dims], keywords: vec![] };
+    Expr { kind: ExprKind::Call(Box::new(call)), span, depth: depth.max(3) }
+}
 
 /// What a name of Python stands for.
 pub struct Named<'a> {
@@ -91,7 +101,13 @@ impl<'a> Cx<'a> {
                 let call = CallExpr { func: call.func.clone(), args: vec![inner], keywords: vec![] };
                 Ok(Some(Expr { kind: ExprKind::Call(Box::new(call)), ..e.clone() }))
             }
-            _ => self.written_out(e),
+            // A shape that gets a name is a value of Relax.
+            _ => match (&e.kind, self.written_out(e)?) {
+                (ExprKind::Attribute(..), Some(new)) if matches!(new.kind, ExprKind::List(_)) => {
+                    Ok(Some(shape_of(new)))
+                }
+                (_, new) => Ok(new),
+            },
         }
     }
 
@@ -237,9 +253,12 @@ impl<'a> Python<'_, 'a> {
                 let pairs = new.chunks(2).map(|p| (p[0].clone(), p[1].clone())).collect();
                 self.node(ExprKind::Dict(pairs), e.span).map(Some)
             }
-            ExprKind::Attribute(base, field) => match self.value(base)? {
-                Some(base) => self.node(ExprKind::Attribute(Box::new(base), *field), e.span).map(Some),
-                None => Ok(None),
+            ExprKind::Attribute(base, field) => match self.of_type(base, field.name, e.span)? {
+                Some(told) => Ok(Some(told)),
+                None => match self.value(base)? {
+                    Some(base) => self.node(ExprKind::Attribute(Box::new(base), *field), e.span).map(Some),
+                    None => Ok(None),
+                },
             },
             ExprKind::Starred(inner) => match self.value(inner)? {
                 Some(inner) => self.node(ExprKind::Starred(Box::new(inner)), e.span).map(Some),
@@ -250,6 +269,7 @@ impl<'a> Python<'_, 'a> {
                 None => Ok(None),
             },
             ExprKind::Subscript(base, index) => {
+                self.no_part_of_shape(base, index)?;
                 let new = self.each(&[(**base).clone(), (**index).clone()])?;
                 let (base, index, changed) = match &new {
                     Some(v) => (&v[0], &v[1], true),

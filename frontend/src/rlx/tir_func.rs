@@ -1,6 +1,6 @@
 //! PrimFuncs: signatures, buffers, attributes.
 
-use super::context::{Births, Cx, Names, Value};
+use super::context::{Births, Cx, Value};
 use super::relax_func::first_line;
 use super::syntax::*;
 use super::tir_stmt::{returned_by, root_block, Cell};
@@ -51,7 +51,8 @@ pub struct PrimCx {
 impl<'a> Cx<'a> {
     /// A PrimFunc of the module. `None` when anything in it was reported.
     pub fn prim_func(&mut self, def: &FunctionDef<'a>, span: Span) -> Option<PrimFunc> {
-        self.names = Names::new(DType::I32);
+        // Values before the module are those of its Relax functions.
+        self.names = self.names.following(DType::I32);
         let mut f = PrimCx {
             params: vec![],
             attrs: Attrs::default(),

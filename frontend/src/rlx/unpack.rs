@@ -124,7 +124,8 @@ impl<'a> Cx<'a> {
         }
     }
 
-    fn part(&mut self, e: &Expr<'a>) -> Option<StructInfo> {
+    /// The type of `x`, `x[0]`, .. as far as the text before tells it.
+    pub fn part(&mut self, e: &Expr<'a>) -> Option<StructInfo> {
         match &e.kind {
             ExprKind::Name(n) => match self.names.get(n) {
                 Some(Value::Relax(v)) => {

@@ -100,3 +100,14 @@ fn devices_have_targets_that_there_are() {
         assert!(with(info).first().is_some_and(|m| m.contains(message)), "{info}: {:?}", with(info));
     }
 }
+
+/// TVM takes single dims of a shape; dims of which no name is in scope cannot be written.
+#[test]
+fn types_tell_what_has_a_name() {
+    let of = |line: &str| messages(&relax(line));
+    assert!(of("y = R.reshape(x, x.ty.shape)").is_empty());
+    assert!(of("y = R.reshape(x, x.ty.shape[::-1])")[0].contains("the dims of a shape are taken one by one"));
+    assert!(
+        of("n = R.add(x, x)\ny = R.reshape(x, x.ty.shape)")[0].contains("the dim `n` of this type has no name here")
+    );
+}
