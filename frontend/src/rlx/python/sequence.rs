@@ -27,7 +27,8 @@ impl<'a> Python<'_, 'a> {
                 let (mut at, mut out) = (from, vec![]);
                 while if step > 0 { at < to } else { at > to } {
                     out.push(self.int(at, e.span)?);
-                    at += step;
+                    let Some(next) = at.checked_add(step) else { break };
+                    at = next;
                 }
                 Ok(Some(out))
             }
