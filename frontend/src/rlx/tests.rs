@@ -381,6 +381,7 @@ fn kernels_are_refused_where_tvm_refuses_them() {
         ("for i in range(4):\n    T.func_attr({\"a\": 1})", "T.func_attr belongs directly into the function"),
         ("with T.sblock(\"b\") as b:\n    y[0, 0] = x[0, 0]", "a block is no value"),
         ("for i in range(4):\n    with T.sblock(\"b\"):\n        v, = T.axis.remap(\"S\", [i])\n        y[0, v] = x[0, v]", "one axis is no tuple"),
+        ("for i in range(4):\n    with T.sblock(\"b\"):\n        v = T.axis.spatial(T.int8(4), i)\n        y[0, v] = x[0, v]", "an axis counts in int32 or int64, its extent is int8"),
         ("for i in range(4):\n    with T.sblock(\"b\"):\n        v = T.axis.spatial(4, i, \"int64\")\n        y[0, v] = x[0, v]", "the extent of this axis is int32, not int64"),
         ("for i in range(4):\n    with T.sblock(\"b\"):\n        v = T.axis.spatial(4, i)\n        m = T.match_buffer(x[0, v], (1,), \"int32\", offset_factor=1)\n        y[0, v] = T.Cast(\"float32\", m[0])", "the region is of float32, the buffer of int32"),
         ("for i in range(4):\n    with T.sblock(\"b\"):\n        v = T.axis.remap(\"S\", [i])\n        m = T.match_buffer(x[0, v], (1,))\n        y[0, v] = m[0]", "the region does not begin where its buffer does"),

@@ -36,6 +36,13 @@ impl<'a> Cx<'a> {
         let Some(var_name) = name.as_name() else { return self.expected(name, "a name") };
         let (min, extent) = self.range(dom)?;
         self.counts(&extent, dom.span)?;
+        // Beside a number of Python both ends of a range are int32.
+        let beside = dom.elements().is_some_and(|ends| ends.iter().any(|e| matches!(e.kind, ExprKind::Int(_))));
+        if extent.dtype().bits < 32 && !beside {
+            let message = format!("an axis counts in int32 or int64, its extent is {}", extent.dtype());
+            let d = Diagnostic::error("type", dom.span, message);
+            return self.report(d.help("write the extent as a plain number, or as T.int64(..)"));
+        }
         // At least 32 bits, the widest of range and value: TVM 0.25 prints `(1, T.int64(0))` for an int64 axis.
         let value = self.num(binding)?;
         let width = |p: &PrimExpr| if p.dtype().is_int() { p.dtype().bits } else { 0 };
