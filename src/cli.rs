@@ -269,7 +269,7 @@ pub struct CodegenArgs {
     pub opt_level: u8,
     /// How large a library may become for speed, as a multiple of the weights (300 KB more are free): convolutions by
     /// transformed weights, which are larger. 1.0 means no growth.
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.6)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.6, value_parser = not_negative)]
     pub size_budget: f64,
     /// Rounding of float sums: `strict` refuses transformed convolutions, which differ by 1e-5 of the largest result.
     #[arg(long, value_enum, default_value = "fast")]
@@ -326,20 +326,21 @@ pub struct CheckArgs {
 pub struct RunArgs {
     /// The model: TVMScript text (.rlx) or ONNX (.onnx).
     pub model: PathBuf,
-    /// An .npz: its arrays, in order of the file, are the arguments.
+    /// The arguments: the arrays of an .npz, by the parameters' names or else in order of the file, or the `input_I.pb` of a
+    /// folder in the layout of ONNX's tests.
     #[arg(long, value_name = "IN")]
     pub inputs: Option<PathBuf>,
     /// Where to write the results.
     #[arg(long, value_name = "OUT.npz")]
     pub outputs: Option<PathBuf>,
-    /// Results to compare with; a mismatch exits 1 and shows the worst element.
+    /// Results to compare with, an .npz or a folder with `output_I.pb`; a mismatch exits 1 and shows the worst element.
     #[arg(long, value_name = "REF")]
     pub expect: Option<PathBuf>,
     /// Allowed difference relative to the expected value.
-    #[arg(long, default_value_t = 1e-5)]
+    #[arg(long, default_value_t = 1e-5, value_parser = not_negative)]
     pub rtol: f64,
     /// Allowed absolute difference, added to the relative one.
-    #[arg(long, default_value_t = 1e-6)]
+    #[arg(long, default_value_t = 1e-6, value_parser = not_negative)]
     pub atol: f64,
     /// Call this often and print the best and median time.
     #[arg(long, default_value_t = 1)]
@@ -394,4 +395,12 @@ pub struct InspectArgs {
     pub format: Format,
     #[command(flatten)]
     pub options: CodegenArgs,
+}
+
+/// A number that is neither negative nor infinite.
+fn not_negative(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if v.is_finite() && v >= 0.0 => Ok(v),
+        _ => Err("a number of at least 0 is needed".into()),
+    }
 }

@@ -403,14 +403,7 @@ impl Session {
                 return self.ok(Err(d));
             }
         };
-        if same_file(model, out) || o.params.as_ref().is_some_and(|p| same_file(p, out)) {
-            let d = Diagnostic::error(
-                "output-is-input",
-                Span::NONE,
-                format!("{}: the output would replace an input", out.display()),
-            );
-            return self.ok(Err(d));
-        }
+        self.ok(output::no_input(out, &[Some(model), o.params.as_deref()]))?;
         self.ok(output::writable(out))?;
         let prefix = self.prefix(o, out)?;
         let text = match emit {
@@ -594,10 +587,6 @@ pub fn exports(p: &Program, hosted: bool) -> Vec<String> {
         out.extend([format!("{}_metadata", p.prefix), format!("{}_run", p.prefix)]);
     }
     out
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 fn emit_of(out: &Path) -> Option<Emit> {

@@ -46,6 +46,12 @@ fn temporary(path: &Path) -> Result<NamedTempFile, Diagnostic> {
         let m = format!("cannot write {}: it is a folder", path.display());
         return Err(Diagnostic::error("cannot-write", Span::NONE, m));
     }
+    // The file is renamed to its name: a device would be replaced, not written to.
+    if path.metadata().is_ok_and(|m| !m.is_file()) {
+        let m = format!("cannot write {}: it is no regular file", path.display());
+        let d = Diagnostic::error("cannot-write", Span::NONE, m);
+        return Err(d.help("name a file; `relax-aot check MODEL` compiles without writing any"));
+    }
     let made = tempfile::Builder::new().prefix(".relax-aot-").tempfile_in(folder(path));
     made.map_err(|e| cannot_write(path, &e))
 }
@@ -53,6 +59,16 @@ fn temporary(path: &Path) -> Result<NamedTempFile, Diagnostic> {
 /// Whether `path` can be written, asked before the work.
 pub fn writable(path: &Path) -> Result<(), Diagnostic> {
     temporary(path).map(drop)
+}
+
+/// Refuses an output that is one of the files that are read.
+pub fn no_input(out: &Path, read: &[Option<&Path>]) -> Result<(), Diagnostic> {
+    let same = |p: &Path| matches!((p.canonicalize(), out.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    if !read.iter().flatten().any(|p| same(p)) {
+        return Ok(());
+    }
+    let m = format!("{}: the output would replace an input", out.display());
+    Err(Diagnostic::error("output-is-input", Span::NONE, m))
 }
 
 /// Bytes that the system is given at once. A file that arrives in such blocks, each at a multiple of its size, is kept in

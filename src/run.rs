@@ -8,11 +8,16 @@ use crate::output;
 use relax_ir::program::{EntryKind, EntryValue};
 use relax_ir::{Constant, Diagnostic, Span};
 use relax_lower::of_bytes;
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Runs; what was printed on success.
 pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
+    if let Some(out) = &a.outputs {
+        let read = [Some(&a.model), a.inputs.as_ref(), a.expect.as_ref(), a.options.params.as_ref()];
+        take(s, output::no_input(out, &read.map(|p| p.map(PathBuf::as_path))))?;
+    }
     let dir = take(s, scratch())?;
     let path = library_path(&dir);
     let mut options = a.options.clone();
@@ -27,7 +32,7 @@ pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
     });
     let entry = entry?;
     let inputs = match &a.inputs {
-        Some(p) => tensors(s, p)?,
+        Some(p) => tensors(s, p, "input")?,
         None => vec![],
     };
     let args = take(s, arguments(&entry.params, inputs))?;
@@ -82,7 +87,7 @@ pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
         take(s, output::write(out, &bytes))?;
     }
     if let Some(reference) = &a.expect {
-        let want = tensors(s, reference)?;
+        let want = tensors(s, reference, "output")?;
         if want.len() != results.len() {
             let d = Diagnostic::error(
                 "expect",
@@ -113,11 +118,25 @@ fn take<T>(s: &mut Session, r: Result<T, Diagnostic>) -> Result<T, Failed> {
     })
 }
 
-fn tensors(s: &mut Session, p: &Path) -> Result<Vec<(String, Constant)>, Failed> {
-    s.weights(p)
+/// The arrays of a file, or the `what_I.pb` of a folder in the layout of ONNX's tests.
+fn tensors(s: &mut Session, p: &Path, what: &str) -> Result<Vec<(String, Constant)>, Failed> {
+    match p.is_dir() {
+        true => take(s, relax_frontend::onnx::data_set(p, what)),
+        false => s.weights(p),
+    }
 }
 
-/// Matches the arrays of a file to parameters, in order. A 1-d array may stand for a shape, a 0-d one for a scalar.
+/// The arrays in the order of the parameters where they have just their names, else in the order of the file.
+fn ordered(params: &[EntryValue], mut inputs: Vec<(String, Constant)>) -> Vec<(String, Constant)> {
+    let place = |name: &str| params.iter().position(|p| p.name == name);
+    let places: HashSet<_> = inputs.iter().filter_map(|(name, _)| place(name)).collect();
+    if places.len() == params.len() {
+        inputs.sort_by_key(|(name, _)| place(name));
+    }
+    inputs
+}
+
+/// Matches the arrays of a file to parameters. A 1-d array may stand for a shape, a 0-d one for a scalar.
 fn arguments(params: &[EntryValue], inputs: Vec<(String, Constant)>) -> Result<Vec<Constant>, Diagnostic> {
     if params.len() != inputs.len() {
         let names: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
@@ -129,11 +148,11 @@ fn arguments(params: &[EntryValue], inputs: Vec<(String, Constant)>) -> Result<V
             plural(inputs.len(), "array")
         );
         let d = Diagnostic::error("inputs", Span::NONE, text);
-        return Err(d.help("--inputs IN.npz brings one array for each argument, in their order"));
+        return Err(d.help("--inputs IN.npz brings one array for each argument, by name or in their order"));
     }
     Ok(params
         .iter()
-        .zip(inputs)
+        .zip(ordered(params, inputs))
         .map(|(p, (_, c))| match p.kind {
             EntryKind::Scalar { dtype } if c.shape.is_empty() && c.dtype != dtype => {
                 if dtype.is_float() {

@@ -162,6 +162,21 @@ fn every_problem_is_told_with_its_node() {
 }
 
 #[test]
+fn attributes_have_the_stated_type() {
+    let mut n = node("Concat", "x x", "y");
+    let (name, word) = (Some("axis".into()), Some("one".into()));
+    n.attribute.push(AttributeProto { name, r#type: Some(3), s: word, ..Default::default() });
+    let messages = refused(GraphProto {
+        input: vec![value("x", FLOAT, &["2"])],
+        output: vec![value("y", FLOAT, &[])],
+        node: vec![n],
+        ..Default::default()
+    });
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(messages[0].1.contains("attribute `axis` is a string, not an integer"), "{messages:?}");
+}
+
+#[test]
 fn tensors_must_have_the_data_that_their_dims_say() {
     let messages = refused(GraphProto {
         output: vec![value("t", INT64, &[])],

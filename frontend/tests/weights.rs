@@ -75,3 +75,16 @@ fn damaged_files_are_refused() {
     assert!(open(&scratch("missing.npz")).is_err());
     assert!(open(&scratch("weights.bin")).is_err());
 }
+
+#[test]
+fn a_damaged_element_of_an_archive_is_refused() {
+    let mut bytes = npz_bytes(&[("w".to_string(), Constant::scalar_f64(DType::F64, 0.5))]).expect("bytes");
+    let value = 0.5f64.to_le_bytes();
+    let at = bytes.windows(8).position(|w| w == value).expect("the element");
+    bytes[at + 6] ^= 1;
+    let path = scratch("element.npz");
+    std::fs::write(&path, &bytes).expect("written");
+    let refused = open(&path).expect_err("damaged");
+    assert!(refused.message.contains("its checksum is wrong"), "{}", refused.message);
+    std::fs::remove_file(&path).expect("removed");
+}

@@ -359,7 +359,28 @@ def signals():
         case(f"distinct_{sort}", "Unique", {"x": np.round(f(7, 9, hi=5))}, attrs={"sorted": sort}, n_out=4, domain="")
 
 
-PARTS = [activations, dense, norms, attention, quantised, layouts, same_size, sums_of_bytes, signals]
+def numbers():
+    """What is no number stays none; powers of integers by floats."""
+    x = f(5, 37, lo=-3, hi=3)
+    x[0, :3] = x[2, 17:] = np.nan
+    y = f(5, 37)
+    y[1, 4] = y[2, 36] = y[4, 30:] = np.nan
+    opens = {"x": {0: "rows"}}
+    for op in ["Relu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Sign", "Abs"]:
+        case(f"nan_{op.lower()}", op, {"x": x}, domain="", vary=opens)
+    for op in ["Max", "Min"]:
+        case(f"nan_{op.lower()}", op, {"x": x, "y": y}, domain="")
+        case(f"nan_{op.lower()}_of_three", op, {"x": x, "y": y, "z": x[:1]}, domain="")
+        case(f"nan_{op.lower()}_constant", op, {"x": x, "c": s(0.5)}, domain="", constant=["c"], vary=opens)
+        case(f"nan_{op.lower()}_behind_constant", op, {"c": s(0.5), "x": x}, domain="", constant=["c"], vary=opens)
+    case("nan_clip", "Clip", {"x": x, "low": s(-0.5), "high": s(0.5)}, domain="", constant=["low", "high"], vary=opens)
+    base = np.arange(-4, 12).reshape(2, 8)
+    for dtype in ["i4", "i8"]:
+        exponent = np.where(base < 0, 2, 0.5).astype("f4")
+        case(f"power_{dtype}_by_floats", "Pow", {"x": base.astype(dtype), "e": exponent}, domain="", vary=opens)
+
+
+PARTS = [activations, dense, norms, attention, quantised, layouts, same_size, sums_of_bytes, signals, numbers]
 
 
 def main():

@@ -1,7 +1,12 @@
 //! The parts of the header that are the same for every library, but for the prefix.
 
-/// DLPack's structs, under DLPack's own guard: include its header first to use the original.
+/// DLPack's structs: its own header where the compiler finds it, else the part of it that is used.
 pub const DLPACK: &str = r#"
+#ifdef __has_include
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#endif
+#endif
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
 /* The part of DLPack (https://dmlc.github.io/dlpack) used here. */

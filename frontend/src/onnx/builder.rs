@@ -79,10 +79,13 @@ pub struct Builder {
 }
 
 /// Tensors of more dims are refused: no operator needs them, and each takes its time for every dim.
-const MAX_DIMS: usize = 64;
+pub const MAX_DIMS: usize = 64;
 
 /// Dims that are larger formulas get names: what is made of them stays small, and analysis refuses far larger ones.
 const LONG_DIM: usize = 400;
+
+/// Numbers of a shape that are read at run time.
+const MAX_READ: usize = 1024;
 
 /// Operators whose operands broadcast but for so many of their last dims.
 fn own_dims(name: &str) -> Option<usize> {
@@ -485,9 +488,9 @@ impl Builder {
                 "a shape of a number of dims that is only known at run time",
             )
         })?;
-        if n > 1024 {
+        if n > MAX_READ {
             let d = Diagnostic::unsupported("unknown-rank", Span::NONE, format!("{n} numbers as a shape"));
-            return Err(d);
+            return Err(d.help(format!("at most {MAX_READ} numbers are read at run time")));
         }
         let mut x = t.clone();
         if x.dtype != DType::I64 {

@@ -436,6 +436,12 @@ impl<'m> Importer<'m> {
                         if o.is_empty() {
                             continue;
                         }
+                        if self.scopes.last().is_some_and(|s| s.values.contains_key(o)) {
+                            let d = Diagnostic::error("onnx", Span::NONE, format!("`{o}` has a value already"));
+                            let d =
+                                self.at(n, d.help("each name is the output of one node, an input or an initializer"));
+                            self.diags.push(d);
+                        }
                         if v.is_none() {
                             let d = Diagnostic::unsupported(
                                 "onnx-output",
@@ -462,7 +468,7 @@ impl<'m> Importer<'m> {
     }
 
     /// A diagnostic with its place.
-    fn at(&self, n: &NodeProto, d: Diagnostic) -> Diagnostic {
+    pub fn at(&self, n: &NodeProto, d: Diagnostic) -> Diagnostic {
         let op = n.op_type.as_deref().unwrap_or("");
         let n_domain = domain(n.domain.as_deref());
         let version = self.version(&n_domain).map(|v| format!(" version {v}")).unwrap_or_default();
@@ -542,7 +548,7 @@ impl<'m> Importer<'m> {
             };
             let a = self.translate(n, pick(true), poisoned)?;
             let b = self.translate(n, pick(false), poisoned)?;
-            let mut cx = NodeCx { im: self, node: n, version: 1, inputs: vec![] };
+            let mut cx = NodeCx::new(self, n, 1, vec![]);
             let joined = a.into_iter().zip(b).map(|(a, b)| ops::join(&mut cx, &cond, a, b)).collect::<Res<_>>();
             return joined.map_err(Some);
         }
@@ -585,9 +591,10 @@ impl<'m> Importer<'m> {
                 Diagnostic::unsupported("onnx-type", Span::NONE, format!("the operator does not take {}", k.name()));
             return Err(Some(d.help("cast to float first")));
         }
-        let mut cx = NodeCx { im: self, node: n, version, inputs };
+        let mut cx = NodeCx::new(self, n, version, inputs);
         super::ranks::check(&cx, &domain, &op).map_err(Some)?;
-        let mut values = translate(&mut cx).map_err(Some)?;
+        let translated = translate(&mut cx);
+        let mut values = cx.finish(translated).map_err(Some)?;
         if let Some(k) = kind.filter(|k| *k != Kind::Text && moves(&op)) {
             for v in &mut values {
                 if let Value::Tensor(t) = v {

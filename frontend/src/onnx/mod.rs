@@ -22,7 +22,7 @@ pub mod value;
 
 use prost::bytes::Bytes;
 use prost::Message;
-use relax_ir::{Diagnostic, Diagnostics, FileId, IRModule, Span};
+use relax_ir::{Constant, Diagnostic, Diagnostics, FileId, IRModule, Span};
 use std::path::Path;
 
 /// The result of a step that reports one problem.
@@ -87,6 +87,32 @@ pub fn import(file: FileId, path: &Path, bytes: Bytes, options: &Options) -> (Op
         }
     };
     graph::model(&model, path, options)
+}
+
+/// The tensors `{what}_0.pb`, `{what}_1.pb`, .. of a folder in the layout of ONNX's tests (`test_data_set_0`).
+pub fn data_set(folder: &Path, what: &str) -> Res<Vec<(String, Constant)>> {
+    let mut out = vec![];
+    let wrong = |path: &Path, why: &dyn std::fmt::Display| {
+        Diagnostic::error("data-set", Span::NONE, format!("{}: {why}", path.display()))
+    };
+    loop {
+        let path = folder.join(format!("{what}_{}.pb", out.len()));
+        if !path.exists() {
+            break;
+        }
+        let bytes = std::fs::read(&path).map_err(|e| wrong(&path, &e))?;
+        let t = proto::TensorProto::decode(&bytes[..]).map_err(|e| wrong(&path, &format!("this is no tensor: {e}")))?;
+        let name = t.name.clone().unwrap_or_default();
+        let value = tensor::constant(&t, &mut tensor::External::beside(&path));
+        out.push((name, value.map_err(|d| Diagnostic { message: format!("{}: {}", path.display(), d.message), ..d })?));
+    }
+    match out.is_empty() {
+        true => {
+            Err(wrong(folder, &format!("the folder has no {what}_0.pb"))
+                .help("tensors as in the folders of ONNX's tests"))
+        }
+        false => Ok(out),
+    }
 }
 
 /// A model file as [`import`] takes it: mapped, not read.

@@ -8,6 +8,39 @@ use super::tensor::{require_dtype, require_storage};
 use super::value::{Tensor, Value};
 use super::Res;
 use relax_ir::{AttrValue, DType, Diagnostic, PrimExpr, Span};
+use std::cell::RefCell;
+
+/// The types of attributes, as `AttributeProto.AttributeType` numbers them.
+#[derive(Clone, Copy)]
+enum AttrType {
+    Float = 1,
+    Int = 2,
+    String = 3,
+    Tensor = 4,
+    Graph = 5,
+    Floats = 6,
+    Ints = 7,
+    Strings = 8,
+    Type = 13,
+}
+
+impl AttrType {
+    /// The name of a type by its number.
+    fn name(number: i32) -> &'static str {
+        match number {
+            1 => "a float",
+            2 => "an integer",
+            3 => "a string",
+            4 => "a tensor",
+            5 => "a graph",
+            6 => "floats",
+            7 => "integers",
+            8 => "strings",
+            13 => "a type",
+            _ => "of another type",
+        }
+    }
+}
 
 /// A node under translation.
 pub struct NodeCx<'a, 'm> {
@@ -17,6 +50,22 @@ pub struct NodeCx<'a, 'm> {
     pub version: i64,
     /// One per input; `None` for those left out.
     pub inputs: Vec<Option<Value>>,
+    /// An attribute that was asked for and has another type.
+    mistyped: RefCell<Option<Diagnostic>>,
+}
+
+impl<'a, 'm> NodeCx<'a, 'm> {
+    pub fn new(im: &'a mut Importer<'m>, node: &'a NodeProto, version: i64, inputs: Vec<Option<Value>>) -> Self {
+        NodeCx { im, node, version, inputs, mistyped: RefCell::default() }
+    }
+
+    /// What the translation gave, unless it asked for an attribute that has another type.
+    pub fn finish<T>(self, result: Res<T>) -> Res<T> {
+        match self.mistyped.into_inner() {
+            Some(d) => Err(d),
+            None => result,
+        }
+    }
 }
 
 impl NodeCx<'_, '_> {
@@ -28,6 +77,13 @@ impl NodeCx<'_, '_> {
     /// Something we cannot compile yet.
     pub fn unsupported(&self, message: impl Into<String>) -> Diagnostic {
         Diagnostic::unsupported("onnx", Span::NONE, message)
+    }
+
+    /// A warning about the node, and what to do.
+    pub fn warn(&mut self, message: &str, help: &str) {
+        let d = Diagnostic::warning("onnx", Span::NONE, message).help(help);
+        let d = self.im.at(self.node, d);
+        self.im.diags.push(d);
     }
 
     pub fn builder(&mut self) -> &mut Builder {
@@ -74,8 +130,21 @@ impl NodeCx<'_, '_> {
     pub fn attr(&self, name: &str) -> Option<&AttributeProto> {
         self.node.attribute.iter().find(|a| a.name.as_deref() == Some(name))
     }
+
+    /// An attribute of that type. Files of old exporters do not state types.
+    fn typed(&self, name: &str, wanted: AttrType) -> Option<&AttributeProto> {
+        let a = self.attr(name)?;
+        let stated = a.r#type.unwrap_or(0);
+        if stated != 0 && stated != wanted as i32 {
+            let (is, wanted) = (AttrType::name(stated), AttrType::name(wanted as i32));
+            let d = self.error(format!("attribute `{name}` is {is}, not {wanted}"));
+            self.mistyped.borrow_mut().get_or_insert(d);
+        }
+        Some(a)
+    }
+
     pub fn int_opt(&self, name: &str) -> Option<i64> {
-        self.attr(name).map(|a| a.i.unwrap_or(0))
+        self.typed(name, AttrType::Int).map(|a| a.i.unwrap_or(0))
     }
     pub fn int(&self, name: &str, default: i64) -> i64 {
         self.int_opt(name).unwrap_or(default)
@@ -84,34 +153,36 @@ impl NodeCx<'_, '_> {
         self.int(name, default as i64) != 0
     }
     pub fn float_opt(&self, name: &str) -> Option<f64> {
-        self.attr(name).map(|a| a.f.unwrap_or(0.0) as f64)
+        self.typed(name, AttrType::Float).map(|a| a.f.unwrap_or(0.0) as f64)
     }
     pub fn float(&self, name: &str, default: f64) -> f64 {
         self.float_opt(name).unwrap_or(default)
     }
     pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
-        self.attr(name).map(|a| a.ints.clone())
+        self.typed(name, AttrType::Ints).map(|a| a.ints.clone())
     }
     pub fn floats(&self, name: &str) -> Option<Vec<f64>> {
-        self.attr(name).map(|a| a.floats.iter().map(|f| *f as f64).collect())
+        self.typed(name, AttrType::Floats).map(|a| a.floats.iter().map(|f| *f as f64).collect())
     }
     pub fn str_opt(&self, name: &str) -> Option<String> {
-        self.attr(name).map(|a| String::from_utf8_lossy(a.s.as_deref().unwrap_or_default()).into_owned())
+        self.typed(name, AttrType::String)
+            .map(|a| String::from_utf8_lossy(a.s.as_deref().unwrap_or_default()).into_owned())
     }
     pub fn str(&self, name: &str, default: &str) -> String {
         self.str_opt(name).unwrap_or_else(|| default.to_string())
     }
     pub fn strings(&self, name: &str) -> Option<Vec<String>> {
-        self.attr(name).map(|a| a.strings.iter().map(|s| String::from_utf8_lossy(s).into_owned()).collect())
+        self.typed(name, AttrType::Strings)
+            .map(|a| a.strings.iter().map(|s| String::from_utf8_lossy(s).into_owned()).collect())
     }
     pub fn tensor_attr(&self, name: &str) -> Option<&TensorProto> {
-        self.attr(name).and_then(|a| a.t.as_ref())
+        self.typed(name, AttrType::Tensor).and_then(|a| a.t.as_ref())
     }
     pub fn graph(&self, name: &str) -> Option<&GraphProto> {
-        self.attr(name).and_then(|a| a.g.as_ref())
+        self.typed(name, AttrType::Graph).and_then(|a| a.g.as_ref())
     }
     pub fn type_attr(&self, name: &str) -> Option<&TypeProto> {
-        self.attr(name).and_then(|a| a.tp.as_ref())
+        self.typed(name, AttrType::Type).and_then(|a| a.tp.as_ref())
     }
     /// An attribute that holds an element type (`to`, `dtype`).
     pub fn dtype_opt(&self, name: &str) -> Res<Option<DType>> {
@@ -277,6 +348,19 @@ impl NodeCx<'_, '_> {
     /// A float or integer constant of the dtype of `like`.
     pub fn like(&self, like: &Tensor, v: f64) -> Tensor {
         Tensor::scalar(like.dtype, v)
+    }
+
+    /// `max(x, v)` for a number `v`. Where it compares with NaN, `maximum` gives its second operand: NaN stays NaN, as in
+    /// ONNX's reference.
+    pub fn at_least(&mut self, x: &Tensor, v: f64) -> Res<Tensor> {
+        let v = self.like(x, v);
+        self.op("maximum", &[&v, x])
+    }
+
+    /// `min(x, v)` for a number `v`; NaN stays NaN.
+    pub fn at_most(&mut self, x: &Tensor, v: f64) -> Res<Tensor> {
+        let v = self.like(x, v);
+        self.op("minimum", &[&v, x])
     }
 
     /// The elements of an integer vector (a shape, repeats, ...): known ones, or read at run time.

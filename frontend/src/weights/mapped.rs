@@ -13,11 +13,11 @@ pub fn map(path: &Path) -> Result<Arc<Mmap>, Diagnostic> {
     let unreadable = |why: &dyn std::fmt::Display| {
         Diagnostic::error("cannot-read", Span::NONE, format!("cannot read {}: {why}", path.display()))
     };
-    let file = File::open(path).map_err(|e| unreadable(&e))?;
-    let length = file.metadata().map_err(|e| unreadable(&e))?;
-    if !length.is_file() {
+    // Asked before: to open a pipe is to wait for whoever writes to it.
+    if !path.metadata().map_err(|e| unreadable(&e))?.is_file() {
         return Err(unreadable(&"it is no file"));
     }
+    let file = File::open(path).map_err(|e| unreadable(&e))?;
     // Safety: the map is private and read-only, and no reference into it outlives it (`MappedBytes` holds the `Arc`).
     // What remains is another process that changes or truncates the file while it is mapped: the values read are
     // then undefined or the process gets SIGBUS, as with every mapped weight file. We state it to the user instead of

@@ -26,6 +26,10 @@ pub fn open_npz(path: &Path) -> Result<Weights, Diagnostic> {
             let start = usize::try_from(entry.data_start()).ok();
             let range = start.zip(usize::try_from(entry.size()).ok()).and_then(|(s, n)| Some(s..s.checked_add(n)?));
             let range = range.filter(|r| r.end <= map.len()).ok_or_else(|| wrong("outside of the file".into()))?;
+            // What is read through the archive is compared by it, what is mapped is compared here.
+            if crc32fast::hash(&map[range.clone()]) != entry.crc32() {
+                return Err(wrong("its checksum is wrong: the file is damaged".into()));
+            }
             let header = npy::header(&map[range.clone()]).map_err(wrong)?;
             if !header.big_endian && !header.fortran {
                 let data = range.start + header.data..range.end;

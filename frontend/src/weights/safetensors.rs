@@ -4,15 +4,35 @@ use super::mapped::{map, MappedBytes};
 use super::{byte_size, failed, unsupported, Weights};
 use relax_ir::{Constant, DType, Diagnostic};
 use safetensors::tensor::Dtype;
-use safetensors::SafeTensors;
+use safetensors::{SafeTensorError, SafeTensors};
 use std::path::Path;
 use std::sync::Arc;
+
+/// What is wrong with a file.
+fn reason(e: &SafeTensorError) -> String {
+    match e {
+        SafeTensorError::HeaderTooSmall => "not a safetensors file: it has less than 8 bytes".into(),
+        SafeTensorError::HeaderTooLarge | SafeTensorError::InvalidHeaderLength => {
+            "not a safetensors file: the header is longer than the file".into()
+        }
+        SafeTensorError::InvalidHeader(_) => "not a safetensors file: the header is no text".into(),
+        SafeTensorError::InvalidHeaderDeserialization(e) => {
+            format!("not a safetensors file: the header is no JSON: {e}")
+        }
+        SafeTensorError::MetadataIncompleteBuffer => {
+            "the tensors of the header and the data behind it differ in size: the file is cut off or damaged".into()
+        }
+        SafeTensorError::InvalidOffset(name) => format!("tensor `{name}` does not follow the one before it"),
+        SafeTensorError::TensorInvalidInfo => "a tensor's shape and dtype do not fit its bytes".into(),
+        SafeTensorError::ValidationOverflow => "a tensor has more elements than memory can hold".into(),
+        e => format!("not a safetensors file: {e}"),
+    }
+}
 
 /// Opens a `.safetensors` file; the tensors borrow from the mapped file, in the order of their data.
 pub fn open_safetensors(path: &Path) -> Result<Weights, Diagnostic> {
     let map = map(path)?;
-    let (header, metadata) =
-        SafeTensors::read_metadata(&map).map_err(|e| failed(path, format!("not a safetensors file: {e:?}")))?;
+    let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|e| failed(path, reason(&e)))?;
     let start = header + 8;
     let mut tensors: Vec<_> = metadata.tensors().into_iter().collect();
     tensors.sort_by(|a, b| (a.1.data_offsets, &a.0).cmp(&(b.1.data_offsets, &b.0)));

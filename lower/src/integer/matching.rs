@@ -83,6 +83,12 @@ impl Matcher {
         self.definitions.get(v)?.as_op_call(op)
     }
 
+    /// The number and the other operand of a `maximum` or `minimum` with a number on its left.
+    fn limited(&self, e: &Expr, op: &str) -> Option<(f64, Expr)> {
+        let c = self.only(e, op)?;
+        Some((self.scalar(&c.args[0])?, c.args[1].clone()))
+    }
+
     fn constant(&self, e: &Expr) -> Option<Constant> {
         match e.kind() {
             ExprKind::Constant(c) => Some(c.clone()),
@@ -119,18 +125,25 @@ impl Matcher {
         let mut value = c.args[0].clone();
         let step = |v: f64| (v / f64::from(scale)).round_ties_even().clamp(-1e6, 1e6) as i64 + zero;
         loop {
+            // What is done before has its bounds inside of those that come behind it.
             value = if let Some(c) = self.only(&value, "nn.relu") {
-                low = low.max(zero);
+                low = zero.clamp(low, high);
                 c.args[0].clone()
             } else if let Some(c) = self.only(&value, "clip") {
-                low = low.max(step(self.scalar(&c.args[1])?));
-                high = high.min(step(self.scalar(&c.args[2])?));
+                high = step(self.scalar(&c.args[2])?).clamp(low, high);
+                low = step(self.scalar(&c.args[1])?).clamp(low, high);
                 c.args[0].clone()
+            } else if let Some((limit, inner)) = self.limited(&value, "maximum") {
+                low = step(limit).clamp(low, high);
+                inner
+            } else if let Some((limit, inner)) = self.limited(&value, "minimum") {
+                high = step(limit).clamp(low, high);
+                inner
             } else {
                 break;
             };
         }
-        Some(Result { value, scale, zero, dtype, limits: (low, high.max(low)) })
+        Some(Result { value, scale, zero, dtype, limits: (low, high) })
     }
 
     fn weights(&self, e: &Expr) -> Option<Weights> {

@@ -45,13 +45,12 @@ fn widened(cx: &mut NodeCx) -> Res<(Tensor, DType)> {
 
 /// `alpha * (exp(x / scale) - 1)` where `x` is negative.
 fn exponential(cx: &mut NodeCx, x: &Tensor, alpha: f64, scale: f64) -> Res<Tensor> {
-    let zero = cx.like(x, 0.0);
-    let low = cx.op("minimum", &[x, &zero])?;
+    let low = cx.at_most(x, 0.0)?;
     let low = if scale == 1.0 { low } else { by(cx, "divide", &low, scale)? };
     let low = cx.op("exp", &[&low])?;
     let low = by(cx, "subtract", &low, 1.0)?;
     let low = by(cx, "multiply", &low, alpha)?;
-    let high = cx.op("maximum", &[x, &zero])?;
+    let high = cx.at_least(x, 0.0)?;
     cx.op("add", &[&high, &low])
 }
 
@@ -82,8 +81,8 @@ fn celu(cx: &mut NodeCx) -> Res<Vec<Value>> {
 fn hard(cx: &mut NodeCx, x: &Tensor, alpha: f64, beta: f64) -> Res<Tensor> {
     let y = by(cx, "multiply", x, alpha)?;
     let y = by(cx, "add", &y, beta)?;
-    let y = by(cx, "minimum", &y, 1.0)?;
-    by(cx, "maximum", &y, 0.0)
+    let y = cx.at_most(&y, 1.0)?;
+    cx.at_least(&y, 0.0)
 }
 
 fn hard_sigmoid(cx: &mut NodeCx) -> Res<Vec<Value>> {
@@ -104,8 +103,8 @@ fn hard_swish(cx: &mut NodeCx) -> Res<Vec<Value>> {
 /// from 20 on.
 fn mish(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, dtype) = widened(cx)?;
-    let (most, two) = (cx.like(&x, 20.0), cx.like(&x, 2.0));
-    let e = cx.op("minimum", &[&x, &most])?;
+    let two = cx.like(&x, 2.0);
+    let e = cx.at_most(&x, 20.0)?;
     let e = cx.op("exp", &[&e])?;
     let n = cx.op("add", &[&e, &two])?;
     let n = cx.op("multiply", &[&e, &n])?;

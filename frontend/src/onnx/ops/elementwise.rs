@@ -61,7 +61,7 @@ pub const OPS: &[OnnxOp] = &[
     op("Relu", &[(1, relu)]),
     op("Round", &[(11, |cx| rounding(cx, "round", f64::round_ties_even))]),
     unary!("Sigmoid", "sigmoid"),
-    unary!("Sign", "sign"),
+    op("Sign", &[(1, sign)]),
     unary!("Sin", "sin"),
     unary!("Sinh", "sinh"),
     op("Sqrt", &[(1, sqrt)]),
@@ -182,8 +182,22 @@ fn two(cx: &mut NodeCx, relax: &str, a: Tensor, b: Tensor, fold: Fold) -> Res<Ve
     if let Some(t) = folded(cx, &a, &b, dtype, fold) {
         return one(t);
     }
-    let b = if relax == "power" { cx.cast(&b, a.dtype)? } else { b };
+    if relax == "power" {
+        return one(power(cx, a, b)?);
+    }
     one(cx.op(relax, &[&a, &b])?)
+}
+
+/// The result has the dtype of the base; a power of an integer by a float is one of floats, without its fraction.
+fn power(cx: &mut NodeCx, base: Tensor, exponent: Tensor) -> Res<Tensor> {
+    let dtype = base.dtype;
+    if dtype.is_float() || !exponent.dtype.is_float() {
+        let exponent = cx.cast(&exponent, dtype)?;
+        return cx.op("power", &[&base, &exponent]);
+    }
+    let (base, exponent) = (cx.cast(&base, DType::F64)?, cx.cast(&exponent, DType::F64)?);
+    let y = cx.op("power", &[&base, &exponent])?;
+    cx.cast(&y, dtype)
 }
 
 fn binary(cx: &mut NodeCx, relax: &str, fold: Fold) -> Res<Vec<Value>> {
@@ -224,10 +238,26 @@ fn variadic(cx: &mut NodeCx, relax: &str) -> Res<Vec<Value>> {
         };
         x = match folded(cx, &x, &t, x.dtype, fold) {
             Some(t) => t,
-            None => cx.op(relax, &[&x, &t])?,
+            None if relax == "add" => cx.op(relax, &[&x, &t])?,
+            None => extremum(cx, relax, &x, &t)?,
         };
     }
     one(x)
+}
+
+/// The larger or the smaller of two tensors, element by element; NaN where one of them is, as in ONNX's reference. Where they
+/// compare with NaN, `maximum` and `minimum` give their second operand.
+fn extremum(cx: &mut NodeCx, relax: &str, a: &Tensor, b: &Tensor) -> Res<Tensor> {
+    let numbers = |t: &Tensor| !t.dtype.is_float() || t.as_floats().is_some_and(|v| v.iter().all(|v| !v.is_nan()));
+    if numbers(a) {
+        return cx.op(relax, &[a, b]);
+    }
+    let y = cx.op(relax, &[b, a])?;
+    if numbers(b) {
+        return Ok(y);
+    }
+    let none = cx.op("isnan", &[b])?;
+    cx.op("where", &[&none, b, &y])
 }
 
 fn mean(cx: &mut NodeCx) -> Res<Vec<Value>> {
@@ -286,11 +316,18 @@ fn reciprocal(cx: &mut NodeCx) -> Res<Vec<Value>> {
 
 fn relu(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
-    if x.dtype.is_float() {
-        return one(cx.op("nn.relu", &[&x])?);
+    one(cx.at_least(&x, 0.0)?)
+}
+
+/// Relax's sign of NaN is 0, ONNX's is NaN.
+fn sign(cx: &mut NodeCx) -> Res<Vec<Value>> {
+    let x = cx.input(0)?;
+    let y = cx.op("sign", &[&x])?;
+    if !x.dtype.is_float() {
+        return one(y);
     }
-    let zero = cx.like(&x, 0.0);
-    one(cx.op("maximum", &[&x, &zero])?)
+    let none = cx.op("isnan", &[&x])?;
+    one(cx.op("where", &[&none, &x, &y])?)
 }
 
 fn where_(cx: &mut NodeCx) -> Res<Vec<Value>> {

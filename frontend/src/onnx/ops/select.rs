@@ -1,5 +1,6 @@
 //! Selection: positions, order, gathers and scatters by element, masks.
 
+use super::movement::wrap_indices;
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::node::NodeCx;
@@ -102,6 +103,7 @@ fn eye_like(cx: &mut NodeCx) -> Res<Vec<Value>> {
 fn gather_elements(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, index) = (cx.input(0)?, cx.input(1)?);
     let axis = cx.axis(cx.int("axis", 0), x.rank())?;
+    let index = wrap_indices(cx, &index, &x.dims[axis])?;
     one(cx.call("gather_elements", &[(&x).into(), (&index).into()], &[axis_attr(axis)])?)
 }
 

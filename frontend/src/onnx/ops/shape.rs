@@ -1,7 +1,7 @@
 //! Operators on shapes: the shape of a tensor, and tensors under other dims.
 
 use super::{one, op, OnnxOp};
-use crate::onnx::builder::Arg;
+use crate::onnx::builder::{Arg, MAX_DIMS};
 use crate::onnx::node::{without, Axes, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
@@ -75,6 +75,9 @@ fn shape_computed(cx: &mut NodeCx, x: &Tensor, shape: &Tensor) -> Res<Vec<PrimEx
     let Some(n) = shape.literal_len() else {
         return Err(cx.unsupported("a shape of a number of dims that is only known at run time"));
     };
+    if n > MAX_DIMS {
+        return Err(cx.unsupported(format!("a tensor of {n} dims: a rank is from 0 to {MAX_DIMS}")));
+    }
     let mut s = cx.cast(shape, DType::I64)?;
     let (zero, one_) = (Tensor::scalar_int(DType::I64, 0), Tensor::scalar_int(DType::I64, 1));
     if !cx.flag("allowzero", false) {
@@ -110,7 +113,14 @@ fn squeeze(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
     let axes = match cx.axes_attr_or_input(1, x.rank(), 0)? {
         Some(a) => a,
-        None => Axes::Known((0..x.rank()).filter(|i| x.dims[*i].is_int(1)).collect()),
+        None => {
+            if x.dims.iter().any(|d| d.as_int().is_none()) {
+                let message =
+                    "Squeeze without axes removes dims of 1: open dims stay, even where they are 1 at run time";
+                cx.warn(message, "state the axes, or give the dims their sizes");
+            }
+            Axes::Known((0..x.rank()).filter(|i| x.dims[*i].is_int(1)).collect())
+        }
     };
     if let Axes::Known(a) = &axes {
         if let Some(a) = a.iter().find(|a| x.dims[**a].as_int().is_some_and(|d| d != 1)) {

@@ -27,6 +27,9 @@ fn conv_transpose(cx: &mut NodeCx) -> Res<Vec<Value>> {
     }
     let auto = cx.str("auto_pad", "NOTSET");
     let wanted = cx.ints("output_shape").map(|s| s[s.len().saturating_sub(n)..].to_vec());
+    if let Some(s) = wanted.as_ref().filter(|s| s.len() != n) {
+        return Err(cx.error(format!("output_shape has {} entries, {n} spatial dims need {n}", s.len())));
+    }
     // Only padding to a size looks at the kernel's dims here.
     let kernel = match kernel_dims(cx, &w) {
         Err(_) if wanted.is_none() && !auto.starts_with("SAME") => vec![1; n],

@@ -101,27 +101,27 @@ fn activated(cx: &mut NodeCx, x: Tensor, params: &[Option<f64>]) -> Res<Tensor> 
     let param = |i: usize, default: f64| params.get(i).copied().flatten().unwrap_or(default);
     match cx.str("activation", "").as_str() {
         "" => Ok(x),
-        "Relu" => cx.op("nn.relu", &[&x]),
+        "Relu" => cx.at_least(&x, 0.0),
         "Sigmoid" => cx.op("sigmoid", &[&x]),
         "Tanh" => cx.op("tanh", &[&x]),
         "Softplus" => cx.op("nn.softplus", &[&x]),
         "LeakyRelu" => cx.call("nn.leakyrelu", &[(&x).into()], &[("alpha", AttrValue::Float(param(0, 0.01)))]),
         "Clip" => {
-            let y = by(cx, "maximum", &x, param(0, f32::MIN as f64))?;
-            by(cx, "minimum", &y, param(1, f32::MAX as f64))
+            let y = cx.at_least(&x, param(0, f32::MIN as f64))?;
+            cx.at_most(&y, param(1, f32::MAX as f64))
         }
         "HardSigmoid" => {
             let y = by(cx, "multiply", &x, param(0, 0.2))?;
             let y = by(cx, "add", &y, param(1, 0.5))?;
-            let y = by(cx, "minimum", &y, 1.0)?;
-            by(cx, "maximum", &y, 0.0)
+            let y = cx.at_most(&y, 1.0)?;
+            cx.at_least(&y, 0.0)
         }
         "Elu" => {
-            let low = by(cx, "minimum", &x, 0.0)?;
+            let low = cx.at_most(&x, 0.0)?;
             let low = cx.op("exp", &[&low])?;
             let low = by(cx, "subtract", &low, 1.0)?;
             let low = by(cx, "multiply", &low, param(0, 1.0))?;
-            let high = by(cx, "maximum", &x, 0.0)?;
+            let high = cx.at_least(&x, 0.0)?;
             cx.op("add", &[&high, &low])
         }
         a => Err(cx.unsupported(format!("activation `{a}`"))),
