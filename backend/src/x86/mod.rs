@@ -1,13 +1,14 @@
 //! Kernels for x86-64 with 256-bit or 512-bit vectors, assembled directly.
 //!
 //! Cranelift has 128-bit vectors only. A kernel in flat form that keeps to float32, float64, int32, masks, pointers and int64
-//! indices (in memory also to floats of 16 bits, bytes and int64) is translated here to instructions over virtual registers ([`build`]), gets registers by linear scan
-//! ([`alloc`]) and is encoded with iced ([`emit`]). The code has no relocations: constants stand behind it. Whatever
+//! indices (in memory also to floats of 16 bits, bytes and int64) is translated here to instructions over virtual registers ([`build`]), loses
+//! loads that multiplications make themselves ([`fold`]), gets registers by linear scan ([`alloc`]) and is encoded with iced ([`emit`]). The code has no relocations: constants stand behind it. Whatever
 //! falls outside is refused, and the caller schedules that kernel for Cranelift instead.
 
 mod alloc;
 mod build;
 mod emit;
+mod fold;
 mod inst;
 #[cfg(test)]
 mod tests;
@@ -68,13 +69,22 @@ impl Wide {
     }
 }
 
+/// As instructions over virtual registers; `near`: constants are read where they are used.
+fn translated(f: &FlatFunc, wide: Wide, near: bool) -> Option<inst::Program> {
+    let mut program = build::build(f, wide, near)?;
+    if wide.evex() {
+        fold::spreads(&mut program);
+    }
+    Some(program)
+}
+
 /// The machine code of a kernel (System V calling convention), or `None` for what only Cranelift can compile.
 pub fn assemble(f: &FlatFunc, wide: Wide) -> Option<Assembled> {
-    let program = build::build(f, wide, false)?;
+    let program = translated(f, wide, false)?;
     if let Some(places) = alloc::in_registers(&program, wide) {
         return emit::emit(&program, &places, wide);
     }
-    let near = build::build(f, wide, true)?;
+    let near = translated(f, wide, true)?;
     if let Some(places) = alloc::in_registers(&near, wide) {
         return emit::emit(&near, &places, wide);
     }

@@ -136,3 +136,35 @@ fn elements_are_read_by_their_numbers() {
     }
     assert!(assemble(&f, Wide::V3).is_none());
 }
+
+/// `y += a[0] * b` for 16 elements, with a store to `a` between load and product where `stored`.
+fn spread_once(stored: bool) -> FlatFunc {
+    let params: Vec<Var> = ["a", "b", "y"].map(|n| Var::new(n, DType::HANDLE)).into();
+    let [a, b, y] = [0, 1, 2].map(|i: usize| params[i].expr());
+    let wide = DType::F32.with_lanes(16);
+    let (x, w, acc) = (Var::new("x", DType::F32), Var::new("w", wide), Var::new("acc", wide));
+    let mut body = vec![
+        FlatStmt::Local { var: acc.clone(), init: PrimExpr::load_ptr(y.clone(), 0.into(), wide) },
+        FlatStmt::Let { var: w.clone(), value: PrimExpr::load_ptr(b, 0.into(), wide) },
+        FlatStmt::Let { var: x.clone(), value: PrimExpr::load_ptr(a.clone(), 0.into(), DType::F32) },
+    ];
+    if stored {
+        body.push(FlatStmt::Store { ptr: a, offset: 0.into(), value: w.expr() });
+    }
+    let value = PrimExpr::call(Intrin::Fma, [x.expr().broadcast(16), w.expr(), acc.expr()]);
+    body.push(FlatStmt::Assign { var: acc.clone(), value });
+    body.push(FlatStmt::Store { ptr: y, offset: 0.into(), value: acc.expr() });
+    let name = "spread".to_string();
+    FlatFunc { name, params, ret: None, linkage: Linkage::Local, body, span: Span::NONE }
+}
+
+/// VBROADCASTSS zmm, m32, and what follows the prefix of VFMADD231PS zmm, zmm, m32{1to16} (EVEX.b is set).
+#[test]
+fn an_element_of_one_product_is_spread_by_it() {
+    let spread = [0x62, 0xf2, 0x7d, 0x48, 0x18];
+    let code = assemble(&spread_once(false), WIDE).expect("vectors").bytes;
+    assert!(!has(&code, &spread), "{code:x?}");
+    assert!(code.windows(6).any(|w| w[0] == 0x62 && w[3] & 0x10 != 0 && w[4] == 0xb8), "{code:x?}");
+    let code = assemble(&spread_once(true), WIDE).expect("vectors").bytes;
+    assert!(has(&code, &spread), "{code:x?}");
+}

@@ -676,6 +676,7 @@ impl Product<'_> {
                     count: part.count as u16,
                     last: part.last.map(|(lanes, valid)| Last { lanes: lanes as u16, valid: valid as u16 }),
                     combine: None,
+                    pair: false,
                 }),
                 rows: tiled.map(|r| (r.var.clone(), height(e, r, part))).into_iter().collect(),
                 unroll: UNROLL,

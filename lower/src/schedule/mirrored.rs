@@ -32,6 +32,8 @@ const MOST: i64 = 1 << 20;
 const ROWS: i64 = 128;
 /// Elements of a right side beyond which its rows are waited for.
 const FAR: i64 = 1 << 18;
+/// Rows whose elements are multiples of these apart have the same places in the first-level cache, of which there are eight.
+const SAME_PLACE: i64 = 1024;
 /// Steps of the reduction from one stop of the sums in memory to the next, at most, where slivers of `a` take turns over
 /// the same rows of `b`, and where there is only one.
 const STEPS: [i64; 2] = [1024, 2048];
@@ -265,7 +267,9 @@ impl Product<'_> {
         inner.outs = vec![Target { ptr: self.scratch.clone(), offset: sum, dtype: DType::F32, value: acc.expr() }];
         inner.reduce = vec![Axis { var: m.k.var.clone(), extent: PrimExpr::i64(steps) }];
         let vectors = part.count + part.last.is_some() as i64;
-        let height = rows_for(e, &columns, tile_rows(self.o.vector_bytes, vectors as u16));
+        let rows = tile_rows(self.o.vector_bytes, vectors as u16);
+        let rows = if m.depth % SAME_PLACE == 0 { rows.min(8) } else { rows };
+        let height = rows_for(e, &columns, rows);
         let tile = Tile {
             vector: Some(Vector {
                 axis: Axis { var: lane.clone(), extent: PrimExpr::i64(width) },
@@ -273,6 +277,7 @@ impl Product<'_> {
                 count: part.count as u16,
                 last: part.last.map(|(lanes, valid)| Last { lanes: lanes as u16, valid: valid as u16 }),
                 combine: None,
+                pair: false,
             }),
             rows: vec![(column, height)],
             unroll: 4,

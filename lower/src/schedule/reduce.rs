@@ -73,6 +73,8 @@ pub struct Vector {
     pub last: Option<Last>,
     /// The axis is a reduction axis and this combines the lanes.
     pub combine: Option<BinOp>,
+    /// The lanes are those of two registers, which go through long chains of operations side by side.
+    pub pair: bool,
 }
 
 /// The last vector of a tile, which may be narrower and reach beyond the end of the axis.
@@ -379,13 +381,18 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
         }
         partial.push(vectors);
     }
-    // A known rest takes shorter vectors before single elements.
-    let rest = v.axis.len().filter(|_| e.wide).map_or(0, |n| n % v.lanes as i64);
-    let mut short: HashMap<u16, Vec<Vec<Var>>> = HashMap::new();
-    for lanes in [8, 4].into_iter().filter(|l| *l < v.lanes && rest & *l as i64 != 0) {
+    // A known rest takes shorter vectors before single elements, and so does an open one where steps are dear.
+    let rest = match v.axis.len() {
+        Some(n) => n % v.lanes as i64,
+        None if v.pair => v.lanes as i64 - 1,
+        None => 0,
+    };
+    let mut short: Vec<(u16, Vec<Vec<Var>>)> = vec![];
+    let wide = e.wide;
+    for lanes in [16, 8, 4].into_iter().filter(|l| wide && *l < v.lanes && rest & *l as i64 != 0) {
         let start = |f: &[Var]| if op == BinOp::Add { PrimExpr::zero(ct) } else { f[0].expr() };
         let sums = finals.iter().map(|f| vec![e.local("acc", spread(start(f), lanes))]);
-        short.insert(lanes, sums.collect());
+        short.push((lanes, sums.collect()));
     }
     let least = if short.is_empty() { v.lanes } else { 4 };
     let end = Poly::of(&v.axis.extent, &e.ranges);
@@ -396,7 +403,7 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
             if lane.lanes == 1 {
                 return update(e, n, points, finals, k, Some(lane));
             }
-            if let Some(locals) = short.get(&lane.lanes) {
+            if let Some((_, locals)) = short.iter().find(|(lanes, _)| *lanes == lane.lanes) {
                 return update(e, n, points, locals, k, Some(lane));
             }
             for c in 0..lane.lanes / v.lanes {
@@ -415,8 +422,8 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
         BinOp::Max => Intrin::ReduceMax,
         _ => Intrin::ReduceMin,
     };
-    for lanes in [8, 4] {
-        for (x, f) in short.get(&lanes).into_iter().flatten().zip(finals) {
+    for (_, sums) in &short {
+        for (x, f) in sums.iter().zip(finals) {
             let total = PrimExpr::call(reduce, [x[0].expr()]);
             e.assign(&f[0], PrimExpr::binary(op, f[0].expr(), total));
         }
@@ -565,7 +572,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         if s.blocked || lanes < 2 || short {
             continue;
         }
-        let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, last: None, combine: None };
+        let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, last: None, combine: None, pair: false };
         best = Some((score(u.gather, u.unit, u.invariant), v));
         break;
     }
@@ -575,7 +582,8 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         let short = a.len().is_some_and(|l| l < lanes as i64);
         let cost = score(u.gather, u.unit, u.invariant) + 1;
         if !u.blocked && lanes >= 2 && !short && u.gather == 0 && best.as_ref().is_none_or(|(c, _)| cost < *c) {
-            let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, last: None, combine: Some(op) };
+            let v =
+                Vector { axis: a.clone(), lanes: lanes as u16, count: 1, last: None, combine: Some(op), pair: false };
             best = Some((cost, v));
         }
     }
@@ -644,6 +652,9 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         } else {
             4
         };
+    } else if single && o.is_wide() && v.axis.len().is_none_or(|n| n >= 2 * v.lanes as i64) {
+        v.lanes *= 2;
+        v.pair = true;
     }
     rows.retain(|(_, r)| *r > 1);
     let size = updates.iter().map(|u| weight(u)).sum::<usize>();

@@ -19,8 +19,8 @@ use std::collections::HashMap;
 const LEAST_ROW: i64 = 64;
 /// Elements from which the rows together leave the first-level cache, to which they go where stages hand each other rows.
 const LEAST: i64 = 1 << 12;
-/// Elements from which they leave the second-level cache: reading the same rows again is dear then.
-const LARGE: i64 = 1 << 18;
+/// Elements from which reading the same rows again, from beyond the first-level cache, is dear.
+const LARGE: i64 = 1 << 13;
 
 /// Stages over the same leading axes, which are no axes of theirs any more.
 #[derive(Clone)]

@@ -533,3 +533,38 @@ fn known_divisors_leave_no_remainders() {
     let y = k.compute("y", &[n.expr(), c(64)], DType::F32, |i| at(&x, &[&i[0], &i[1]]) * PrimExpr::f32(0.5));
     assert_eq!(loops(&k.finish(&[y]), 64), 1);
 }
+
+/// Sums of exponentials along rows: two registers at a time, then shorter vectors, then single elements.
+#[test]
+fn dear_sums_go_by_two_registers() {
+    let sum = |row: PrimExpr| {
+        let rows = [PrimExpr::i64(3)];
+        let mut k = KernelBuilder::new("sum");
+        let x = k.input("x", &[rows[0].clone(), row.clone()], DType::F32);
+        let y = k.sum("y", &rows, DType::F32, &[row], |i, r| at(&x, &[&i[0], &r[0]]).call1(Intrin::Exp));
+        k.finish(&[y])
+    };
+    for bytes in [32, 64] {
+        let o = SchedOptions::vectors(bytes);
+        let pairs = |f: &PrimFunc| {
+            let flat = schedule(f, &o).expect("a kernel");
+            format!("{:?}", flat.body).contains(&format!("float32x{}", bytes / 2))
+        };
+        assert!(pairs(&sum(n().expr())));
+        assert!(!pairs(&sum(PrimExpr::i64(bytes as i64 / 4 + 1))));
+        for n in [0, 1, 5, 15, 31, 32, 47, 63, 64, 100, 129] {
+            for row in [PrimExpr::i64(n), Var::dim("n").expr()] {
+                let f = sum(row);
+                let input = Random(n as u64).tensor(DType::F32, &[3, n]);
+                let args = vec![Arg::Tensor(input), Arg::Tensor(Tensor::zeros(DType::F32, &[3]))];
+                let (mut wanted, mut got) = (args.clone(), args);
+                run(&f, &mut wanted).unwrap();
+                machine::run(&f, &mut got, &o).unwrap();
+                let (Arg::Tensor(x), Arg::Tensor(y)) = (&wanted[1], &got[1]) else { panic!() };
+                for (x, y) in x.to_f64().iter().zip(y.to_f64()) {
+                    assert!((x - y).abs() <= 1e-5 * (1.0 + x.abs()), "{n} by {bytes}: {x} {y}");
+                }
+            }
+        }
+    }
+}

@@ -186,7 +186,14 @@ fn step_by_step(
     // Interpolation rounds once.
     let wide = if how.mode != "nearest" && y.dtype.is_float() && y.dtype.bits < 32 { DType::F32 } else { y.dtype };
     y = cx.cast(&y, wide)?;
-    for (i, axis) in axes.iter().enumerate() {
+    // Axes that shrink first, then the innermost: outer ones are made of whole rows.
+    let mut order: Vec<usize> = (0..axes.len()).collect();
+    if how.mode == "nearest" || y.dtype.is_float() {
+        let grows = |i: usize| params[i].as_floats().is_some_and(|p| p[0] > 1.0);
+        order.sort_by_key(|&i| if grows(i) { (1, x.rank() - axes[i]) } else { (0, axes[i]) });
+    }
+    for i in order {
+        let axis = &axes[i];
         let same = y.dims[*axis] == sizes[i];
         let unit = params[i].as_floats().is_some_and(|p| p[0] == 1.0);
         if same && unit && !crop {

@@ -249,10 +249,15 @@ struct Resize<'a> {
 }
 
 impl Resize<'_> {
-    /// Element `p` along the axis, the border where it is outside.
+    /// The element that stands for place `p`: the border where that is outside.
+    fn limited(&self, p: PrimExpr) -> PrimExpr {
+        p.max(PrimExpr::i64(0)).min(self.n.clone() - 1)
+    }
+
+    /// Element `p` along the axis, which is one of it.
     fn element(&self, i: &[PrimExpr], p: PrimExpr) -> PrimExpr {
         let mut at = i.to_vec();
-        at[self.axis] = p.max(PrimExpr::i64(0)).min(self.n.clone() - 1);
+        at[self.axis] = p;
         wide(self.x.at(at)).cast(self.acc)
     }
 
@@ -289,7 +294,7 @@ fn compute(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let r = Resize { x, axis, n, at, outside, acc };
     if nearest {
         let how = cx.attrs.str("nearest").unwrap_or("round_prefer_floor");
-        let index = k.compute("nearest", &line, DType::I64, |o| rounded(how, r.at.at(o)));
+        let index = k.compute("nearest", &line, DType::I64, |o| r.limited(rounded(how, r.at.at(o))));
         let y = k.compute("resize", out.dims, out.dtype, |i| {
             let v = r.element(i, index.at([i[axis].clone()]));
             convert(r.guarded(i, v), out.dtype)
@@ -331,11 +336,13 @@ fn taps(k: &mut KernelBuilder, r: &Resize, out: TensorArg, cubic: bool, a: f64, 
         let total = (0..count).fold(f(0.0), |s, t| s + raw(&i[0], PrimExpr::i64(t)));
         (w / total).cast(r.acc)
     });
+    let places: Vec<Buffer> =
+        (0..count).map(|t| k.compute("place", &line, DType::I64, |o| r.limited(first.at(o) + t))).collect();
     k.compute("resize", out.dims, out.dtype, |i| {
         let o = i[r.axis].clone();
-        let sum = (0..count).map(|t| {
-            let w = weights.at([o.clone(), PrimExpr::i64(t)]);
-            w * r.element(i, first.at([o.clone()]) + t)
+        let sum = places.iter().enumerate().map(|(t, place)| {
+            let w = weights.at([o.clone(), PrimExpr::i64(t as i64)]);
+            w * r.element(i, place.at([o.clone()]))
         });
         let sum = sum.reduce(|a, b| a + b).unwrap_or_else(|| PrimExpr::zero(r.acc));
         convert(r.guarded(i, sum), out.dtype)
@@ -364,7 +371,7 @@ fn smooth(
                         bind("place", low.clone() + t.clone(), |q| {
                             let distance = (p.clone() - q.clone().cast(F)).call1(Intrin::Fabs) * s.clone();
                             bind("w", weight(cubic, a, distance), |w| {
-                                let v = w.clone() * r.element(i, q.clone()).cast(F);
+                                let v = w.clone() * r.element(i, r.limited(q.clone())).cast(F);
                                 let add = Stmt::seq(vec![
                                     set(&sums, 0, cell(&sums, 0) + v),
                                     set(&sums, 1, cell(&sums, 1) + w.clone()),
