@@ -254,7 +254,7 @@ fn kernels_are_refused_where_tvm_refuses_them() {
         ("r = y[0, 0:4]\nr[0, 0] = x[0, 0]", "`r` is not a buffer"),
         ("r = x[0, 0:4]\ny[0, 0] = r[0]", "a part of a part of a buffer is no element"),
         ("v = T.match_buffer(x, (4, n), \"float32\")", "`x` has another shape or dtype"),
-        ("for i in range(2):\n    with T.sblock(\"b\"):\n        v = T.axis.spatial(2, i)\n        m = T.match_buffer(x[0, 0:T.min(v + 2, 3)], (3,))\n        y[0, v] = m[0]", "dim 0 of the region is not that of the buffer"),
+        ("for i in range(2):\n    with T.sblock(\"b\"):\n        v = T.axis.spatial(2, i)\n        m = T.match_buffer(x[0, 0:T.min(v + 2, 3)], (3,))\n        y[0, v] = m[0]", "dim 1 of the region is not that of the buffer"),
         ("xs = T.meta_var([1])\nys = T.meta_var(xs)\nxs.append(2)\ny[0, 0] = T.Cast(\"float32\", ys[1])", "another name may stand for the list `xs`, which grows here"),
         ("xs = T.meta_var([])\nfor i in range(4):\n    xs.append(i)\ny[0, 0] = xs[0]", "`xs` outlives `i`, which is put into it"),
         ("xs = T.meta_var((1, 2))\nxs.append(3)\ny[0, 0] = x[0, 0]", "`xs` is a tuple, only a list grows"),
