@@ -1,6 +1,7 @@
 //! Compile-time values: attributes of operators, functions, blocks and the module.
 
 use super::context::{Cx, Value};
+use super::python::truth;
 use super::scalar::{parse_float, parse_int};
 use super::syntax::*;
 use super::tir_func::named_type;
@@ -25,6 +26,14 @@ impl<'a> Cx<'a> {
                 AttrValue::Float(v) => AttrValue::Float(-v),
                 _ => AttrValue::Prim(self.prim(e)?),
             },
+            ExprKind::Unary(UnaryOp::Not, inner) if truth(inner).is_some() => {
+                AttrValue::Bool(truth(inner) == Some(false))
+            }
+            ExprKind::Binary(BinaryOp::And | BinaryOp::Or, a, b)
+                if [a, b].iter().all(|e| matches!(e.kind, ExprKind::Bool(_))) =>
+            {
+                AttrValue::Bool(truth(e) == Some(true))
+            }
             ExprKind::Str(s) => AttrValue::Str(s.clone()),
             ExprKind::Tuple(items) | ExprKind::List(items) => {
                 let all: Vec<Option<AttrValue>> = items.iter().map(|i| self.attr_value(i)).collect();

@@ -13,6 +13,9 @@ use relax_ir::tir::{Buffer, BufferRegion, TensorField};
 use relax_ir::{DType, Diagnostic, Diagnostics, FileId, Span, Var};
 use std::collections::HashMap;
 
+/// Hidden names, by their lengths.
+static BLANKS: [u8; 1024] = [b' '; 1024];
+
 /// What a name stands for.
 #[derive(Clone, Debug)]
 pub enum Value {
@@ -87,8 +90,10 @@ pub struct Names<'a> {
     pub read: Vec<(usize, TensorField, Var)>,
     /// The values behind [`Value::Python`].
     pub pythons: Vec<Named<'a>>,
-    /// Names that were made for values that lambdas hold and whose own names were bound again.
-    pub hidden: usize,
+    /// Those of them that another value may hold as well.
+    pub shared: FnvHashSet<usize>,
+    /// Names that were made, see [`Names::hidden_name`].
+    hidden: usize,
     /// Where the buffers of regions begin, by their ids: elements from where that of the region does.
     pub regions: FnvHashMap<u32, PrimExpr>,
     /// What memory of kernels states as its strides, by the ids of the buffers.
@@ -120,6 +125,7 @@ impl<'a> Names<'a> {
             known: HashMap::new(),
             read: vec![],
             pythons: vec![],
+            shared: FnvHashSet::default(),
             hidden: 0,
             regions: FnvHashMap::default(),
             strides: FnvHashMap::default(),
@@ -129,7 +135,13 @@ impl<'a> Names<'a> {
     }
     /// Those of the function behind this one: the values before the module stay.
     pub fn following(&mut self, int: DType) -> Names<'a> {
-        Names { pythons: std::mem::take(&mut self.pythons), ..Names::new(int) }
+        let (pythons, shared) = (std::mem::take(&mut self.pythons), std::mem::take(&mut self.shared));
+        Names { pythons, shared, ..Names::new(int) }
+    }
+    /// A name that no text has: for what a lambda holds and whose own name was bound again, for memory in lists.
+    pub fn hidden_name(&mut self) -> Option<&'static str> {
+        self.hidden += 1;
+        BLANKS.get(..self.hidden).and_then(|b| std::str::from_utf8(b).ok())
     }
     /// The scope that has this name, counted from the outermost one.
     pub fn scope_of(&self, name: &str) -> Option<usize> {

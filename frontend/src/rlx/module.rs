@@ -23,7 +23,11 @@ impl<'a> Cx<'a> {
                     module = Some(self.class(class));
                 }
                 StmtKind::Function(_) => loose.push(s),
-                StmtKind::Assign { target, value: Some(value), .. } => self.prelude(target, value),
+                StmtKind::Assign { target, annotation: None, value: Some(value) } => self.prelude(target, value),
+                StmtKind::Assign { annotation: Some(stated), .. } => {
+                    let d = Diagnostic::error("module", stated.span, "a value before the module has no type");
+                    self.diags.push(d.help("write `N = 4`"));
+                }
                 StmtKind::Import | StmtKind::Pass | StmtKind::Broken(_) => {}
                 StmtKind::Expr(e) if matches!(e.kind, ExprKind::Str(_)) || e.is_error() => {}
                 _ => {

@@ -1,9 +1,10 @@
 //! What stands before the module: TypeVars, metadata, dims, and values that Python has while it reads the module
 //! (`N = 4`, `shape = (2, N)`, `n = T.int64()`). And names of Python that a function's values may hide (`R`, `T`, `I`).
 
-use super::context::{Cx, Value};
+use super::context::{Births, Cx, Value};
 use super::relax_func::declared_var;
 use super::syntax::*;
+use super::tir_func::scalar_type;
 use relax_ir::{DType, Diagnostic, Span};
 
 impl<'a> Cx<'a> {
@@ -20,8 +21,8 @@ impl<'a> Cx<'a> {
             (Some("metadata"), Some("tvm.ir.load_json"), Some(call)) => self.load_metadata(call, value.span),
             // Each function that names it in its signature has a dim of its own, as with a TypeVar.
             (Some(name), ..) if declared_var(value) == Some(DType::I64) => self.type_vars.push(name),
-            (Some(name), ..) if self.of_python(value) => {
-                let Ok(new) = self.written_out(value) else { return };
+            (Some(name), ..) if self.of_python(value, &mut vec![]) => {
+                let Ok(new) = self.computed(value) else { return };
                 let held = self.python_value(new.as_ref().unwrap_or(value));
                 self.names.bind(name, held.clone());
                 self.before.push((name, held));
@@ -50,19 +51,55 @@ impl<'a> Cx<'a> {
         self.type_vars.push(name);
     }
 
-    /// A literal, a call of TVMScript, or what those before it make of such.
-    fn of_python(&self, e: &Expr<'a>) -> bool {
+    /// A TypeVar that the signature of a kernel names, not in quotes, is defined there: its body does not declare it again.
+    pub fn type_vars_defined(&mut self, e: &Expr<'a>) {
+        if self.names.births != Births::Signature || !self.names.of_kernel() {
+            return;
+        }
+        if let Some(n) = e.as_name().filter(|n| self.type_vars.contains(n) && !self.names.is_declared(n)) {
+            self.names.note_declared(n);
+        }
+        e.children().into_iter().for_each(|c| self.type_vars_defined(c));
+    }
+
+    /// A literal, a call of TVMScript, or what Python makes of such and of those before it. `bound` are the names of comprehensions
+    /// around it.
+    fn of_python(&self, e: &Expr<'a>, bound: &mut Vec<&'a str>) -> bool {
+        let before = |n: &str| self.before.iter().any(|(name, _)| *name == n);
         match &e.kind {
             ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Str(_) | ExprKind::None => true,
             ExprKind::Lambda(..) => true,
-            ExprKind::Name(n) => self.before.iter().any(|(name, _)| name == n),
-            ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Dict(_) | ExprKind::Unary(..) | ExprKind::Binary(..) => {
-                e.children().into_iter().all(|c| self.of_python(c))
+            ExprKind::Name(n) => bound.contains(n) || before(n),
+            ExprKind::Tuple(_)
+            | ExprKind::List(_)
+            | ExprKind::Dict(_)
+            | ExprKind::Unary(..)
+            | ExprKind::Binary(..)
+            | ExprKind::Subscript(..)
+            | ExprKind::Slice(..)
+            | ExprKind::Starred(_)
+            | ExprKind::Ternary { .. } => e.children().into_iter().all(|c| self.of_python(c, bound)),
+            ExprKind::Comprehension(c) => {
+                let depth = bound.len();
+                for clause in &c.clauses {
+                    let targets = clause.target.elements().unwrap_or(std::slice::from_ref(&clause.target));
+                    bound.extend(targets.iter().filter_map(Expr::as_name));
+                }
+                let clauses = c.clauses.iter().flat_map(|c| c.conditions.iter().chain([&c.iter]));
+                let all = clauses.chain(c.key.iter()).chain([&c.element]).all(|part| self.of_python(part, bound));
+                bound.truncate(depth);
+                all
             }
             ExprKind::Call(call) => {
-                let script = call.func.dotted().is_some_and(|n| n.starts_with("R.") || n.starts_with("I.vdevice"));
-                let keywords = call.keywords.iter().map(|(_, v)| v);
-                script && call.args.iter().chain(keywords).all(|a| self.of_python(a))
+                let own = ["len", "max", "min", "sum", "sorted", "list", "tuple", "range", "zip", "enumerate", "str"];
+                let made = |n: &str| own.contains(&n) || before(n);
+                let script = match call.func.dotted() {
+                    Some(n) if n.starts_with("T.") => scalar_type(&call.func).is_some(),
+                    Some(n) => n.starts_with("R.") || n.starts_with("I.vdevice") || made(&n),
+                    None => false,
+                };
+                let mut all = call.args.iter().chain(call.keywords.iter().map(|(_, v)| v));
+                script && all.all(|a| self.of_python(a, bound))
             }
             _ => false,
         }
@@ -74,6 +111,13 @@ impl<'a> Cx<'a> {
         for (name, value) in &self.before {
             self.names.bind(name, value.clone());
         }
+    }
+
+    /// As [`Cx::begin_names`], for a kernel: its own names are in a scope within.
+    pub fn begin_kernel_names(&mut self) {
+        self.begin_names();
+        self.names.int = DType::I32;
+        self.names.push();
     }
 
     /// `R`, `T` and `I` are names like others: where a value took one, nothing of TVMScript is found behind it.

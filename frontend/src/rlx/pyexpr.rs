@@ -1,7 +1,7 @@
 //! Expressions of the Python subset, by precedence climbing.
 
 use super::lexer::{decode_string, Tok};
-use super::pyparse::{Halt, Parser, KEYWORDS};
+use super::pyparse::{parse_expression, Halt, Parser, KEYWORDS};
 use super::syntax::*;
 use relax_ir::{Diagnostic, Span};
 
@@ -442,23 +442,25 @@ impl<'a> Parser<'a, '_> {
             }
             Tok::Str => {
                 let mut s = String::new();
+                let mut parts = vec![];
                 while self.tok() == Tok::Str {
                     let prefix = self.text_here().split(['"', '\'']).next().unwrap_or("");
                     if prefix.contains(['b', 'B']) {
                         return Err(self.error_here("byte strings are no part of TVMScript"));
                     }
-                    let written = decode_string(self.text_here());
-                    match prefix.contains(['f', 'F']).then(|| formatted(&written)) {
-                        None => s.push_str(&written),
-                        Some(Some(filled)) => s.push_str(&filled),
-                        Some(None) => {
-                            return Err(self.error_here("a formatted string may hold names and integers, as they stand"))
-                        }
+                    match prefix.contains(['f', 'F']) {
+                        true => self.formatted(&mut s, &mut parts)?,
+                        false => s.push_str(&decode_string(self.text_here())),
                     }
                     self.bump();
                 }
                 let span = span.to(self.prev_span());
-                self.node(ExprKind::Str(s), span)
+                if parts.is_empty() {
+                    return self.node(ExprKind::Str(s), span);
+                }
+                self.python = true;
+                parts.push(self.node(ExprKind::Str(s), span)?);
+                self.node(ExprKind::Formatted(parts), span)
             }
             Tok::Name => {
                 let name = self.text_here();
@@ -578,28 +580,56 @@ impl<'a> Parser<'a, '_> {
         let span = lo.to(self.prev_span());
         self.node(ExprKind::Dict(items), span)
     }
+
+    /// The parts of the formatted string here: `text` is what stands before the next field, `parts` all before that.
+    fn formatted(&mut self, text: &mut String, parts: &mut Vec<Expr<'a>>) -> Result<(), Halt> {
+        let (written, span) = (self.text_here(), self.span());
+        let Some(quote) = written.find(['"', '\'']) else { return Ok(()) };
+        let mark = &written[quote..=quote];
+        let quotes = if written.len() >= quote + 6 && written[quote..].starts_with(&mark.repeat(3)) { 3 } else { 1 };
+        let (begin, end) = (quote + quotes, written.len().saturating_sub(quotes));
+        let (head, tail) = (&written[..begin], &written[end..]);
+        let plain = |part: &str| decode_string(&format!("{head}{part}{tail}"));
+        let mut at = begin;
+        while let Some(found) = written[at..end].find(['{', '}']).map(|k| at + k) {
+            text.push_str(&plain(&written[at..found]));
+            if written[found..end].starts_with("{{") || written[found..end].starts_with("}}") {
+                text.push_str(&written[found..=found]);
+                at = found + 2;
+                continue;
+            }
+            let close = field_end(&written[..end], found + 1).filter(|_| written[found..].starts_with('{'));
+            let Some(close) = close else {
+                return Err(
+                    self.error_here("a field of a formatted string is one expression: `{n + 1}`, without a format")
+                );
+            };
+            let lo = span.lo as usize;
+            let field = parse_expression(span.file, self.text, lo + found + 1, lo + close, self.diags);
+            let before = self.node(ExprKind::Str(std::mem::take(text)), span)?;
+            parts.extend([before, field.ok_or(Halt)?]);
+            at = close + 1;
+        }
+        text.push_str(&plain(&written[at..end]));
+        Ok(())
+    }
 }
 
-/// A formatted string whose fields are names and integers: a variable's text is its name. `None` where a field is more.
-fn formatted(written: &str) -> Option<String> {
-    let mut out = String::new();
-    let mut rest = written;
-    while let Some(at) = rest.find(['{', '}']) {
-        let (before, field) = rest.split_at(at);
-        out.push_str(before);
-        if let Some(after) = field.strip_prefix("{{").or_else(|| field.strip_prefix("}}")) {
-            out.push_str(&field[..1]);
-            rest = after;
-            continue;
+/// Where the field that begins at `at` ends; `None` where it has a format (`:`) or a conversion (`!r`), or does not end.
+fn field_end(text: &str, at: usize) -> Option<usize> {
+    let mut open = vec![];
+    let mut quote = None;
+    for (k, c) in text.char_indices().skip_while(|(k, _)| *k < at) {
+        match (quote, c) {
+            (Some(q), _) => quote = (q != c).then_some(q),
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '(' | '[' | '{') => open.push(c),
+            (None, '}') if open.is_empty() => return Some(k),
+            (None, ')' | ']' | '}') => drop(open.pop()?),
+            (None, ':') if open.is_empty() => return None,
+            (None, '!') if open.is_empty() && !text[k..].starts_with("!=") => return None,
+            _ => {}
         }
-        let (name, after) = field.strip_prefix('{')?.split_once('}')?;
-        let name = name.trim();
-        if name.is_empty() || !name.chars().all(|c| c == '_' || c.is_alphanumeric()) {
-            return None;
-        }
-        out.push_str(name);
-        rest = after;
     }
-    out.push_str(rest);
-    Some(out)
+    None
 }

@@ -5,14 +5,16 @@
 //!
 //! Source: TVM `script.parser.core.evaluator`, `relax.script.parser.parser`, `bind_assign_value`.
 
+mod grown;
 mod literals;
+mod operations;
 mod sequence;
 mod typed;
 
 use super::context::{Cx, Value};
 use super::syntax::*;
 pub use literals::truth;
-use literals::{among, element, floor_div, integer, names, size, slice};
+use literals::{element, integer, names, size, slice};
 use relax_ir::{Diagnostic, Span};
 
 /// `R.shape(dims)`
@@ -44,13 +46,16 @@ type Local<'a> = Vec<(&'a str, Option<Expr<'a>>)>;
 const MOST: usize = 20_000;
 /// Lambdas that may call each other.
 const CALLS: usize = 50;
-/// Names that no text has, by their lengths: what a name stood for where a lambda was made.
-static BLANKS: [u8; 1024] = [b' '; 1024];
 
 impl<'a> Cx<'a> {
     /// `e` with what Python computes written out; `None` where that is `e` itself.
     pub fn written_out(&mut self, e: &Expr<'a>) -> Rewritten<'a> {
-        Python { cx: self, local: vec![], made: 0, calls: 0 }.value(e)
+        Python { cx: self, local: vec![], made: 0, calls: 0, computes: false }.value(e)
+    }
+
+    /// As [`Cx::written_out`], with arithmetic of literals computed too.
+    pub fn computed(&mut self, e: &Expr<'a>) -> Rewritten<'a> {
+        Python { cx: self, local: vec![], made: 0, calls: 0, computes: true }.value(e)
     }
 
     /// Binds `name` where `value` is a value of Python: whether it is.
@@ -116,11 +121,26 @@ impl<'a> Cx<'a> {
         let kind = match &s.kind {
             StmtKind::Assign { target, annotation, value: Some(value) } => {
                 let (place, new) = (self.element_written_out(target)?, self.bound_written_out(value)?);
-                (place.is_some() || new.is_some()).then(|| StmtKind::Assign {
+                self.note_shared(value);
+                let stated = annotation.as_ref().map_or(Ok(None), |a| self.written_out(a))?;
+                (place.is_some() || new.is_some() || stated.is_some()).then(|| StmtKind::Assign {
                     target: place.unwrap_or_else(|| target.clone()),
-                    annotation: annotation.clone(),
+                    annotation: stated.or_else(|| annotation.clone()),
                     value: Some(new.unwrap_or_else(|| value.clone())),
                 })
+            }
+            StmtKind::Assign { target, annotation: Some(stated), value: None } => self
+                .written_out(stated)?
+                .map(|new| StmtKind::Assign { target: target.clone(), annotation: Some(new), value: None }),
+            StmtKind::With { items, body } => {
+                let mut new = items.clone();
+                let mut changed = false;
+                for (item, _) in &mut new {
+                    if let Some(other) = self.written_out(item)? {
+                        (*item, changed) = (other, true);
+                    }
+                }
+                changed.then(|| StmtKind::With { items: new, body: body.clone() })
             }
             StmtKind::Augment { target, value } => {
                 let (place, new) = (self.element_written_out(target)?, self.written_out(value)?);
@@ -137,7 +157,10 @@ impl<'a> Cx<'a> {
             }
             StmtKind::Return(Some(e)) => self.written_out(e)?.map(|e| StmtKind::Return(Some(e))),
             StmtKind::Assert(cond, message) => {
-                self.written_out(cond)?.map(|cond| StmtKind::Assert(cond, message.clone()))
+                let said = message.as_ref().map_or(Ok(None), |m| self.written_out(m))?;
+                let new = self.written_out(cond)?;
+                (new.is_some() || said.is_some())
+                    .then(|| StmtKind::Assert(new.unwrap_or_else(|| cond.clone()), said.or_else(|| message.clone())))
             }
             other => self.kind_written_out(other)?,
         };
@@ -201,6 +224,8 @@ struct Python<'c, 'a> {
     made: usize,
     /// Lambdas whose bodies are under way.
     calls: usize,
+    /// Arithmetic of literals that stand as they are is computed.
+    computes: bool,
 }
 
 impl<'a> Python<'_, 'a> {
@@ -247,6 +272,7 @@ impl<'a> Python<'_, 'a> {
             ExprKind::List(items) => {
                 Ok(self.items(items)?.map(|v| self.node(ExprKind::List(v), e.span)).transpose()?)
             }
+            ExprKind::Formatted(parts) => self.formatted(parts, e.span).map(Some),
             ExprKind::Dict(entries) => {
                 let all: Vec<Expr<'a>> = entries.iter().flat_map(|(k, v)| [k.clone(), v.clone()]).collect();
                 let Some(new) = self.each(&all)? else { return Ok(None) };
@@ -275,11 +301,13 @@ impl<'a> Python<'_, 'a> {
                     Some(v) => (&v[0], &v[1], true),
                     None => (&**base, &**index, false),
                 };
-                if let Some(found) = element(base, index, self.cx.in_kernel()) {
+                // In Relax, a tuple that stands there is a value of its own; one that a name stands for is Python's.
+                let tuples = self.computes || self.cx.in_kernel() || new.is_some();
+                if let Some(found) = element(base, index, tuples) {
                     return Ok(Some(found));
                 }
-                if let Some(part) = slice(base, index) {
-                    return self.node(ExprKind::List(part), e.span).map(Some);
+                if let Some(part) = slice(base, index, tuples) {
+                    return self.node(part, e.span).map(Some);
                 }
                 match changed {
                     true => {
@@ -288,6 +316,25 @@ impl<'a> Python<'_, 'a> {
                     }
                     false => Ok(None),
                 }
+            }
+            ExprKind::Slice(from, to, step) => {
+                let parts = [from, to, step].map(|part| part.as_deref().map(|part| self.value(part)));
+                let [from, to, step] = match parts.map(Option::transpose) {
+                    [Ok(a), Ok(b), Ok(c)] => {
+                        if [&a, &b, &c].into_iter().all(|new| matches!(new, None | Some(None))) {
+                            return Ok(None);
+                        }
+                        let kept = |new: Option<Option<Expr<'a>>>, old: &Option<Box<Expr<'a>>>| {
+                            new.flatten().map(Box::new).or_else(|| old.clone())
+                        };
+                        [kept(a, from), kept(b, to), kept(c, step)]
+                    }
+                    _ => return Err(Reported),
+                };
+                self.node(ExprKind::Slice(from, to, step), e.span).map(Some)
+            }
+            ExprKind::Unary(UnaryOp::Not, a) if self.computes && truth(a).is_some() => {
+                self.node(ExprKind::Bool(truth(a) == Some(false)), e.span).map(Some)
             }
             ExprKind::Unary(op, a) => match self.value(a)? {
                 Some(a) => self.node(ExprKind::Unary(*op, Box::new(a)), e.span).map(Some),
@@ -360,9 +407,7 @@ impl<'a> Python<'_, 'a> {
     ) -> Result<Expr<'a>, Reported> {
         let mut local: Local<'a> = vec![];
         for (name, meant) in then {
-            self.cx.names.hidden += 1;
-            let hidden = BLANKS.get(..self.cx.names.hidden).and_then(|b| std::str::from_utf8(b).ok());
-            let Some(hidden) = hidden else {
+            let Some(hidden) = self.cx.names.hidden_name() else {
                 let message = format!("`{n}` mentions `{name}`, which stands for another value here");
                 let d = Diagnostic::unsupported("python-value", span, message);
                 return self.refuse(d.help("bind it to another name"));
@@ -620,51 +665,6 @@ impl<'a> Python<'_, 'a> {
         text.contains(" for ") && text.split_once('(').is_some_and(|(_, args)| !args.trim_start().starts_with('['))
     }
 
-    /// `isinstance(value, int)` and of the other classes that literals have. Values of TVM are of none of these.
-    fn is_instance(&mut self, of: &Expr<'a>, classes: &Expr<'a>, span: Span) -> Result<Expr<'a>, Reported> {
-        let known = ["int", "float", "bool", "str", "list", "tuple", "dict"];
-        let mut holds = false;
-        for class in classes.elements().unwrap_or(std::slice::from_ref(classes)) {
-            let Some(class) = class.as_name().filter(|n| known.contains(n)) else {
-                let d = Diagnostic::error("syntax", class.span, "a class of Python is needed here");
-                return self.refuse(d.help("int, float, bool, str, list, tuple or dict"));
-            };
-            holds |= match &of.kind {
-                ExprKind::Bool(_) => matches!(class, "bool" | "int"),
-                ExprKind::Float(_) => class == "float",
-                ExprKind::Str(_) => class == "str",
-                ExprKind::List(_) => class == "list",
-                ExprKind::Tuple(_) => class == "tuple",
-                ExprKind::Dict(_) => class == "dict",
-                _ => class == "int" && integer(of).is_some(),
-            };
-        }
-        self.node(ExprKind::Bool(holds), span)
-    }
-
-    /// `a in b`, `a is b` and their opposites; `None` where only the values themselves tell.
-    fn membership(&mut self, op: BinaryOp, a: &Expr<'a>, b: &Expr<'a>, span: Span) -> Rewritten<'a> {
-        let holds = match op {
-            BinaryOp::Is | BinaryOp::IsNot => match (&a.kind, &b.kind) {
-                (ExprKind::None, ExprKind::None) => Some(true),
-                (ExprKind::Bool(x), ExprKind::Bool(y)) => Some(x == y),
-                (ExprKind::None | ExprKind::Bool(_), _) | (_, ExprKind::None | ExprKind::Bool(_)) => Some(false),
-                _ => None,
-            },
-            _ => match (&b.kind, a.as_str()) {
-                (ExprKind::List(items) | ExprKind::Tuple(items), _) => among(a, items.iter()),
-                (ExprKind::Dict(entries), _) => among(a, entries.iter().map(|(k, _)| k)),
-                (ExprKind::Str(text), Some(part)) => Some(text.contains(part)),
-                _ => None,
-            },
-        };
-        let Some(holds) = holds else {
-            let what = format!("what `{}` says here is not known while the text is read", op.symbol());
-            return self.refuse(Diagnostic::error("syntax", span, what));
-        };
-        self.node(ExprKind::Bool(holds != matches!(op, BinaryOp::NotIn | BinaryOp::IsNot)), span).map(Some)
-    }
-
     fn comprehension(&mut self, c: &Comprehension<'a>, span: Span) -> Result<Expr<'a>, Reported> {
         let mut out = vec![];
         let depth = self.local.len();
@@ -735,54 +735,5 @@ impl<'a> Python<'_, 'a> {
             }
         }
         Ok(())
-    }
-
-    /// Integers and lists; what was there already stays where nothing changes in it.
-    fn binary(&mut self, op: BinaryOp, a: &Expr<'a>, b: &Expr<'a>, span: Span) -> Rewritten<'a> {
-        let new = self.each(&[a.clone(), b.clone()])?;
-        let (a, b) = match &new {
-            Some(v) => (&v[0], &v[1]),
-            None => (a, b),
-        };
-        let list = |e: &Expr<'a>| match &e.kind {
-            ExprKind::List(v) => Some(v.clone()),
-            _ => None,
-        };
-        if matches!(op, BinaryOp::In | BinaryOp::NotIn | BinaryOp::Is | BinaryOp::IsNot) {
-            return self.membership(op, a, b, span);
-        }
-        if let (BinaryOp::Add, Some(x), Some(y)) = (op, a.as_str(), b.as_str()) {
-            self.count((x.len() + y.len()) / 16, span)?;
-            return self.node(ExprKind::Str(format!("{x}{y}")), span).map(Some);
-        }
-        match (op, list(a), list(b), integer(a), integer(b)) {
-            (BinaryOp::Add, Some(x), Some(y), ..) => {
-                return self.node(ExprKind::List([x, y].concat()), span).map(Some);
-            }
-            (BinaryOp::Mul, Some(x), _, _, Some(n)) | (BinaryOp::Mul, _, Some(x), Some(n), _) => {
-                let n = usize::try_from(n.max(0)).unwrap_or(usize::MAX);
-                self.count(n.saturating_mul(x.iter().map(size).sum::<usize>().max(1)), span)?;
-                let items = (0..n).flat_map(|_| x.iter().cloned()).collect();
-                return self.node(ExprKind::List(items), span).map(Some);
-            }
-            (_, _, _, Some(x), Some(y)) if new.is_some() => {
-                let whole = match op {
-                    BinaryOp::Add => x.checked_add(y),
-                    BinaryOp::Sub => x.checked_sub(y),
-                    BinaryOp::Mul => x.checked_mul(y),
-                    BinaryOp::FloorDiv => floor_div(x, y),
-                    BinaryOp::Mod => floor_div(x, y).and_then(|q| x.checked_sub(y.checked_mul(q)?)),
-                    _ => None,
-                };
-                if let Some(v) = whole {
-                    return self.int(v, span).map(Some);
-                }
-            }
-            _ => {}
-        }
-        match new {
-            Some(_) => self.node(ExprKind::Binary(op, Box::new(a.clone()), Box::new(b.clone())), span).map(Some),
-            None => Ok(None),
-        }
     }
 }

@@ -135,6 +135,7 @@ impl<'a> Cx<'a> {
         }
         if !matches!(e.kind, ExprKind::Str(_)) {
             let n = self.num(e)?;
+            self.type_vars_defined(e);
             if matches!(n, Num::Int(v) if !fits(DType::I64, v)) {
                 return self.error("type", e.span, "this dim does not fit 64 bits");
             }

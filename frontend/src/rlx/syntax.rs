@@ -96,6 +96,8 @@ pub enum ExprKind<'a> {
     Int(Cow<'a, str>),
     Float(&'a str),
     Str(String),
+    /// `f"a {b}"`: its parts, in which Python's values are not known yet.
+    Formatted(Vec<Expr<'a>>),
     Bool(bool),
     None,
     Tuple(Vec<Expr<'a>>),
@@ -234,7 +236,7 @@ impl<'a> Expr<'a> {
     /// Direct sub-expressions.
     pub fn children(&self) -> Vec<&Expr<'a>> {
         match &self.kind {
-            ExprKind::Tuple(v) | ExprKind::List(v) => v.iter().collect(),
+            ExprKind::Tuple(v) | ExprKind::List(v) | ExprKind::Formatted(v) => v.iter().collect(),
             ExprKind::Dict(v) => v.iter().flat_map(|(k, v)| [k, v]).collect(),
             ExprKind::Attribute(a, _) | ExprKind::Unary(_, a) | ExprKind::Starred(a) | ExprKind::Keywords(a) => vec![a],
             ExprKind::Lambda(params, a) => params.iter().filter_map(|p| p.default.as_ref()).chain([&**a]).collect(),
@@ -257,6 +259,7 @@ impl<'a> Expr<'a> {
             ExprKind::Int(_) => "an integer",
             ExprKind::Float(_) => "a number",
             ExprKind::Str(_) => "a string",
+            ExprKind::Formatted(_) => "a formatted string",
             ExprKind::Bool(_) => "a bool",
             ExprKind::None => "None",
             ExprKind::Tuple(_) => "a tuple",

@@ -100,12 +100,25 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// The buffer behind `T.tvm_stack_make_array(buffer.data, ..)`.
+    /// The buffer behind `T.tvm_stack_make_array(buffer.data, shape, ..)`, of the shape that is stated there: where kernels have
+    /// been flattened, the buffer itself has one dim.
     fn stacked_array(&mut self, e: &Expr<'a>) -> Option<Buffer> {
         let array = e.as_call().filter(|_| e.called().as_deref() == Some("T.tvm_stack_make_array"));
-        match array.and_then(|c| c.args.first()).map(|a| &a.kind) {
-            Some(ExprKind::Attribute(buffer, field)) if field.name == "data" => self.buffer(buffer),
-            _ => self.expected(e, "T.tvm_stack_make_array of a buffer's data"),
+        let buffer = match array.and_then(|c| c.args.first()).map(|a| &a.kind) {
+            Some(ExprKind::Attribute(buffer, field)) if field.name == "data" => self.buffer(buffer)?,
+            _ => return self.expected(e, "T.tvm_stack_make_array of a buffer's data"),
+        };
+        let stated = array.and_then(|c| c.args.get(1)).and_then(Expr::as_call);
+        let stated = stated.filter(|c| c.func.dotted().as_deref() == Some("T.tvm_stack_make_shape"));
+        let Some(stated) = stated else { return Some(buffer) };
+        let shape = stated.args.iter().map(|d| self.dim(d)).collect::<Option<Vec<_>>>()?;
+        let same = |(a, b): (&PrimExpr, &PrimExpr)| a == b || a.as_int().is_some() && a.as_int() == b.as_int();
+        if shape.len() == buffer.ndim() && shape.iter().zip(&buffer.shape).all(same) {
+            return Some(buffer);
         }
+        let view = Buffer::from_parts(&buffer.name, shape, buffer.dtype(), vec![], None, &buffer.scope, e.span);
+        let of = self.memory(&buffer);
+        self.lies_over(&view, of, e.span)?;
+        Some(view)
     }
 }

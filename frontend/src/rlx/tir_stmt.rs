@@ -194,6 +194,11 @@ impl<'a> Cx<'a> {
         place: Place,
     ) -> Option<Vec<Item>> {
         let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, s.span))]);
+        if let StmtKind::Expr(e) = &s.kind {
+            if let Some(grown) = self.list_grows(e) {
+                return grown.ok().map(|()| vec![]);
+            }
+        }
         let written = match self.python || !self.names.pythons.is_empty() {
             true => self.kernel_without_python(s).ok()?,
             false => None,
@@ -554,9 +559,16 @@ impl<'a> Cx<'a> {
         if annotation.is_none() && (builder::several(value) || value.elements().is_some()) {
             self.bound_once(target, false, f)?;
             self.list_of_values(value)?;
-            if self.python_binding(name, value) {
-                return Some(vec![]);
+            let (made, held) = self.memory_in_list(name, value, span, f, block, place)?;
+            if self.python_binding(name, held.as_ref().unwrap_or(value)) {
+                return Some(made);
             }
+        }
+        if annotation.is_none() && builder::idle_loop(value) {
+            // Nothing can be said of it: no value has this name.
+            self.bound_once(target, false, f)?;
+            self.names.note_declared(name);
+            return Some(vec![]);
         }
         // Memory and what only Python knows has no other value later.
         let fixed = called.as_deref().is_some_and(|c| {
@@ -595,46 +607,7 @@ impl<'a> Cx<'a> {
         if let (Some(fname), Some(call), None) = (called.as_deref(), call, annotation) {
             match fname {
                 "T.match_buffer" => return self.match_buffer(name, call, span, f, block, place),
-                "T.sblock_alloc_buffer" | "T.alloc_buffer" => {
-                    self.own_offset(call)?;
-                    let b = self.memory_type(name, call, "global", span)?;
-                    let b = self.lanes_apart(b, span)?;
-                    self.names.bind(name, Value::Buffer(b.clone()));
-                    if fname == "T.alloc_buffer" {
-                        self.born(name, span, f);
-                    } else if !f.blocks {
-                        let d = Diagnostic::error("tir", span, "only functions with blocks have memory of blocks");
-                        return self.report(d.help("write T.alloc_buffer, or @T.prim_func(s_tir=True)"));
-                    }
-                    match (block, place) {
-                        (Some(parts), Place::Body) => parts.alloc_buffers.push(b),
-                        (None, Place::Body) => f.alloc_buffers.push(b),
-                        _ => {
-                            self.scope(f, span)?;
-                            return Some(vec![Item::Alloc(b, span)]);
-                        }
-                    }
-                    return Some(vec![]);
-                }
-                "T.alloc_local" | "T.alloc_shared" | "T.decl_buffer" => {
-                    let scope = match fname {
-                        "T.alloc_local" => "local",
-                        "T.alloc_shared" => "shared",
-                        _ => "global",
-                    };
-                    self.own_offset(call)?;
-                    if let Some(data) = buffer_argument(call, 0, "data").filter(|_| fname == "T.decl_buffer") {
-                        self.view(name, call, data, span)?;
-                        self.born(name, span, f);
-                        return Some(vec![]);
-                    }
-                    self.scope(f, span)?;
-                    let b = self.memory_type(name, call, scope, span)?;
-                    let b = self.lanes_apart(b, span)?;
-                    self.names.bind(name, Value::Buffer(b.clone()));
-                    self.born(name, span, f);
-                    return Some(vec![Item::Alloc(b, span)]);
-                }
+                _ if memory::makes(fname) => return self.made_memory(name, name, call, span, f, block, place),
                 "T.decl_scalar" => {
                     self.scalar_view(name, call, span)?;
                     self.born(name, span, f);

@@ -167,7 +167,7 @@ TVM_REFUSES = [
     # Derivation 8.2 warns and takes what an annotation says, type rule 10.1.2 refuses it: decisions.md, "A more precise annotation is checked".
     ("an annotation that says more than is known", "parse", r"not well-formed.* dtype None which is other than", r"\w+: R\.Tensor\(\(.*\), dtype=\"\w+\"\) = \w+", r"R\.Tensor\(\([^()]*\)\)"),
     ("TVM does not read what it prints: a view of a buffer without dims", "parse", r"reduce\(\) of empty iterable", r"(\w+): T\.Buffer\(\(\), (?s:.*)\b\1\.view\("),
-    ("TVM does not read what it prints: a pragma before its loop", "parse", r"not well-formed", r"(?m)^ +(\w+) = T\.int(?:32|64)\(\)\n +T\.attr\(\1, \"pragma_"),
+    ("TVM does not read what it prints: a pragma before its loop", "parse", r"not well-formed", r"(?m)^ +(\w+) = T\.int(?:32|64)\(\)\n +(?:with )?T\.attr\(\1, \"pragma_"),
     ("TVM does not read what it prints: T.Div of a dim", "parse", r"mismatched types\. int(32|64) vs\. int", r"T\.Div\("),
     ("TVM does not read what it prints: fget_param and fset_output", "parse", r"ty_args|fget_param|fset_output|call_packed|[Ff]uncType|R\.Callable", r"fget_param|fset_output"),
     # Elements 8, 5 and 2 of [8:0:-3]: TVM counts one more and would read the element before the first.

@@ -49,16 +49,38 @@ pub fn element<'a>(base: &Expr<'a>, index: &Expr<'a>, tuples: bool) -> Option<Ex
     }
 }
 
-/// `[a, b, c][1:]`, without a step.
-pub fn slice<'a>(base: &Expr<'a>, index: &Expr<'a>) -> Option<Vec<Expr<'a>>> {
-    let (ExprKind::List(items), ExprKind::Slice(from, to, None)) = (&base.kind, &index.kind) else { return None };
+/// `[a, b, c][1:]`, `[a, b, c][::-1]`, of `tuples` too.
+///
+/// Source: Python, `slice.indices`.
+pub fn slice<'a>(base: &Expr<'a>, index: &Expr<'a>, tuples: bool) -> Option<ExprKind<'a>> {
+    let (items, tuple) = match &base.kind {
+        ExprKind::List(items) => (items, false),
+        ExprKind::Tuple(items) if tuples => (items, true),
+        _ => return None,
+    };
+    let ExprKind::Slice(from, to, step) = &index.kind else { return None };
+    let step = match step {
+        Some(s) => integer(s).filter(|s| *s != 0)?,
+        None => 1,
+    };
     let len = items.len() as i128;
+    let (first, end) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let bound = |e: &Option<Box<Expr<'a>>>, absent: i128| match e {
-        Some(e) => integer(e).map(|i| if i < 0 { i + len } else { i }.clamp(0, len)),
+        Some(e) if matches!(e.kind, ExprKind::None) => Some(absent),
+        Some(e) => integer(e).map(|i| if i < 0 { i.saturating_add(len) } else { i }.clamp(first, end)),
         None => Some(absent),
     };
-    let (from, to) = (bound(from, 0)?, bound(to, len)?);
-    Some(items[usize::try_from(from).ok()?..usize::try_from(to.max(from)).ok()?].to_vec())
+    let (from, to) = match step > 0 {
+        true => (bound(from, 0)?, bound(to, len)?),
+        false => (bound(from, len - 1)?, bound(to, -1)?),
+    };
+    let mut part = vec![];
+    let mut at = from;
+    while if step > 0 { at < to } else { at > to } {
+        part.push(items.get(usize::try_from(at).ok()?)?.clone());
+        at = at.saturating_add(step);
+    }
+    Some(if tuple { ExprKind::Tuple(part) } else { ExprKind::List(part) })
 }
 
 pub fn integer(e: &Expr) -> Option<i128> {

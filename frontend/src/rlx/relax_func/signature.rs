@@ -44,7 +44,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The function with what Python computes in its signature written out; `None` where that is the function itself.
-    pub(super) fn signature_written_out(&mut self, def: &FunctionDef<'a>) -> Result<Option<FunctionDef<'a>>, Reported> {
+    pub fn signature_written_out(&mut self, def: &FunctionDef<'a>) -> Result<Option<FunctionDef<'a>>, Reported> {
         if self.before.is_empty() {
             return Ok(None);
         }

@@ -111,3 +111,22 @@ fn types_tell_what_has_a_name() {
         of("n = R.add(x, x)\ny = R.reshape(x, x.ty.shape)")[0].contains("the dim `n` of this type has no name here")
     );
 }
+
+/// A TypeVar that a kernel's signature names without quotes is defined there, whether quotes name it first or not.
+#[test]
+fn kernels_declare_no_dim_again_that_is_a_type_var() {
+    let text = |a: &str, c: &str| {
+        format!(
+            "n = TypeVar(\"n\")\n@I.ir_module\nclass Module:\n    @T.prim_func(private=True, s_tir=True)\n    def f(a: T.Buffer({a}), \
+             c: T.Buffer({c})):\n        n = T.int64()\n        c[0] = a[0]\n    @R.function\n    def main(x: R.Tensor):\n        \
+             return x\n"
+        )
+    };
+    for (a, c) in [("(n,)", "(4,)"), ("(\"n\",)", "(n,)"), ("(\"n\",)", "(n + 1,)")] {
+        let found = messages(&text(a, c));
+        assert!(
+            found.first().is_some_and(|m| m.contains("`n` is defined in this scope already")),
+            "{a}, {c}: {found:?}"
+        );
+    }
+}

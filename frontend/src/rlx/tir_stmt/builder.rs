@@ -220,6 +220,14 @@ pub(super) fn valueless(call: &CallExpr) -> bool {
     }
 }
 
+/// What makes a loop of one variable.
+const LOOPS: [&str; 4] = ["T.serial", "T.parallel", "T.vectorized", "T.unroll"];
+
+/// `v = T.parallel(8)`: a loop that nobody goes through. TVM's parser takes it as a statement, and no name for it in a `for`.
+pub(super) fn idle_loop(value: &Expr) -> bool {
+    value.called().is_some_and(|c| LOOPS.contains(&c.as_str()))
+}
+
 /// The elements of `T.meta_var([..])`, and the call.
 pub(super) fn held_list<'e, 'a>(value: &'e Expr<'a>) -> Option<(&'e CallExpr<'a>, &'e [Expr<'a>])> {
     let call = value.as_call().filter(|_| several(value))?;
@@ -232,8 +240,9 @@ pub(super) fn several(value: &Expr) -> bool {
     let inner = value.as_call().filter(|_| made).and_then(|c| c.args.first());
     inner.is_some_and(|e| {
         let list = matches!(e.kind, ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Dict(_));
-        let named = ["T.Range", "T.iter_var", "T.comm_reducer", "T.index_map"];
-        if e.called().is_some_and(|c| named.contains(&c.as_str())) {
+        let named = ["T.Range", "T.iter_var", "T.comm_reducer", "T.index_map", "T.grid"];
+        let named = named.iter().chain(&LOOPS);
+        if e.called().is_some_and(|c| named.into_iter().any(|n| *n == c)) {
             return true;
         }
         let literal = matches!(e.kind, ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Str(_) | ExprKind::None);

@@ -87,6 +87,8 @@ impl<'a> Cx<'a> {
         let [dtype, name, args @ ..] = call.args.as_slice() else {
             return self.error("argument", span, "a type and the name of the function are missing");
         };
+        let number = name.as_call().filter(|c| c.func.dotted().as_deref() == Some("T.llvm_lookup_intrinsic_id"));
+        let name = number.and_then(|c| c.arg(0, "name")).unwrap_or(name);
         let (dtype, what) = (self.dtype(dtype)?, self.string(name)?);
         let base = base_name(&what);
         let args: Vec<Option<PrimExpr>> = args.iter().map(|a| self.prim(a)).collect();

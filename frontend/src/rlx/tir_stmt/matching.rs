@@ -107,7 +107,7 @@ impl<'a> Cx<'a> {
     /// A buffer of fewer dims takes one element of the others; its own dims are those of the region.
     fn region_fits(&mut self, source: &BufferRegion, buffer: &Buffer, span: Span) -> Option<()> {
         let mut facts = Facts::new();
-        let mut same = |a: &PrimExpr, b: &PrimExpr| facts.equal(&widened(a), &widened(b)) != Answer::No;
+        let mut same = |a: &PrimExpr, b: &PrimExpr| facts.equal(&widened(a), &widened(b)) == Answer::Yes;
         let skip = source.region.len() - buffer.ndim();
         for (k, (_, extent)) in source.region.iter().enumerate() {
             let Some(dim) = k.checked_sub(skip).map(|k| &buffer.shape[k]) else {

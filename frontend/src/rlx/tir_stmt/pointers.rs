@@ -3,9 +3,11 @@
 //!
 //! Source: TVM python/tvm/tirx/buffer.py, src/tirx/ir/buffer.cc (`BufferAccessPtr`).
 
+use super::matching::widened;
 use super::views::{flat, wide};
 use super::*;
 use relax_ir::prim::BinOp;
+use relax_ir::sym::Facts;
 
 /// A place in the memory of a buffer.
 #[derive(Clone, Debug)]
@@ -47,6 +49,7 @@ impl<'a> Cx<'a> {
         match call.func.dotted()?.as_str() {
             "T.address_of" => return Some(self.address(call, e.span)),
             "T.tvm_access_ptr" => return Some(self.stated_pointer(call, e.span)),
+            "T.handle_add_byte_offset" => return Some(self.bytes_behind(call, e.span)),
             _ => {}
         }
         let ExprKind::Attribute(base, method) = &call.func.kind else { return None };
@@ -63,7 +66,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The memory of a buffer, which a view shares with another.
-    pub(super) fn memory(&self, b: &Buffer) -> Pointer {
+    pub fn memory(&self, b: &Buffer) -> Pointer {
         match self.names.views.iter().find(|v| v.buffer == *b) {
             Some(v) => Pointer { to: Some(b.dtype()), ..v.of.clone() },
             None => Pointer { base: b.clone(), at: wide(0), to: Some(b.dtype()) },
@@ -180,6 +183,24 @@ impl<'a> Cx<'a> {
         }
         let at = PrimExpr::binary(BinOp::Add, from.at, offset.cast(DType::I64));
         Some(Pointer { base: from.base, at, to: Some(stated) })
+    }
+
+    /// `T.handle_add_byte_offset(A.data, 8)`
+    fn bytes_behind(&mut self, call: &CallExpr<'a>, span: Span) -> Option<Pointer> {
+        let (Some(data), Some(bytes)) = (call.arg(0, "handle"), call.arg(1, "offset")) else {
+            return self.error("argument", span, "T.handle_add_byte_offset takes a pointer and a number of bytes");
+        };
+        let Some(from) = self.pointer(data) else {
+            return self.expected(data, "the memory of a buffer, `A.data`,");
+        };
+        let (from, bytes) = (from?, widened(&self.whole_number(bytes)?));
+        let element = i64::from(from.base.dtype().bits / 8);
+        if element == 0 || Facts::new().divisor(&bytes) % element != 0 {
+            let what = format!("this is no place of an element of `{}`, of {}", from.base.name, from.base.dtype());
+            return self.unsupported("tir", span, what);
+        }
+        let elements = PrimExpr::binary(BinOp::FloorDiv, bytes, wide(element));
+        Some(Pointer { at: PrimExpr::binary(BinOp::Add, from.at, elements), to: None, ..from })
     }
 
     fn whole_number(&mut self, e: &Expr<'a>) -> Option<PrimExpr> {

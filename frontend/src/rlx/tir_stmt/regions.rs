@@ -115,6 +115,7 @@ impl<'a> Cx<'a> {
         let Some(Value::Buffer(b)) = self.names.get(base.as_name()?) else { return None };
         match (field.name, called) {
             ("name", false) => Some(b.name.clone()),
+            ("dtype", false) => Some(b.dtype().to_string()),
             ("scope", true) => Some(b.scope.clone()),
             _ => None,
         }

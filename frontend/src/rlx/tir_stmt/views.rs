@@ -85,6 +85,13 @@ impl<'a> Cx<'a> {
     }
 
     fn over(&mut self, name: &'a str, buffer: Buffer, of: Pointer, span: Span) -> Option<()> {
+        self.lies_over(&buffer, of, span)?;
+        self.names.bind(name, Value::Buffer(buffer));
+        Some(())
+    }
+
+    /// Notes that `buffer` is a part of other memory, `of`.
+    pub fn lies_over(&mut self, buffer: &Buffer, of: Pointer, span: Span) -> Option<()> {
         let base = &of.base;
         let (from, to) = (base.dtype(), buffer.dtype());
         let whole = |t: DType| t.lanes == 1 && t.bits.is_multiple_of(8) && (t.is_int() || t.is_float());
@@ -96,8 +103,7 @@ impl<'a> Cx<'a> {
             let message = format!("`{}` begins somewhere in its memory: it has no views", base.name);
             return self.unsupported("tir", span, message);
         }
-        self.names.bind(name, Value::Buffer(buffer.clone()));
-        self.names.views.push(View { buffer, of });
+        self.names.views.push(View { buffer: buffer.clone(), of });
         Some(())
     }
 }
