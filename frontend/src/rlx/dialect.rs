@@ -4,7 +4,9 @@
 //! its outputs. Since 0.26 they are ordinary arguments and come before the outputs. A PrimFunc all of whose calls
 //! state `tir_vars` is reordered together with these calls; any other keeps the old form.
 
-use relax_ir::relax::{Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, SeqExpr};
+use relax_ir::relax::{
+    Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, SeqExpr, StructInfo,
+};
 use relax_ir::tir::{PrimFunc, PrimParam};
 use relax_ir::{Func, IRModule};
 use std::collections::HashMap;
@@ -79,13 +81,24 @@ fn callee(c: &Call) -> Option<&str> {
 
 /// A call with `tir_vars`: function, outputs, scalars, and which argument the scalars are.
 fn scalar_call(c: &Call) -> Option<(&str, usize, usize, usize)> {
-    if !c.is_op("call_tir") && !c.is_op("call_tir_inplace") {
+    if !["call_tir", "call_tir_inplace", "call_tir_with_grad"].iter().any(|op| c.is_op(op)) {
         return None;
     }
     let last = c.args.len().checked_sub(1).filter(|n| *n >= 2)?;
     match (callee(c), c.args[1].kind(), c.args[last].kind()) {
-        (Some(name), ExprKind::Tuple(_), ExprKind::Shape(d)) => Some((name, c.sinfo_args.len(), d.len(), last)),
+        (Some(name), ExprKind::Tuple(_), ExprKind::Shape(d)) => Some((name, outputs(c), d.len(), last)),
         _ => None,
+    }
+}
+
+/// How many outputs have memory of their own: a parameter each.
+fn outputs(c: &Call) -> usize {
+    match c.attrs.ints("inplace_indices").filter(|_| c.is_op("call_tir_inplace")) {
+        Some(places) => places.iter().filter(|&&i| i < 0).count(),
+        None => match c.sinfo_args.as_slice() {
+            [StructInfo::Tuple(fields)] => fields.len(),
+            list => list.len(),
+        },
     }
 }
 

@@ -464,18 +464,49 @@ impl<'a> Parser<'a, '_> {
         StmtKind::Broken(name)
     }
 
-    #[allow(clippy::type_complexity)]
-    fn signature(&mut self) -> Result<(Vec<Ident<'a>>, Vec<ParamDef<'a>>, Option<Expr<'a>>), Halt> {
-        let mut type_params = vec![];
-        if self.eat_op("[") {
-            while !self.at_op("]") {
-                type_params.push(self.ident("a type parameter")?);
-                if !self.eat_op(",") {
-                    break;
+    /// `[n, m: int]`: each is a dim of any size.
+    fn type_params(&mut self) -> Result<Vec<Ident<'a>>, Halt> {
+        const SPELLING: &str = "a type parameter is a dim of any size: write `n` or `n: int`";
+        let mut params: Vec<Ident<'a>> = vec![];
+        let lo = self.span();
+        if !self.eat_op("[") {
+            return Ok(params);
+        }
+        while !self.at_op("]") {
+            if self.at_op("*") || self.at_op("**") {
+                return Err(self.error_here(SPELLING));
+            }
+            let name = self.ident("a type parameter")?;
+            if self.eat_op(":") {
+                let bound = self.expr()?;
+                if bound.as_name() != Some("int") && !bound.is_error() {
+                    self.diags.push(Diagnostic::error("syntax", bound.span, SPELLING));
                 }
             }
-            self.expect_op("]")?;
+            if self.at_op("=") {
+                return Err(self.error_here(SPELLING));
+            }
+            if let Some(first) = params.iter().find(|p| p.name == name.name) {
+                let message = format!("two type parameters are called `{}`", name.name);
+                let d = Diagnostic::error("syntax", name.span, message);
+                self.diags.push(d.label(first.span, "the first of them"));
+            }
+            params.push(name);
+            if !self.eat_op(",") {
+                break;
+            }
         }
+        self.expect_op("]")?;
+        if params.is_empty() {
+            let d = Diagnostic::error("syntax", lo.to(self.prev_span()), "this list of type parameters is empty");
+            self.diags.push(d.help("leave the brackets out"));
+        }
+        Ok(params)
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn signature(&mut self) -> Result<(Vec<Ident<'a>>, Vec<ParamDef<'a>>, Option<Expr<'a>>), Halt> {
+        let type_params = self.type_params()?;
         self.expect_op("(")?;
         let mut params = vec![];
         // What stands behind `*` takes no argument by position: TVM's parser passes it over, and what stands before `/`.

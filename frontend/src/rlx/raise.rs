@@ -47,6 +47,7 @@ pub fn raise(module: &mut IRModule, diags: &mut Diagnostics) {
             heaps,
             nulls,
             tuples: HashMap::new(),
+            shapes: HashMap::new(),
             used: false,
             fresh: 0,
             pure: true,
@@ -71,6 +72,8 @@ struct Raise<'a> {
     nulls: Vec<RVar>,
     /// What a check has found to be a tuple, by what it was before.
     tuples: HashMap<RVar, RVar>,
+    /// The dims of shapes that are made of slots.
+    shapes: HashMap<RVar, Vec<PrimExpr>>,
     used: bool,
     fresh: usize,
     /// What is not pure may not stand here.
@@ -124,8 +127,12 @@ impl Raise<'_> {
             BindingValue::MatchCast { struct_info, .. } => Some(struct_info),
             BindingValue::Expr(_) => b.annotation.as_ref(),
         };
+        let info = match (info, &b.value) {
+            (None, BindingValue::Expr(e)) => self.said(e),
+            (info, _) => info.cloned(),
+        };
         if let Some(info) = info {
-            self.infos.insert(b.var.clone(), info.clone());
+            self.infos.insert(b.var.clone(), info);
         }
         let BindingValue::Expr(e) = &b.value else { return Ok(None) };
         let kind = match e.kind() {
@@ -175,23 +182,17 @@ impl Raise<'_> {
             self.nulls.push(b.var.clone());
         }
         if c.is_op("memory.view") {
-            // What is not given.
-            let given = |a: &Expr| match a.kind() {
-                ExprKind::Tuple(f) => !f.is_empty(),
-                ExprKind::Var(v) => !self.nulls.contains(v),
-                _ => true,
-            };
-            if c.args.iter().all(given) {
-                return None;
-            }
-            let absent = |a: &Expr| Expr::new(ExprKind::Absent, a.span());
-            let args = c.args.iter().map(|a| if given(a) { a.clone() } else { absent(a) }).collect();
-            return Some(Ok(vec![bound(b, ExprKind::Call(Call { args, ..c.clone() }))]));
+            let view = self.view(c);
+            return (view != *c).then(|| Ok(vec![bound(b, ExprKind::Call(view))]));
         }
         let (name, args) = runtime_call(c)?;
         // An operator in the place of a text: for the analysis to say so.
         if matches!(args.last().map(Expr::kind), Some(ExprKind::Call(_))) {
             return None;
+        }
+        if name == "runtime.TVMTensorCreateView" {
+            let view = self.view(&operator("memory.view", args)?);
+            return Some(Ok(vec![bound(b, ExprKind::Call(view))]));
         }
         match name.strip_prefix("vm.builtin.")? {
             "alloc_shape_heap" => {
@@ -209,7 +210,11 @@ impl Raise<'_> {
             "make_shape" => {
                 let [heap, n, rest @ ..] = args else { return None };
                 let n = usize::try_from(int(n)?).ok()?;
-                Some(self.made(heap, n, rest, b.span).map(|v| vec![bound(b, ExprKind::Shape(v))]))
+                let made = self.made(heap, n, rest, b.span);
+                if let Ok(dims) = &made {
+                    self.shapes.insert(b.var.clone(), dims.clone());
+                }
+                Some(made.map(|v| vec![bound(b, ExprKind::Shape(v))]))
             }
             "make_prim_value" => {
                 let [heap, rest @ ..] = args else { return None };
@@ -232,6 +237,30 @@ impl Raise<'_> {
             }
             "reshape" => Some(Ok(vec![bound(b, ExprKind::Call(operator("reshape", args)?))])),
             "shape_of" => Some(Ok(vec![bound(b, ExprKind::Call(operator("shape_of", args)?))])),
+            "make_closure" => {
+                let (f, captured) = args.split_first()?;
+                let captured = Expr::new(ExprKind::Tuple(captured.to_vec()), b.span);
+                Some(Ok(vec![bound(b, ExprKind::Call(operator("make_closure", &[f.clone(), captured])?))]))
+            }
+            "invoke_closure" => {
+                let (closure, given) = args.split_first()?;
+                let given = Expr::new(ExprKind::Tuple(given.to_vec()), b.span);
+                let call = operator("invoke_closure", &[closure.clone(), given])?;
+                Some(Ok(vec![bound(b, ExprKind::Call(Call { sinfo_args: c.sinfo_args.clone(), ..call }))]))
+            }
+            "ensure_zero_offset" => {
+                Some(Ok(vec![bound(b, ExprKind::Call(operator("memory.ensure_zero_offset", args)?))]))
+            }
+            // TVM 0.25: a kernel, its tensors, and a shape that holds its scalars.
+            "call_tir_dyn" => {
+                let [f, tensors @ .., scalars] = args else { return None };
+                let made = scalars.as_var().and_then(|v| self.shapes.get(v));
+                let scalars =
+                    made.map_or_else(|| scalars.clone(), |d| Expr::new(ExprKind::Shape(d.clone()), scalars.span()));
+                let fields = tensors.iter().cloned().chain([scalars]).collect();
+                let fields = Expr::new(ExprKind::Tuple(fields), b.span);
+                Some(Ok(vec![bound(b, ExprKind::Call(operator("vm.call_tir_dyn", &[f.clone(), fields])?))]))
+            }
             "tuple_getitem" => {
                 let [x, i] = args else { return None };
                 let i = usize::try_from(int(i)?).ok()?;
@@ -270,6 +299,18 @@ impl Raise<'_> {
         }
     }
 
+    /// A view without the parts that are not given.
+    fn view(&self, c: &Call) -> Call {
+        let given = |a: &Expr| match a.kind() {
+            ExprKind::Tuple(f) => !f.is_empty(),
+            ExprKind::Var(v) => !self.nulls.contains(v),
+            _ => true,
+        };
+        let absent = |a: &Expr| Expr::new(ExprKind::Absent, a.span());
+        let args = c.args.iter().map(|a| if given(a) { a.clone() } else { absent(a) }).collect();
+        Call { args, ..c.clone() }
+    }
+
     /// The heap that a leaf names.
     fn heap(&self, e: &Expr) -> Option<RVar> {
         e.as_var().filter(|v| self.heaps.contains_key(v)).cloned()
@@ -277,6 +318,38 @@ impl Raise<'_> {
 
     fn info(&self, e: &Expr) -> Option<StructInfo> {
         self.infos.get(e.as_var()?).cloned()
+    }
+
+    /// What a value without an annotation says of its type: TVM's printer may leave annotations out (`show_all_ty=False`).
+    fn said(&self, e: &Expr) -> Option<StructInfo> {
+        match e.kind() {
+            ExprKind::Var(_) => self.info(e),
+            ExprKind::Tuple(fields) => {
+                Some(StructInfo::Tuple(fields.iter().map(|f| self.said(f).unwrap_or(StructInfo::Object)).collect()))
+            }
+            ExprKind::TupleGetItem(t, i) => match self.said(t)? {
+                StructInfo::Tuple(fields) => fields.get(*i).cloned(),
+                _ => None,
+            },
+            ExprKind::Call(c) => match (&c.callee, c.sinfo_args.as_slice()) {
+                (Callee::Op(_), [info]) => Some(info.clone()),
+                (Callee::Op(op), []) if op.name.ends_with(".alloc_tensor") => {
+                    let rank = c.args.iter().find_map(|a| match (a.kind(), self.info(a)) {
+                        (ExprKind::Shape(dims), _) => Some(dims.len()),
+                        (_, Some(StructInfo::Shape { ndim, .. })) => ndim,
+                        _ => None,
+                    });
+                    Some(StructInfo::Tensor(TensorInfo { shape: None, dtype: None, ndim: rank, vdevice: None }))
+                }
+                // The dims are the callee's own.
+                (Callee::Expr(f), []) => match f.kind() {
+                    ExprKind::GlobalVar(name) => self.module.relax(name)?.ret.as_ref().map(without_dims),
+                    _ => None,
+                },
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     fn variable(&mut self) -> PrimExpr {
@@ -381,6 +454,17 @@ impl Raise<'_> {
         }
         self.heaps.insert(heap.clone(), slots);
         Ok(())
+    }
+}
+
+/// A type without the dims that it states.
+fn without_dims(info: &StructInfo) -> StructInfo {
+    match info {
+        StructInfo::Tensor(t) => StructInfo::Tensor(TensorInfo { shape: None, ..t.clone() }),
+        StructInfo::Shape { ndim, .. } => StructInfo::Shape { values: None, ndim: *ndim },
+        StructInfo::Prim { dtype, .. } => StructInfo::Prim { dtype: *dtype, value: None },
+        StructInfo::Tuple(fields) => StructInfo::Tuple(fields.iter().map(without_dims).collect()),
+        StructInfo::Func(_) | StructInfo::Object | StructInfo::Str | StructInfo::DType => info.clone(),
     }
 }
 

@@ -205,6 +205,8 @@ impl<'a> Cx<'a> {
                 None => return self.error("argument", span, "R.str takes one string"),
             },
             "R.dtype" => match call.arg(0, "value") {
+                // TVM 0.25 has a dtype for none.
+                Some(d) if d.as_str() == Some("void") => return operator("null_value", vec![], vec![], span),
                 Some(d) => RKind::DType(self.dtype(d)?),
                 None => return self.error("argument", span, "R.dtype takes one string"),
             },

@@ -71,6 +71,35 @@ fn type_vars_have_their_own_names_and_no_bounds() {
     assert!(messages(&with("n, k = TypeVar(\"n\"), TypeVar(\"k\")")).is_empty());
 }
 
+/// `int` is the only bound that TVM's parser takes; what Python refuses as syntax is refused here too.
+#[test]
+fn type_parameters_are_dims_of_any_size() {
+    let with = |list: &str| {
+        let text = relax("").replace("n = TypeVar(\"n\")\n", "").replace("def main(", &format!("def main{list}("));
+        (messages(&text), text)
+    };
+    for list in ["[n]", "[n: int]", "[n, m,]", "[\n        n,\n        m: int,\n    ]"] {
+        assert!(with(list).0.is_empty(), "{list}: {:?}", with(list).0);
+    }
+    let spelling = "a type parameter is a dim of any size: write `n` or `n: int`";
+    let refused = [
+        ("[n: float]", spelling, "float"),
+        ("[n = 3]", spelling, "="),
+        ("[*n]", spelling, "*"),
+        ("[**n]", spelling, "**"),
+        ("[n, m, n]", "two type parameters are called `n`", "n"),
+        ("[]", "this list of type parameters is empty | leave the brackets out", "[]"),
+        ("[4]", "a type parameter is needed here, not `4`", "4"),
+        ("[m]", "`n` is not defined | did you mean `m`?", "n"),
+        ("", "`n` is not defined", "n"),
+    ];
+    for (list, message, at) in refused {
+        let (found, text) = with(list);
+        assert!(found.first().is_some_and(|m| m.contains(message)), "{list}: {found:?}");
+        assert_eq!(pointed(&text), at, "{list}");
+    }
+}
+
 /// TVM `Target.list_kinds`, `I.vdevice`.
 #[test]
 fn devices_have_targets_that_there_are() {
