@@ -14,15 +14,7 @@ use super::syntax::*;
 pub use literals::truth;
 use literals::{among, element, floor_div, integer, names, size, slice};
 use relax_ir::{Diagnostic, Span};
-
-/// `R.shape(dims)`
-fn shape_of(dims: Expr) -> Expr {
-    let (span, depth) = (dims.span, dims.depth + 1);
-    let script = Expr { kind: ExprKind::Name("R"), span, depth: 1 };
-    let func = Expr { kind: ExprKind::Attribute(Box::new(script), Ident { name: "shape", span }), span, depth: 2 };
-    let call = CallExpr { func, args: vec![dims], keywords: vec![] };
-    Expr { kind: ExprKind::Call(Box::new(call)), span, depth: depth.max(3) }
-}
+use typed::{dim_of, of_dims, shape_of};
 
 /// What a name of Python stands for.
 pub struct Named<'a> {
@@ -101,11 +93,12 @@ impl<'a> Cx<'a> {
                 let call = CallExpr { func: call.func.clone(), args: vec![inner], keywords: vec![] };
                 Ok(Some(Expr { kind: ExprKind::Call(Box::new(call)), ..e.clone() }))
             }
-            // A shape that gets a name is a value of Relax.
+            // A shape that gets a name is a value of Relax, and so is a dim.
             _ => match (&e.kind, self.written_out(e)?) {
                 (ExprKind::Attribute(..), Some(new)) if matches!(new.kind, ExprKind::List(_)) => {
                     Ok(Some(shape_of(new)))
                 }
+                (_, Some(new)) if of_dims(e) && integer(&new).is_some() => Ok(Some(dim_of(new))),
                 (_, new) => Ok(new),
             },
         }
@@ -279,7 +272,7 @@ impl<'a> Python<'_, 'a> {
                     return Ok(Some(found));
                 }
                 if let Some(part) = slice(base, index) {
-                    return self.node(ExprKind::List(part), e.span).map(Some);
+                    return self.node(part, e.span).map(Some);
                 }
                 match changed {
                     true => {
@@ -288,6 +281,18 @@ impl<'a> Python<'_, 'a> {
                     }
                     false => Ok(None),
                 }
+            }
+            ExprKind::Slice(from, to, step) => {
+                let mut bounds = [from.clone(), to.clone(), step.clone()];
+                let mut changed = false;
+                for bound in bounds.iter_mut().flatten() {
+                    if let Some(new) = self.value(bound)? {
+                        **bound = new;
+                        changed = true;
+                    }
+                }
+                let [from, to, step] = bounds;
+                changed.then(|| self.node(ExprKind::Slice(from, to, step), e.span)).transpose()
             }
             ExprKind::Unary(op, a) => match self.value(a)? {
                 Some(a) => self.node(ExprKind::Unary(*op, Box::new(a)), e.span).map(Some),

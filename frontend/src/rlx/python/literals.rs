@@ -49,16 +49,29 @@ pub fn element<'a>(base: &Expr<'a>, index: &Expr<'a>, tuples: bool) -> Option<Ex
     }
 }
 
-/// `[a, b, c][1:]`, without a step.
-pub fn slice<'a>(base: &Expr<'a>, index: &Expr<'a>) -> Option<Vec<Expr<'a>>> {
-    let (ExprKind::List(items), ExprKind::Slice(from, to, None)) = (&base.kind, &index.kind) else { return None };
+/// `[a, b, c][1:]`, `(a, b, c)[::-1]`: a list of a list, a tuple of a tuple.
+pub fn slice<'a>(base: &Expr<'a>, index: &Expr<'a>) -> Option<ExprKind<'a>> {
+    let ExprKind::Slice(from, to, step) = &index.kind else { return None };
+    let items = base.elements().filter(|items| items.iter().all(|e| !matches!(e.kind, ExprKind::Starred(_))))?;
     let len = items.len() as i128;
-    let bound = |e: &Option<Box<Expr<'a>>>, absent: i128| match e {
-        Some(e) => integer(e).map(|i| if i < 0 { i + len } else { i }.clamp(0, len)),
-        None => Some(absent),
+    let absent = |e: &Option<Box<Expr<'a>>>| e.as_ref().is_none_or(|e| matches!(e.kind, ExprKind::None));
+    let step = if absent(step) { 1 } else { integer(step.as_deref()?)? };
+    let (first, end) = if step > 0 { (0, len) } else { (len - 1, -1) };
+    let bound = |e: &Option<Box<Expr<'a>>>, otherwise: i128| match absent(e) {
+        true => Some(otherwise),
+        false => integer(e.as_deref()?)
+            .map(|i| if i < 0 { i.saturating_add(len) } else { i }.clamp(first.min(end), first.max(end))),
     };
-    let (from, to) = (bound(from, 0)?, bound(to, len)?);
-    Some(items[usize::try_from(from).ok()?..usize::try_from(to.max(from)).ok()?].to_vec())
+    let (mut at, to, mut taken) = (bound(from, first)?, bound(to, end)?, vec![]);
+    while step != 0 && if step > 0 { at < to } else { at > to } {
+        taken.push(items.get(usize::try_from(at).ok()?)?.clone());
+        at = at.checked_add(step)?;
+    }
+    match &base.kind {
+        _ if step == 0 => None,
+        ExprKind::List(_) => Some(ExprKind::List(taken)),
+        _ => Some(ExprKind::Tuple(taken)),
+    }
 }
 
 pub fn integer(e: &Expr) -> Option<i128> {
