@@ -174,7 +174,7 @@ TVM_REFUSES = [
     # Typing 10.1.3 asks for a warning; it is one where no call needs to come by.
     ("a cast that always fails in a branch or a local function", "parse", r"It is impossible to match cast any value into the target ty"),
     # Derivation 11.2.5: what may fit is a warning, and a check at run time.
-    ("an argument of unknown dtype or rank that may fit, which we check at run time", "parse", r"Argument \d+ type mismatch: expected R\.Tensor\(.*given R\.(Tensor|Any)"),
+    ("an argument of unknown dtype or rank that may fit, which we check at run time", "parse", r"Argument \d+ type mismatch: expected R\.Tensor\(.*given R\.(Any|Tensor(?!\()|Tensor\((\)|dtype=|ndim=\d+\)|\([^()]*\)\)))"),
     # Derivation 8.2 warns and takes what an annotation says, type rule 10.1.2 refuses it: decisions.md, "A more precise annotation is checked".
     ("an annotation that says more than is known", "parse", r"not well-formed.* dtype None which is other than", r"\w+: R\.Tensor\(\(.*\), dtype=\"\w+\"\) = \w+", r"R\.Tensor\(\([^()]*\)\)"),
     ("TVM does not read what it prints: a view of a buffer without dims", "parse", r"reduce\(\) of empty iterable", r"(\w+): T\.Buffer\(\(\), (?s:.*)\b\1\.view\("),
