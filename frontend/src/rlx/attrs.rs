@@ -102,7 +102,10 @@ impl<'a> Cx<'a> {
             "R.const" => AttrValue::Const(self.constant(call, e.span)?),
             // What describes a target; code is made for that of the command line.
             "T.target" => match call.args.as_slice() {
-                [one] => return self.attr_value(one),
+                [one] => {
+                    self.target(one)?;
+                    return self.attr_value(one);
+                }
                 _ => return self.error("argument", e.span, "T.target takes one argument"),
             },
             "T.index_map" => AttrValue::IndexMap(self.index_map(call.args.first(), e.span)?),
@@ -117,7 +120,7 @@ impl<'a> Cx<'a> {
     /// `{"key": value}` in the order written.
     pub fn dict(&mut self, e: &Expr<'a>) -> Option<Vec<(String, AttrValue)>> {
         let ExprKind::Dict(pairs) = &e.kind else { return self.expected(e, "a dictionary") };
-        let mut out = vec![];
+        let mut out: Vec<(String, AttrValue)> = vec![];
         let mut ok = true;
         for (k, v) in pairs {
             let key = match &k.kind {
@@ -125,7 +128,11 @@ impl<'a> Cx<'a> {
                 _ => self.string(k),
             };
             match (key, self.attr_value(v)) {
-                (Some(k), Some(v)) => out.push((k, v)),
+                // The last value of a key counts, as Python has it.
+                (Some(k), Some(v)) => match out.iter_mut().find(|(have, _)| *have == k) {
+                    Some((_, value)) => *value = v,
+                    None => out.push((k, v)),
+                },
                 _ => ok = false,
             }
         }

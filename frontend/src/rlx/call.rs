@@ -340,6 +340,17 @@ impl<'a> Cx<'a> {
                 let inner = self.relax_args(e)?;
                 Some(if tuple { inner } else { RExpr::new(RKind::Tuple(vec![inner]), e.span) })
             }
+            // What closures are invoked with: one value is a tuple of it, and a name stands for no tuple.
+            (_, "args") if matches!(decl.name, "invoke_closure" | "invoke_pure_closure") => {
+                if let Some(StructInfo::Tuple(_)) = self.part(e) {
+                    let d = Diagnostic::error("argument", e.span, "the arguments of a closure are written down here");
+                    return self.report(d.help("write them as a tuple: (a, b)"));
+                }
+                let called = e.called();
+                let inner = self.relax(e)?;
+                let tuple = matches!(inner.kind(), RKind::Tuple(_)) || called.as_deref() == Some("R.tuple");
+                Some(if tuple { inner } else { RExpr::new(RKind::Tuple(vec![inner]), e.span) })
+            }
             (_, "on_value" | "off_value") if matches!(e.kind, ExprKind::Float(_)) => self.wide_float(e),
             (_, "x1" | "x2") if whole(e) => {
                 let value = match self.num(e)? {

@@ -2,6 +2,7 @@
 
 use super::metadata::Metadata;
 use super::python::Named;
+use super::relax_func::Said;
 use super::suggest::nearest;
 use super::syntax::*;
 use super::tir_stmt::{Pointer, View};
@@ -239,6 +240,8 @@ pub struct Cx<'a> {
     pub devices: Option<Vec<String>>,
     /// Python computes something in the text.
     pub python: bool,
+    /// What the body of the function under way says of its signature.
+    pub said: Said,
 }
 
 impl<'a> Cx<'a> {
@@ -258,6 +261,7 @@ impl<'a> Cx<'a> {
             names: Names::new(DType::I64),
             devices: None,
             python: false,
+            said: Said::default(),
         }
     }
 

@@ -4,28 +4,9 @@
 //! checked and kept as text.
 
 use super::context::Cx;
-use super::suggest::nearest;
 use super::syntax::*;
+use super::targets::target_kind;
 use relax_ir::{AttrValue, Diagnostic};
-
-/// The kinds of targets. Source: TVM 0.27, `Target.list_kinds`.
-const KINDS: [&str; 15] = [
-    "composite",
-    "cuda_host",
-    "cuda",
-    "nvptx",
-    "c",
-    "hexagon",
-    "metal",
-    "opencl",
-    "trn",
-    "webgpu",
-    "test",
-    "rocm",
-    "vulkan",
-    "llvm",
-    "ext_dev",
-];
 
 /// Kind and number of `kind:number:scope`; without a number it is the first one. TVM's parser passes over the scope of
 /// the memory, which its printer writes.
@@ -160,18 +141,7 @@ impl<'a> Cx<'a> {
             self.string(scope)?;
         }
         let Some(target) = call.arg(0, "target") else { return Some(()) };
-        if !matches!(target.kind, ExprKind::Str(_) | ExprKind::Dict(_)) {
-            return Some(());
-        }
-        let kind = kind(e);
-        if KINDS.contains(&kind.as_str()) || kind.contains('/') || kind.starts_with('{') {
-            return Some(());
-        }
-        let d = Diagnostic::error("type", target.span, format!("there is no target `{kind}`"));
-        self.report(match nearest(&kind, KINDS) {
-            Some(near) => d.help(format!("did you mean \"{near}\"?")),
-            None => d.help(format!("one of {}", KINDS.join(", "))),
-        })
+        self.target(target)
     }
 
     /// `R.device_mesh((2, 2), I.Range(0, 4))`, `R.device_mesh((2,), [0, 1])`: as many devices as the shape has places.
@@ -209,14 +179,8 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// The kind of target of `I.vdevice("llvm -mcpu=..", 0)` or `I.vdevice({"kind": "llvm", ..})`.
+/// The kind of target of `I.vdevice("llvm", 0)` or `I.vdevice({"kind": "llvm", ..})`.
 fn kind(e: &Expr) -> String {
-    let Some(target) = e.as_call().and_then(|c| c.arg(0, "target")) else { return String::new() };
-    let text = match &target.kind {
-        ExprKind::Dict(entries) => {
-            entries.iter().find(|(k, _)| k.as_str() == Some("kind")).and_then(|(_, v)| v.as_str())
-        }
-        _ => target.as_str(),
-    };
-    text.and_then(|t| t.split_whitespace().next()).unwrap_or("").to_string()
+    let target = e.as_call().and_then(|c| c.arg(0, "target"));
+    target.and_then(target_kind).unwrap_or("").to_string()
 }

@@ -30,6 +30,7 @@ mod spread;
 mod struct_info;
 mod suggest;
 mod syntax;
+mod targets;
 mod tir_block;
 mod tir_func;
 mod tir_sort;

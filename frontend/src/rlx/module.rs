@@ -165,7 +165,14 @@ impl<'a> Cx<'a> {
                 }
             }
             (Some("I.module_global_infos"), Some(call)) => {
-                module.global_infos.extend(self.global_infos(call).unwrap_or_default());
+                if let Some(infos) = self.global_infos(call) {
+                    if !module.global_infos.is_empty() {
+                        let message = "the global infos of this module are stated already";
+                        let d = Diagnostic::error("module", e.span, message);
+                        self.diags.push(d.help("one I.module_global_infos({..}) holds them all"));
+                    }
+                    module.global_infos = infos;
+                }
             }
             _ if matches!(e.kind, ExprKind::Str(_)) || e.is_error() => {}
             _ => self.stray(s),

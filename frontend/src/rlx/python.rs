@@ -16,15 +16,7 @@ use super::syntax::*;
 pub use literals::truth;
 use literals::{element, integer, names, size, slice};
 use relax_ir::{Diagnostic, Span};
-
-/// `R.shape(dims)`
-fn shape_of(dims: Expr) -> Expr {
-    let (span, depth) = (dims.span, dims.depth + 1);
-    let script = Expr { kind: ExprKind::Name("R"), span, depth: 1 };
-    let func = Expr { kind: ExprKind::Attribute(Box::new(script), Ident { name: "shape", span }), span, depth: 2 };
-    let call = CallExpr { func, args: vec![dims], keywords: vec![] };
-    Expr { kind: ExprKind::Call(Box::new(call)), span, depth: depth.max(3) }
-}
+use typed::{dim_of, of_dims, shape_of};
 
 /// What a name of Python stands for.
 pub struct Named<'a> {
@@ -106,11 +98,12 @@ impl<'a> Cx<'a> {
                 let call = CallExpr { func: call.func.clone(), args: vec![inner], keywords: vec![] };
                 Ok(Some(Expr { kind: ExprKind::Call(Box::new(call)), ..e.clone() }))
             }
-            // A shape that gets a name is a value of Relax.
+            // A shape that gets a name is a value of Relax, and so is a dim.
             _ => match (&e.kind, self.written_out(e)?) {
                 (ExprKind::Attribute(..), Some(new)) if matches!(new.kind, ExprKind::List(_)) => {
                     Ok(Some(shape_of(new)))
                 }
+                (_, Some(new)) if of_dims(e) && integer(&new).is_some() => Ok(Some(dim_of(new))),
                 (_, new) => Ok(new),
             },
         }
@@ -306,7 +299,7 @@ impl<'a> Python<'_, 'a> {
                 if let Some(found) = element(base, index, tuples) {
                     return Ok(Some(found));
                 }
-                if let Some(part) = slice(base, index, tuples) {
+                if let Some(part) = slice(base, index) {
                     return self.node(part, e.span).map(Some);
                 }
                 match changed {
@@ -318,20 +311,16 @@ impl<'a> Python<'_, 'a> {
                 }
             }
             ExprKind::Slice(from, to, step) => {
-                let parts = [from, to, step].map(|part| part.as_deref().map(|part| self.value(part)));
-                let [from, to, step] = match parts.map(Option::transpose) {
-                    [Ok(a), Ok(b), Ok(c)] => {
-                        if [&a, &b, &c].into_iter().all(|new| matches!(new, None | Some(None))) {
-                            return Ok(None);
-                        }
-                        let kept = |new: Option<Option<Expr<'a>>>, old: &Option<Box<Expr<'a>>>| {
-                            new.flatten().map(Box::new).or_else(|| old.clone())
-                        };
-                        [kept(a, from), kept(b, to), kept(c, step)]
+                let mut bounds = [from.clone(), to.clone(), step.clone()];
+                let mut changed = false;
+                for bound in bounds.iter_mut().flatten() {
+                    if let Some(new) = self.value(bound)? {
+                        **bound = new;
+                        changed = true;
                     }
-                    _ => return Err(Reported),
-                };
-                self.node(ExprKind::Slice(from, to, step), e.span).map(Some)
+                }
+                let [from, to, step] = bounds;
+                changed.then(|| self.node(ExprKind::Slice(from, to, step), e.span)).transpose()
             }
             ExprKind::Unary(UnaryOp::Not, a) if self.computes && truth(a).is_some() => {
                 self.node(ExprKind::Bool(truth(a) == Some(false)), e.span).map(Some)

@@ -199,6 +199,7 @@ impl<'a> Cx<'a> {
         let kind = match name.as_str() {
             "R.emit_with_type" | "R.emit_with_ty" => return self.call_by_name(call, span),
             "R.emit" if call.keywords.is_empty() && call.args.len() == 1 => return self.relax(&call.args[0]),
+            "R.arg" => return self.stated_parameter(call, span),
             "R.const" => RKind::Constant(self.constant(call, span)?),
             "R.str" => match call.arg(0, "value").and_then(Expr::as_str) {
                 Some(s) => RKind::Str(s.to_string()),
@@ -269,7 +270,10 @@ impl<'a> Cx<'a> {
                 _ => d.help("write R.prim_value(..), or R.const(.., dtype) for a tensor"),
             });
         }
-        let args = self.relax_list(&call.args);
+        let args = match of_module {
+            true => self.relax_list(&call.args),
+            false => self.closure_arguments(&call.args),
+        };
         let mut sinfo_args = vec![];
         for (k, v) in &call.keywords {
             match k.name {
@@ -295,6 +299,41 @@ impl<'a> Cx<'a> {
         };
         let call = Call { callee, args, attrs: Attrs::default(), sinfo_args };
         Some(RExpr::new(RKind::Call(call), span))
+    }
+
+    /// What a closure is called with: numbers of Python are int32 and float32, as in TVM, and lists no values.
+    fn closure_arguments(&mut self, args: &[Expr<'a>]) -> Option<Vec<RExpr>> {
+        if let Some(all) = self.unpacked(args) {
+            return self.closure_arguments(&all);
+        }
+        let all: Vec<Option<RExpr>> = args.iter().map(|e| self.closure_argument(e)).collect();
+        all.into_iter().collect()
+    }
+
+    fn closure_argument(&mut self, e: &Expr<'a>) -> Option<RExpr> {
+        match &e.kind {
+            ExprKind::None => {
+                let d = Diagnostic::error("argument", e.span, "None is no value of Relax");
+                self.report(d.help("R.null_value() gives a value that is none"))
+            }
+            ExprKind::List(_) => {
+                let message = format!("a function takes values of Relax, this is {} of Python", e.describe());
+                self.report(
+                    Diagnostic::error("argument", e.span, message).help("bind it to a name, or write R.tuple(..)"),
+                )
+            }
+            ExprKind::Int(_) | ExprKind::Unary(..) | ExprKind::Binary(..) if of_python(e) => match self.num(e)? {
+                Num::Int(v) => {
+                    let dtype = if fits(DType::I32, v) { DType::I32 } else { DType::I64 };
+                    let Ok(v) = i64::try_from(v) else {
+                        return self.error("argument", e.span, format!("{v} does not fit into 64 bits"));
+                    };
+                    Some(RExpr::new(RKind::Prim(PrimExpr::int(dtype, v).with_span(e.span)), e.span))
+                }
+                _ => self.relax(e),
+            },
+            _ => self.relax(e),
+        }
     }
 
     /// The packed function of this symbol, or the PrimFunc of the module that has it (relax_spec.md, "Evaluating
@@ -489,6 +528,7 @@ fn natural_dtype(e: &Expr) -> DType {
         ExprKind::Bool(_) => DType::BOOL,
         ExprKind::Int(_) => DType::I32,
         ExprKind::Unary(_, a) => natural_dtype(a),
+        ExprKind::Binary(BinaryOp::Pow, _, b) if matches!(b.kind, ExprKind::Unary(UnaryOp::Neg, _)) => DType::F32,
         ExprKind::Binary(op, a, b) if *op != BinaryOp::Div => match natural_dtype(a) {
             DType::F32 => DType::F32,
             _ => natural_dtype(b),

@@ -1,6 +1,8 @@
 //! Relax functions: signatures, bindings, dataflow blocks, branches, local functions.
 
 mod branch;
+mod builder;
+mod scalars;
 mod signature;
 
 use super::context::{Births, Cx, Value};
@@ -8,12 +10,12 @@ use super::python::Reported;
 use super::syntax::*;
 use super::unpack::starred_name;
 use branch::bound_last;
+pub use builder::Said;
 use relax_ir::relax::{
-    Binding, BindingBlock, BindingValue, Callee, Expr as RExpr, ExprKind as RKind, Function, Param, RVar, SeqExpr,
-    StructInfo,
+    Binding, BindingBlock, BindingValue, Expr as RExpr, ExprKind as RKind, Function, Param, RVar, SeqExpr, StructInfo,
 };
 use relax_ir::{Attrs, DType, Diagnostic, Span, Var};
-use std::collections::HashMap;
+use scalars::name_scalars;
 use std::sync::Arc;
 
 /// What a list of statements belongs to.
@@ -124,8 +126,11 @@ impl<'a> Cx<'a> {
         }
         self.names.births = Births::No;
         let mut body = Body::new();
+        let around = std::mem::take(&mut self.said);
         self.statements(&def.body, &mut body, Place::Function);
         self.names.births = outer;
+        let said = std::mem::replace(&mut self.said, around);
+        ok &= self.join_said(said, &mut params, &mut ret).is_some();
         for p in &mut params {
             if let Some((dtype, Some(v))) = self.names.scalars.get(&p.var) {
                 p.annotation = Some(StructInfo::Prim { dtype: *dtype, value: Some(v.expr()) });
@@ -283,7 +288,10 @@ impl<'a> Cx<'a> {
                     Some(a) => self.written_out(a)?,
                     None => None,
                 };
-                let new = self.bound_written_out(value)?;
+                let new = match target.elements() {
+                    Some(_) => self.apart_written_out(value)?,
+                    None => self.bound_written_out(value)?,
+                };
                 (new.is_some() || stated.is_some()).then(|| StmtKind::Assign {
                     target: target.clone(),
                     annotation: stated.or_else(|| annotation.clone()),
@@ -442,6 +450,7 @@ impl<'a> Cx<'a> {
                 }
                 return Some(());
             }
+            (Some("R.func_ret_type"), Some(call)) => return self.stated_result(call, span),
             (Some("R.output"), Some(_)) if place == Place::Dataflow => return Some(()),
             (Some("R.output"), Some(_)) => {
                 return self.error("syntax", span, "R.output belongs to a dataflow block");
@@ -524,40 +533,6 @@ impl<'a> Cx<'a> {
         self.names.bind(name, Value::Relax(var.clone()));
         self.emit(body, Binding { var, annotation, value: bound?, span });
         Some(())
-    }
-
-    /// Notes whether `var` is a scalar, which dims and scalars of later bindings may name.
-    fn scalar_binding(&mut self, var: &RVar, annotation: Option<&StructInfo>, value: &BindingValue) {
-        let (stated, bound) = match value {
-            BindingValue::MatchCast { struct_info, .. } => (Some(struct_info), None),
-            BindingValue::Expr(e) => (annotation, Some(e.kind())),
-        };
-        let dtype = match (stated, bound) {
-            (_, Some(RKind::Prim(p))) | (Some(StructInfo::Prim { value: Some(p), .. }), _) => {
-                self.names.known.insert(var.clone(), p.clone());
-                return;
-            }
-            (_, Some(RKind::Var(other))) => {
-                let known = self.names.known.get(other).cloned().or_else(|| {
-                    let (dtype, named) = self.names.scalars.get_mut(other)?;
-                    Some(named.get_or_insert_with(|| Var::with_span(other.name(), *dtype, other.span())).expr())
-                });
-                self.names.known.extend(known.map(|e| (var.clone(), e)));
-                return;
-            }
-            (Some(StructInfo::Prim { dtype, .. }), _) => *dtype,
-            (None, Some(RKind::Call(call))) => match &call.callee {
-                Callee::Op(op) => match op.name {
-                    "inspect.tensor_shape_i" | "inspect.tensor_stride_i" => DType::I64,
-                    _ => return,
-                },
-                _ => return,
-            },
-            _ => return,
-        };
-        if dtype.is_int() {
-            self.names.scalars.insert(var.clone(), (dtype, None));
-        }
     }
 
     /// A fresh variable; a dataflow one unless the block outputs this last binding of the name.
@@ -705,39 +680,6 @@ impl<'a> Cx<'a> {
         let value = BindingValue::Expr(RExpr::new(RKind::Function(Arc::new(f)), span));
         self.emit(body, Binding { var, annotation: None, value, span });
         Some(())
-    }
-}
-
-/// A cast that names its value follows the binding of each scalar that a dim or another scalar names.
-fn name_scalars(blocks: &mut [BindingBlock], scalars: &HashMap<RVar, (DType, Option<Var>)>) {
-    if scalars.values().all(|(_, v)| v.is_none()) {
-        return;
-    }
-    for block in blocks {
-        let bindings = std::mem::take(&mut block.bindings);
-        for mut b in bindings {
-            if let BindingValue::Expr(e) = &b.value {
-                if let RKind::If { cond, then, otherwise } = e.kind() {
-                    let (mut then, mut otherwise) = (then.clone(), otherwise.clone());
-                    name_scalars(&mut Arc::make_mut(&mut then).blocks, scalars);
-                    name_scalars(&mut Arc::make_mut(&mut otherwise).blocks, scalars);
-                    let kind = RKind::If { cond: cond.clone(), then, otherwise };
-                    b.value = BindingValue::Expr(RExpr::new(kind, e.span()));
-                }
-            }
-            let cast = match scalars.get(&b.var) {
-                Some((dtype, Some(v))) => {
-                    let struct_info = StructInfo::Prim { dtype: *dtype, value: Some(v.expr()) };
-                    let value = RExpr::new(RKind::Var(b.var.clone()), b.span);
-                    let var = RVar::new("_", block.dataflow, b.span);
-                    let value = BindingValue::MatchCast { value, struct_info };
-                    Some(Binding { var, annotation: None, value, span: b.span })
-                }
-                _ => None,
-            };
-            block.bindings.push(b);
-            block.bindings.extend(cast);
-        }
     }
 }
 

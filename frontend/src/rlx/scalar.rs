@@ -1,10 +1,13 @@
 //! Scalar expressions: dims of types and the right-hand sides of TIR. Nodes are built as written, without folding;
 //! operands of different types are promoted as TVM does it.
 
+mod literals;
+
 use super::context::{Births, Cx, Value};
 use super::pyparse::parse_expression;
 use super::syntax::*;
 use super::tir_stmt::all_lanes;
+use literals::{float_arithmetic, literal_arithmetic, power};
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, Diagnostic, Span, TypeCode, Var};
@@ -363,10 +366,8 @@ impl<'a> Cx<'a> {
             BinaryOp::And => BinOp::And,
             BinaryOp::Or => BinOp::Or,
             BinaryOp::Pow => {
-                if let (Num::Int(x), Num::Int(y)) = (&a, &b) {
-                    if let Some(v) = u32::try_from(*y).ok().and_then(|y| x.checked_pow(y)) {
-                        return Some(Num::Int(v));
-                    }
+                if let Some(v) = power(&a, &b) {
+                    return Some(v);
                 }
                 let d = Diagnostic::error("type", span, "`**` does not apply to scalars");
                 return self.report(d.help("write T.pow(a, b), of floats"));
@@ -746,53 +747,4 @@ pub fn span_of(lo: &PrimExpr, hi: &PrimExpr) -> PrimExpr {
         return hi.clone();
     }
     PrimExpr::binary(BinOp::Sub, hi.clone(), lo.clone())
-}
-
-/// Python's own arithmetic of numbers one of which is a float: in 64 bits.
-fn float_arithmetic(op: BinOp, a: &Num, b: &Num) -> Option<Num> {
-    let (x, y) = match (a, b) {
-        (Num::Float(x, _), Num::Float(y, _)) => (*x, *y),
-        (Num::Float(x, _), Num::Int(y)) => (*x, *y as f64),
-        (Num::Int(x), Num::Float(y, _)) => (*x as f64, *y),
-        _ => return None,
-    };
-    let v = match op {
-        BinOp::Add => x + y,
-        BinOp::Sub => x - y,
-        BinOp::Mul => x * y,
-        BinOp::Div if y != 0.0 => x / y,
-        _ => return None,
-    };
-    Some(Num::Float(v, v as f32))
-}
-
-/// Python's arithmetic on two integers.
-fn literal_arithmetic(op: BinOp, x: i128, y: i128) -> Option<Num> {
-    let int = |v: Option<i128>| v.map(Num::Int);
-    let bool = |v| Some(Num::Expr(PrimExpr::bool(v)));
-    match op {
-        BinOp::Add => int(x.checked_add(y)),
-        BinOp::Sub => int(x.checked_sub(y)),
-        BinOp::Mul => int(x.checked_mul(y)),
-        BinOp::FloorDiv => {
-            let q = x.checked_div(y)?;
-            int(Some(if x % y != 0 && (x < 0) != (y < 0) { q - 1 } else { q }))
-        }
-        BinOp::FloorMod => {
-            let r = x.checked_rem(y)?;
-            int(Some(if r != 0 && (r < 0) != (y < 0) { r + y } else { r }))
-        }
-        BinOp::BitAnd => int(Some(x & y)),
-        BinOp::BitOr => int(Some(x | y)),
-        BinOp::BitXor => int(Some(x ^ y)),
-        BinOp::Shl => int(u32::try_from(y).ok().filter(|s| *s < 64 && x.abs() < 1 << 63).map(|s| x << s)),
-        BinOp::Shr => int(u32::try_from(y).ok().filter(|s| *s < 128).map(|s| x >> s)),
-        BinOp::Eq => bool(x == y),
-        BinOp::Ne => bool(x != y),
-        BinOp::Lt => bool(x < y),
-        BinOp::Le => bool(x <= y),
-        BinOp::Gt => bool(x > y),
-        BinOp::Ge => bool(x >= y),
-        _ => None,
-    }
 }

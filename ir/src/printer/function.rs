@@ -361,10 +361,20 @@ impl Printer<'_> {
                     return format!("R.call_packed({})", args.join(", "));
                 }
                 let f = self.expr(f);
-                return format!("{f}({})", self.exprs(&c.args));
+                let args: Vec<String> = c.args.iter().map(|a| self.argument(a)).collect();
+                return format!("{f}({})", args.join(", "));
             }
         };
         format!("R.{}({})", op.name, self.arguments(op, c).join(", "))
+    }
+
+    /// What a function is called with: a bare literal is a number of Python there, which has another type.
+    fn argument(&mut self, e: &Expr) -> String {
+        let text = self.expr(e);
+        match e.kind() {
+            ExprKind::Prim(p) if p.as_int().is_some() && !text.starts_with("T.") => format!("T.{}({text})", p.dtype()),
+            _ => text,
+        }
     }
 
     /// The arguments in declared order; what is missing at the end is left out.

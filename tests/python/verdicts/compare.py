@@ -90,6 +90,8 @@ WE_REFUSE = [
     ("padding that mirrors more than there is", r"R\.nn\.pad: dim \d+ must have more elements than are mirrored"),
     # Well-formedness 7: functions that call themselves, directly or not, must state their result.
     ("a recursive function states no result (well-formedness 7)", r"error\[missing-annotation\]"),
+    # Well-formedness 4: a stated result uses no shape variables that the body binds.
+    ("a stated result with a dim of the body (well-formedness 4)", r"error\[unbound-shape-variable\]: .* is used in the declared result before it is bound"),
     # Well-formedness 6: "No recursive function call or mutually recursive function call inside a DataflowBlock".
     ("a recursive call in a dataflow block (well-formedness 6)", r"error\[dataflow\]: a (mutually )?recursive call of"),
     # Typing 8: the condition of If is a bool scalar.
@@ -145,12 +147,21 @@ TVM_REFUSES = [
     ("TVM does not read what it prints: a variable as the shape of a tensor", "parse", r"not well-formed", r"\b(lv\d*): R\.Shape\((?s:.*)R\.Tensor\(\1, dtype=\"\w+\"\) = R\.broadcast_to\("),
     # decisions.md, "All dialects through one parser".
     ("an older dialect", "parse", r"Prim\(\) got an unexpected keyword argument 'value'|(call_tir|DtypeConstructor\.__call__)\(\) got an unexpected keyword argument '(tir_vars|out_sinfo|is_size_var)'"
-     r"|has no attribute '(block|LetStmt|power|indexdiv|indexmod)'"),
+     r"|has no attribute '(block|LetStmt|power|indexdiv|indexmod|struct_info)'"),
     # TVM 0.26 prints dims in quotes that the body declares; since 0.27 they are int32 by themselves.
     ("an older dialect: dims in quotes that the body declares", "parse", r"Expected the same dtype for PrimVars but got int(32|64) vs int32", r"T\.Buffer\(\((?s:.*?)\""),
     ("the imports of a Python file", "parse", r"Only 'from __future__ import annotations' is supported"),
     # "Scopes": a binding to a name that is bound shadows it.
     ("a local function that is called like something in scope", "parse", r"Var \w+ is defined more than once", r"(?m)^        +def \w+\("),
+    ("a local function that is called like something in scope", "build", r"Variable \w+ was defined multiple times", r"(?m)^        +def \w+\("),
+    ("a local function that is called like something in scope", "parse", r"Expression of type .* cannot be called", r"(?m)^ +(\w+) = .*\n(?s:.*)^        +def \1\("),
+    # "Scopes": global functions are visible to each other, wherever they stand; derivation of `Function`s looks at them one at a time.
+    ("a result that a later function does not state", "parse", r"AnyType does not support subscript|has Type R\.Any", r"(?:Module|cls)\.(\w+)\((?s:.*)def \1\([^\n]*\):\n"),
+    # Evaluating expressions, MatchCast: any value may be cast to any structural information. TVM's build puts the value itself for the
+    # name of the scalar.
+    ("a cast of an object to a scalar", "build", r"Explicit binding for symbolic variable \w+ must be a primitive expression", r"R\.match_cast\(.*R\.Prim\("),
+    # Normal form 1: tuples of leaves are leaves, arguments may be such. TVM prints them and does not read them.
+    ("a tuple as an argument of a closure", "parse", r"Expected `Array<ir\.Expr>` but got `Array\[index \d+: ffi\.Array\]`", r"\w\(.*\(\w+, "),
     # Derivation 11.2.6: the result of a call forgets what the caller does not know; TVM's keeps the callee's scalar parameter.
     ("a result with a scalar parameter of the callee (derivation 11.2.6)", "parse", r"not well-formed.*Var (\w+) is not defined", r"def \w+\((?:.*, )?(\w+): T\.int64.*\) -> .*\b\1\b(?s:.*)(Module|cls)\.\w+\("),
     # Well-formedness 13: the shape of a tensor may be a variable that is in scope.
@@ -163,7 +174,7 @@ TVM_REFUSES = [
     # Typing 10.1.3 asks for a warning; it is one where no call needs to come by.
     ("a cast that always fails in a branch or a local function", "parse", r"It is impossible to match cast any value into the target ty"),
     # Derivation 11.2.5: what may fit is a warning, and a check at run time.
-    ("an argument of unknown dtype or rank that may fit, which we check at run time", "parse", r"Argument \d+ type mismatch: expected R\.Tensor\(.*given R\.(Tensor|Any)"),
+    ("an argument of unknown dtype or rank that may fit, which we check at run time", "parse", r"Argument \d+ type mismatch: expected R\.Tensor\(.*given R\.(Any|Tensor(?!\()|Tensor\((\)|dtype=|ndim=\d+\)|\([^()]*\)\)))"),
     # Derivation 8.2 warns and takes what an annotation says, type rule 10.1.2 refuses it: decisions.md, "A more precise annotation is checked".
     ("an annotation that says more than is known", "parse", r"not well-formed.* dtype None which is other than", r"\w+: R\.Tensor\(\(.*\), dtype=\"\w+\"\) = \w+", r"R\.Tensor\(\([^()]*\)\)"),
     ("TVM does not read what it prints: a view of a buffer without dims", "parse", r"reduce\(\) of empty iterable", r"(\w+): T\.Buffer\(\(\), (?s:.*)\b\1\.view\("),
@@ -208,6 +219,8 @@ TVM_REFUSES = [
 UNWRITTEN = r"result \d+: (?s:.*)(\de[+-][1-4]\d|\b\d{9,}\b|\bnan\b)"
 # Results that TVM's own types contradict, or that nothing defines: (part of the text, pattern of the difference, reason).
 KNOWN_RESULTS = [
+    # Its kernel takes the spatial axes by their order, whatever the letters say.
+    ('data_layout="NCWH"', r"result \d+: \[", "a layout whose spatial axes stand in another order than the weights'"),
     # decisions.md, "uint1 is a truth value".
     ('"uint1"', r"result \d+: uint1 \[", "a result of uint1, of which TVM keeps the lowest bit"),
     ("avg_pool", r"int64.*ours u?int(8|16|32)", "the type says what the operand is"),

@@ -49,38 +49,29 @@ pub fn element<'a>(base: &Expr<'a>, index: &Expr<'a>, tuples: bool) -> Option<Ex
     }
 }
 
-/// `[a, b, c][1:]`, `[a, b, c][::-1]`, of `tuples` too.
-///
-/// Source: Python, `slice.indices`.
-pub fn slice<'a>(base: &Expr<'a>, index: &Expr<'a>, tuples: bool) -> Option<ExprKind<'a>> {
-    let (items, tuple) = match &base.kind {
-        ExprKind::List(items) => (items, false),
-        ExprKind::Tuple(items) if tuples => (items, true),
-        _ => return None,
-    };
+/// `[a, b, c][1:]`, `(a, b, c)[::-1]`: a list of a list, a tuple of a tuple.
+pub fn slice<'a>(base: &Expr<'a>, index: &Expr<'a>) -> Option<ExprKind<'a>> {
     let ExprKind::Slice(from, to, step) = &index.kind else { return None };
-    let step = match step {
-        Some(s) => integer(s).filter(|s| *s != 0)?,
-        None => 1,
-    };
+    let items = base.elements().filter(|items| items.iter().all(|e| !matches!(e.kind, ExprKind::Starred(_))))?;
     let len = items.len() as i128;
-    let (first, end) = if step > 0 { (0, len) } else { (-1, len - 1) };
-    let bound = |e: &Option<Box<Expr<'a>>>, absent: i128| match e {
-        Some(e) if matches!(e.kind, ExprKind::None) => Some(absent),
-        Some(e) => integer(e).map(|i| if i < 0 { i.saturating_add(len) } else { i }.clamp(first, end)),
-        None => Some(absent),
+    let absent = |e: &Option<Box<Expr<'a>>>| e.as_ref().is_none_or(|e| matches!(e.kind, ExprKind::None));
+    let step = if absent(step) { 1 } else { integer(step.as_deref()?)? };
+    let (first, end) = if step > 0 { (0, len) } else { (len - 1, -1) };
+    let bound = |e: &Option<Box<Expr<'a>>>, otherwise: i128| match absent(e) {
+        true => Some(otherwise),
+        false => integer(e.as_deref()?)
+            .map(|i| if i < 0 { i.saturating_add(len) } else { i }.clamp(first.min(end), first.max(end))),
     };
-    let (from, to) = match step > 0 {
-        true => (bound(from, 0)?, bound(to, len)?),
-        false => (bound(from, len - 1)?, bound(to, -1)?),
-    };
-    let mut part = vec![];
-    let mut at = from;
-    while if step > 0 { at < to } else { at > to } {
-        part.push(items.get(usize::try_from(at).ok()?)?.clone());
-        at = at.saturating_add(step);
+    let (mut at, to, mut taken) = (bound(from, first)?, bound(to, end)?, vec![]);
+    while step != 0 && if step > 0 { at < to } else { at > to } {
+        taken.push(items.get(usize::try_from(at).ok()?)?.clone());
+        at = at.checked_add(step)?;
     }
-    Some(if tuple { ExprKind::Tuple(part) } else { ExprKind::List(part) })
+    match &base.kind {
+        _ if step == 0 => None,
+        ExprKind::List(_) => Some(ExprKind::List(taken)),
+        _ => Some(ExprKind::Tuple(taken)),
+    }
 }
 
 pub fn integer(e: &Expr) -> Option<i128> {

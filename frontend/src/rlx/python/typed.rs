@@ -2,12 +2,52 @@
 //!
 //! Source: TVM `relax.TensorType`, `relax.ShapeType`, `relax.TupleType`.
 
-use super::{Python, Reported, Rewritten};
+use super::{integer, Python, Reported, Rewritten};
+use crate::rlx::context::Cx;
 use crate::rlx::syntax::*;
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::printer::print_prim;
 use relax_ir::relax::StructInfo;
 use relax_ir::{DType, Diagnostic, PrimExpr, Span};
+
+/// Does this compute with dims of a type, which are numbers of TVM?
+pub(super) fn of_dims(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Attribute(_, field) => matches!(field.name, "shape" | "values"),
+        ExprKind::Call(_) => false,
+        _ => e.children().into_iter().any(of_dims),
+    }
+}
+
+/// `R.shape(dims)`
+pub(super) fn shape_of(dims: Expr) -> Expr {
+    called("R", "shape", dims)
+}
+
+/// `T.int64(n)`
+pub(super) fn dim_of(n: Expr) -> Expr {
+    called("T", "int64", n)
+}
+
+/// `letter.name(argument)`
+fn called<'a>(letter: &'static str, name: &'static str, argument: Expr<'a>) -> Expr<'a> {
+    let (span, depth) = (argument.span, argument.depth.max(2) + 1);
+    let script = Expr { kind: ExprKind::Name(letter), span, depth: 1 };
+    let func = Expr { kind: ExprKind::Attribute(Box::new(script), Ident { name, span }), span, depth: 2 };
+    Expr { kind: ExprKind::Call(Box::new(CallExpr { func, args: vec![argument], keywords: vec![] })), span, depth }
+}
+
+impl<'a> Cx<'a> {
+    /// As [`Cx::written_out`], for what several names take apart: `n, m = x.ty.shape`.
+    pub fn apart_written_out(&mut self, e: &Expr<'a>) -> Rewritten<'a> {
+        Ok(self.written_out(e)?.map(|mut new| {
+            if let (true, ExprKind::List(items)) = (of_dims(e), &mut new.kind) {
+                items.iter_mut().filter(|i| integer(i).is_some()).for_each(|i| *i = dim_of(i.clone()));
+            }
+            new
+        }))
+    }
+}
 
 impl<'a> Python<'_, 'a> {
     /// `base.field` where `base` is a type: dims as a list, a data type as a text, a rank as a number.
@@ -44,7 +84,7 @@ impl<'a> Python<'_, 'a> {
             ExprKind::Attribute(x, field) if matches!(field.name, "ty" | "struct_info") => self.cx.part(x),
             ExprKind::Subscript(base, index) => {
                 let ExprKind::Attribute(tuple, field) = &base.kind else { return None };
-                match (field.name, self.type_behind(tuple)?, super::integer(index)) {
+                match (field.name, self.type_behind(tuple)?, integer(index)) {
                     ("fields", StructInfo::Tuple(f), Some(i)) => f.get(usize::try_from(i).ok()?).cloned(),
                     _ => None,
                 }

@@ -19,6 +19,17 @@ fn bodies_are_refused_where_tvm_refuses_them() {
         ("@R.function\ndef Module(y: R.Tensor):\n    return y", "a local function cannot be called `Module`"),
         ("a, *b, c, d = (x, x)", "4 names for a tuple of 2 fields"),
         ("z = R.call_packed(\"f\", x, k=y, ty_args=[R.Tensor])", "`y` is not defined"),
+        ("z = R.ExternFunc(\"f\")(x, [x])", "a function takes values of Relax, this is a list of Python"),
+        ("z = R.ExternFunc(\"f\")(x, None)", "None is no value of Relax"),
+        ("z = R.arg(\"x\", R.Tensor((4,)))", "two parameters are called `x`"),
+        (
+            "t = (x,)\nz = R.invoke_pure_closure(x, t, ty_args=[R.Tensor])",
+            "the arguments of a closure are written down here | write them as a tuple: (a, b)",
+        ),
+        ("z = R.arg(\"a\")", "R.arg takes a name and a type"),
+        ("R.func_ret_type(R.Any)\nR.func_ret_type(R.Any)", "the result of this function is stated twice"),
+        ("z = R.const(0 ** -1, \"float32\")", "`**` does not apply to scalars"),
+        ("z = R.zeros((1, 2)[::0], \"float32\")", "an integer is needed here, not a slice"),
         ("z: R.Tensor((n, 4), \"float32\", 3) = x", "a device is needed here, not an integer"),
         ("z: R.Tensor((n, 4), \"float32\", I.vdevice(\"foo\")) = x", "there is no target `foo`"),
     ];
@@ -32,7 +43,9 @@ fn bodies_are_refused_where_tvm_refuses_them() {
 fn bodies_are_read_where_tvm_reads_them() {
     let read = [
         "R.func_attr({\"a\": {1: 2}})",
+        "R.func_attr({\"a\": 1, \"a\": 2})",
         "z = R.const(2**63)",
+        "z = R.const(2 ** -3)",
         "z = R.const(1, \"double\")",
         "z = R.zeros((2,), \"bfloat\")",
         "(a, b), c = (x, x), x\nz = R.add(a, c)",
@@ -40,6 +53,8 @@ fn bodies_are_read_where_tvm_reads_them() {
         "*a, b = x, x\nz = R.concat([*a, b])",
         "z = R.call_packed(\"f\", x, k=3, m=[x], ty_args=[R.Tensor])",
         "z = Module.main((x, x))",
+        "z = R.ExternFunc(\"f\")(x, (x, x))",
+        "z = R.invoke_pure_closure(x, R.exp(x), ty_args=[R.Tensor])",
         "I = R.add(x, x)",
     ];
     for body in read {
@@ -112,6 +127,8 @@ fn devices_have_targets_that_there_are() {
         "I.vdevice(\"llvm\", 0, \"global\")",
         "I.vdevice({\"kind\": \"llvm\", \"mcpu\": \"x\"})",
         "I.vdevice(\"nvidia/nvidia-a100\")",
+        "I.vdevice({\"tag\": \"nvidia/nvidia-a100\"})",
+        "I.vdevice({\"kind\": \"llvm\", \"fast-math\": 1, \"num-cores\": 4, \"host\": {\"kind\": \"c\"}, \"feature.x\": 1})",
     ];
     for info in read {
         assert!(with(info).is_empty(), "{info}: {:?}", with(info));
@@ -119,10 +136,19 @@ fn devices_have_targets_that_there_are() {
     let refused = [
         ("I.vdevice(\"cudda\")", "there is no target `cudda` | did you mean \"cuda\"?"),
         ("I.vdevice({\"kind\": \"cpu\"})", "there is no target `cpu`"),
-        ("I.vdevice({\"mcpu\": \"x\"})", "there is no target ``"),
+        ("I.vdevice({\"mcpu\": \"x\"})", "this target has no kind"),
+        ("I.vdevice(\"llvm -mcpu=x\")", "there is no target `llvm -mcpu=x` | a target with options is a dictionary"),
+        ("I.vdevice({\"kind\": \"llvm\", \"mpcu\": \"x\"})", "no option `mpcu` | it has kind, keys"),
+        ("I.vdevice({\"kind\": \"llvm\", \"mcpu\": 1})", "a string is needed here, not an integer"),
+        ("I.vdevice({\"kind\": \"llvm\", \"mattr\": \"+a\"})", "a list of strings is needed here"),
+        ("I.vdevice({\"kind\": \"llvm\", \"host\": \"foo\"})", "there is no target `foo`"),
         ("I.vdevice(\"llvm\", \"a\")", "an integer is needed here"),
         ("I.vdevice(\"llvm\", 0, 5)", "a string is needed here"),
         ("I.vdevice(\"llvm\", 0, \"global\", 1)", "I.vdevice takes a target, a number and a scope"),
+        (
+            "I.vdevice()]})\n    I.module_global_infos({\"vdevice\": [I.vdevice()",
+            "the global infos of this module are stated already",
+        ),
         ("I.dummy_global_info(1)", "I.dummy_global_info takes no arguments"),
     ];
     for (info, message) in refused {
@@ -158,4 +184,14 @@ fn kernels_declare_no_dim_again_that_is_a_type_var() {
             "{a}, {c}: {found:?}"
         );
     }
+}
+
+/// A bare number is an int32 where a closure is called: others are printed with their types.
+#[test]
+fn numbers_of_closures_keep_their_types() {
+    let body = "f = R.ExternFunc(\"f\")\nz = f(x, 3, T.int64(3), T.int64(-3), True, 2.5)";
+    let print = |text: &str| relax_ir::printer::print_module(&module(text));
+    let printed = print(&relax(body));
+    assert!(printed.contains("f(x, T.int32(3), T.int64(3), T.int64(-3), T.bool(True), T.float32(2.5))"), "{printed}");
+    assert_eq!(print(&printed), printed);
 }

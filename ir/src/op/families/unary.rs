@@ -44,9 +44,9 @@ pub static OPS: &[OpDecl] =
     &[
         OpDecl::pure(
             "abs",
-            "`|x|`, elementwise. Any numeric dtype.",
+            "`|x|`, elementwise. Any dtype but bool.",
             X,
-            any,
+            number,
             Compute::Kernel(|cx| cx.elementwise(|x| abs(&x[0]))),
         ),
         float_fn!("acos", Acos, 4, "Arc cosine, elementwise, float dtypes."),
@@ -107,9 +107,9 @@ pub static OPS: &[OpDecl] =
         ),
         OpDecl::pure(
             "negative",
-            "`-x`, elementwise.",
+            "`-x`, elementwise. Any dtype but bool.",
             X,
-            any,
+            number,
             Compute::Kernel(|cx| cx.elementwise(|x| x[0].clone().neg())),
         ),
         rounding!("round", Round, "The nearest integer, half to even, elementwise; the identity on integers."),
@@ -117,9 +117,9 @@ pub static OPS: &[OpDecl] =
         float_fn!("sigmoid", Sigmoid, 4, "`1 / (1 + exp(-x))`, elementwise, float dtypes."),
         OpDecl::pure(
             "sign",
-            "-1, 0 or 1 by the sign, elementwise; 0 of -0.0 and of NaN.",
+            "-1, 0 or 1 by the sign, elementwise; 0 of -0.0 and of NaN. Any dtype but bool.",
             X,
-            any,
+            number,
             Compute::Kernel(|cx| cx.elementwise(|x| sign(&x[0]))),
         ),
         float_fn!("sin", Sin, 4, "Sine, elementwise, float dtypes."),
@@ -151,6 +151,12 @@ pub fn any(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     Ok(StructInfo::Tensor(cx.tensor(0)?.clone()))
 }
 
+/// As [`any`], all dtypes but bool, for which TVM has no lowering of these.
+fn number(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    super::binary::of_bits(cx, 1, "numbers", DType::is_bool)?;
+    any(cx)
+}
+
 fn complement(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     super::binary::of_bits(cx, 1, "integers or bools", DType::is_float)?;
     any(cx)
@@ -176,6 +182,7 @@ pub fn float(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
 }
 
 fn predicate(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
+    super::binary::of_bits(cx, 1, "numbers", DType::is_bool)?;
     Ok(StructInfo::Tensor(cx.tensor(0)?.with_dtype(Some(DType::BOOL))))
 }
 
