@@ -17,7 +17,8 @@ pub fn spreads(p: &mut Program) {
             _ => defs[r as usize] += 1,
         });
     }
-    let mut gone = vec![false; p.code.len()];
+    // Ascending.
+    let mut gone = vec![];
     for at in 0..p.code.len() {
         let Inst::Spread { d, m } = p.code[at] else { continue };
         if uses[d as usize] != 1 || defs[d as usize] != 1 {
@@ -25,21 +26,15 @@ pub fn spreads(p: &mut Program) {
         }
         if let Some((to, fused)) = reader(&p.code, at, d, m) {
             p.code[to] = fused;
-            gone[at] = true;
+            gone.push(at);
         }
     }
-    // Where an instruction is when those before it are gone.
-    let mut places = vec![];
-    let mut left = 0;
-    for gone in &gone {
-        places.push(left);
-        left += !gone as usize;
-    }
+    let place = |i: usize| i - gone.partition_point(|g| *g < i);
     for (first, last) in &mut p.loops {
-        (*first, *last) = (places[*first], places[*last]);
+        (*first, *last) = (place(*first), place(*last));
     }
-    let mut gone = gone.into_iter();
-    p.code.retain(|_| !gone.next().unwrap_or(false));
+    let mut next = 0..;
+    p.code.retain(|_| next.next().is_none_or(|i| gone.binary_search(&i).is_err()));
 }
 
 /// The multiplication that reads `d`, before which neither memory nor the address changes, with `m` as its operand.
