@@ -346,8 +346,9 @@ fn where_(cx: &mut NodeCx) -> Res<Vec<Value>> {
 
 fn cast(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
-    let to = match cx.str_opt("to").filter(|s| !s.is_empty()) {
-        // Before version 6 the type was written as a word.
+    // Before version 6 the type was written as a word.
+    let word = cx.attr("to").and_then(|a| a.s.as_deref()).filter(|s| !s.is_empty());
+    let to = match word.map(String::from_utf8_lossy) {
         Some(word) => {
             let dtype = named_dtype(&word).ok_or_else(|| cx.unsupported(format!("a cast to {word}")))?;
             (dtype, Kind::Plain)
