@@ -242,6 +242,8 @@ pub struct Cx<'a> {
     pub python: bool,
     /// What the body of the function under way says of its signature.
     pub said: Said,
+    /// The variables of the function's dataflow blocks that no `R.output` names, once their block has ended.
+    pub ended: FnvHashSet<String>,
 }
 
 impl<'a> Cx<'a> {
@@ -262,6 +264,7 @@ impl<'a> Cx<'a> {
             devices: None,
             python: false,
             said: Said::default(),
+            ended: FnvHashSet::default(),
         }
     }
 
@@ -290,7 +293,9 @@ impl<'a> Cx<'a> {
     pub fn unknown_name<T>(&mut self, name: &str, span: Span) -> Option<T> {
         let known: Vec<&str> = self.names.known().collect();
         let mut d = Diagnostic::error("unknown-name", span, format!("`{name}` is not defined"));
-        if let Some(n) = nearest(name, known) {
+        if self.ended.contains(name) {
+            d = d.help(format!("it ends with its dataflow block: name it in the block's last line, `R.output({name})`"));
+        } else if let Some(n) = nearest(name, known) {
             d = d.help(format!("did you mean `{n}`?"));
         } else if self.type_vars.contains(&name) {
             d = d.help(format!("no dim of this function's signature is `{name}`, or a parameter is called so"));

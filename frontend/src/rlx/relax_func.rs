@@ -126,10 +126,11 @@ impl<'a> Cx<'a> {
         }
         self.names.births = Births::No;
         let mut body = Body::new();
-        let around = std::mem::take(&mut self.said);
+        let around = (std::mem::take(&mut self.said), std::mem::take(&mut self.ended));
         self.statements(&def.body, &mut body, Place::Function);
         self.names.births = outer;
-        let said = std::mem::replace(&mut self.said, around);
+        let said = std::mem::replace(&mut self.said, around.0);
+        self.ended = around.1;
         ok &= self.join_said(said, &mut params, &mut ret).is_some();
         for p in &mut params {
             if let Some((dtype, Some(v))) = self.names.scalars.get(&p.var) {
@@ -624,6 +625,8 @@ impl<'a> Cx<'a> {
         let outputs: Vec<(&'a str, Option<Value>)> =
             block.outputs.iter().map(|n| (*n, self.names.own(n).cloned())).collect();
         self.names.pop();
+        let bound = block.blocks.iter().flat_map(|b| &b.bindings).map(|b| b.var.name());
+        self.ended.extend(bound.filter(|n| !block.outputs.contains(n)).map(str::to_string));
         for (n, v) in outputs {
             match v {
                 Some(Value::Python(_) | Value::Module) => {
@@ -635,11 +638,13 @@ impl<'a> Cx<'a> {
                 Some(v) => self.names.bind(n, v),
                 None => {
                     if !broken {
-                        let _: Option<()> = self.error(
-                            "unknown-name",
-                            item.span,
-                            format!("this block outputs `{n}`, which it never binds"),
-                        );
+                        let named = inner.iter().flat_map(|s| match &s.kind {
+                            StmtKind::Expr(e) if e.called().as_deref() == Some("R.output") => e.as_call(),
+                            _ => None,
+                        });
+                        let at = named.flat_map(|c| &c.args).find(|a| a.as_name() == Some(n)).map_or(item.span, |a| a.span);
+                        let _: Option<()> =
+                            self.error("unknown-name", at, format!("this block outputs `{n}`, which it never binds"));
                     }
                     block.ok = false;
                     self.names.bind(n, Value::Poison);

@@ -198,6 +198,17 @@ fn names_may_be_shadowed() {
 }
 
 #[test]
+fn dataflow_variables_end_with_their_block() {
+    let block = |outputs: &str| relax(&format!("with R.dataflow():\n    lv = R.exp(x)\n    gv = R.exp(lv){outputs}\ny = R.exp(lv)"));
+    for outputs in ["", "\n    R.output(gv)"] {
+        let found = messages(&block(outputs));
+        assert!(found[0].contains("`lv` is not defined") && found[0].contains("R.output(lv)"), "{found:?}");
+    }
+    let found = messages(&relax("with R.dataflow():\n    lv = R.exp(x)\n    R.output(lw)"));
+    assert!(found[0].starts_with("8: this block outputs `lw`, which it never binds"), "{found:?}");
+}
+
+#[test]
 fn dataflow_variables_are_those_not_output() {
     let m = module(&relax("with R.dataflow():\n    a = R.sin(x)\n    b = R.cos(a)\n    R.output(b)\nd = b"));
     let f = m.relax("main").expect("a function");
