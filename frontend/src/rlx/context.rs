@@ -294,7 +294,8 @@ impl<'a> Cx<'a> {
         let known: Vec<&str> = self.names.known().collect();
         let mut d = Diagnostic::error("unknown-name", span, format!("`{name}` is not defined"));
         if self.ended.contains(name) {
-            d = d.help(format!("it ends with its dataflow block: name it in the block's last line, `R.output({name})`"));
+            d = d
+                .help(format!("it ends with its dataflow block: name it in the block's last line, `R.output({name})`"));
         } else if let Some(n) = nearest(name, known) {
             d = d.help(format!("did you mean `{n}`?"));
         } else if self.type_vars.contains(&name) {

@@ -642,7 +642,8 @@ impl<'a> Cx<'a> {
                             StmtKind::Expr(e) if e.called().as_deref() == Some("R.output") => e.as_call(),
                             _ => None,
                         });
-                        let at = named.flat_map(|c| &c.args).find(|a| a.as_name() == Some(n)).map_or(item.span, |a| a.span);
+                        let at =
+                            named.flat_map(|c| &c.args).find(|a| a.as_name() == Some(n)).map_or(item.span, |a| a.span);
                         let _: Option<()> =
                             self.error("unknown-name", at, format!("this block outputs `{n}`, which it never binds"));
                     }

@@ -199,7 +199,9 @@ fn names_may_be_shadowed() {
 
 #[test]
 fn dataflow_variables_end_with_their_block() {
-    let block = |outputs: &str| relax(&format!("with R.dataflow():\n    lv = R.exp(x)\n    gv = R.exp(lv){outputs}\ny = R.exp(lv)"));
+    let block = |outputs: &str| {
+        relax(&format!("with R.dataflow():\n    lv = R.exp(x)\n    gv = R.exp(lv){outputs}\ny = R.exp(lv)"))
+    };
     for outputs in ["", "\n    R.output(gv)"] {
         let found = messages(&block(outputs));
         assert!(found[0].contains("`lv` is not defined") && found[0].contains("R.output(lv)"), "{found:?}");
