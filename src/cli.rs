@@ -298,7 +298,7 @@ pub struct CodegenArgs {
     #[arg(long, value_name = "FILE")]
     pub tune_file: Option<PathBuf>,
     /// How long --tune measures, at most; compiling the kernels to be measured comes before.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = not_negative, requires = "tune")]
     pub tune_budget: f64,
     /// Print how long each stage took.
     #[arg(long)]

@@ -9,18 +9,34 @@ use relax_ir::{Diagnostic, IRModule, Span};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::io::Read;
 use std::path::Path;
 
 /// The text for standard output.
 pub fn inspect(s: &mut Session, a: &InspectArgs) -> Result<String, Failed> {
-    let found = match a.file.extension().and_then(|e| e.to_str()) {
-        Some("so") => library(a),
-        Some("o") => binary(a),
-        _ => return model(s, a),
+    let found = match (elf_type(&a.file), a.file.extension().and_then(|e| e.to_str())) {
+        (Some(object::elf::ET_DYN), _) | (None, Some("so")) => library(a),
+        (Some(_), _) | (None, Some("o")) => binary(a),
+        (None, _) => return model(s, a),
     };
     found.map_err(|d| {
         s.diags.push(d);
         Failed
+    })
+}
+
+/// What kind of ELF file it is, whatever its name says.
+fn elf_type(file: &Path) -> Option<u16> {
+    let mut head = [0; 18];
+    std::fs::File::open(file).ok()?.read_exact(&mut head).ok()?;
+    let word = [head[16], head[17]];
+    let little = head[5] == object::elf::ELFDATA2LSB;
+    head.starts_with(&object::elf::ELFMAG).then(|| {
+        if little {
+            u16::from_le_bytes(word)
+        } else {
+            u16::from_be_bytes(word)
+        }
     })
 }
 

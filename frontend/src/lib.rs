@@ -6,4 +6,5 @@
 
 pub mod onnx;
 pub mod rlx;
+mod suggest;
 pub mod weights;

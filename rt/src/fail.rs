@@ -44,7 +44,8 @@ pub mod code {
 /// Fills the error record and returns `code`. A null `call` is tolerated.
 ///
 /// `constraint` is the number of the check in the header, or 0; `what` names the value (null: nothing). The message
-/// is `WHAT: wanted W, got G`, with type names for [`code::DTYPE`], without the values where they say nothing.
+/// is `WHAT: wanted W, got G`, with type names for [`code::DTYPE`] and what is counted for others that tensors are asked for,
+/// without the values where they say nothing.
 ///
 /// # Safety
 /// `call` is null or points to a `Call`; `what` is null or NUL-terminated.
@@ -96,8 +97,21 @@ pub unsafe extern "C" fn relax_rt_fail(
         }
         // A check of something that has no two values, e.g. a condition.
         code::CHECK | code::ASSERT | code::STRIDES | code::CALL | code::TYPE if wanted == got => {}
+        code::ALIGN => {
+            text.str(": wanted an address by ");
+            text.number(wanted);
+            text.str(" bytes, got one ");
+            text.number(got);
+            text.str(" beyond");
+        }
         _ => {
-            text.str(": wanted ");
+            text.str(match code {
+                // Of tensors of the call; checks of the model say what they count.
+                code::RANK if constraint < 0 => ": wanted rank ",
+                code::STRIDES => ": wanted a stride of ",
+                code::DIM if constraint < 0 && wanted == 0 && got < 0 => ": wanted a dim of at least ",
+                _ => ": wanted ",
+            });
             text.number(wanted);
             text.str(", got ");
             text.number(got);

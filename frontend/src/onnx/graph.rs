@@ -567,7 +567,10 @@ impl<'m> Importer<'m> {
         };
         let Some(translate) = ops::find(&domain, &op, version) else {
             let d = Diagnostic::unsupported("onnx-operator", Span::NONE, "this operator is not supported");
-            return Err(Some(d));
+            return Err(Some(match ops::similar(&domain, &op) {
+                Some(known) => d.help(format!("did you mean {known}?")),
+                None => d,
+            }));
         };
         if domain.is_empty() {
             choices::check(n, &op).map_err(Some)?;

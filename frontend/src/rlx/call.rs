@@ -2,8 +2,8 @@
 
 use super::context::Cx;
 use super::scalar::{fits, int_literal, Num};
-use super::suggest::nearest;
 use super::syntax::*;
+use crate::suggest::nearest;
 use relax_ir::op::{self, Default, OpDecl, ParamDecl, ParamKind};
 use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind, StructInfo};
@@ -223,7 +223,12 @@ impl<'a> Cx<'a> {
         if let Some(n) = same_tail.or_else(|| nearest(name, op::all().map(|o| o.name))) {
             d = d.help(format!("did you mean `R.{n}`?"));
         }
-        self.report(d)
+        self.diags.push(d);
+        // Calls among the arguments have mistakes of their own.
+        for e in call.args.iter().filter(|e| e.as_call().is_some()) {
+            let _ = self.relax(e);
+        }
+        None
     }
 
     /// The expressions given for each parameter: at most one, but any number for a variadic one.

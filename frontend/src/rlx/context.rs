@@ -3,10 +3,10 @@
 use super::metadata::Metadata;
 use super::python::Named;
 use super::relax_func::Said;
-use super::suggest::nearest;
 use super::syntax::*;
 use super::tir_stmt::{Pointer, View};
 use super::unpack::Types;
+use crate::suggest::nearest;
 use fnv::{FnvHashMap, FnvHashSet};
 use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{RVar, StructInfo};

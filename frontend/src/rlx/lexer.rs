@@ -395,9 +395,16 @@ impl Lexer<'_> {
             self.pos = self.end;
             return;
         }
-        let shown: String = self.text[lo..self.pos].chars().take(8).flat_map(char::escape_default).collect();
+        let unexpected = &self.text[lo..self.pos];
+        let shown: String = unexpected.chars().take(8).flat_map(char::escape_default).collect();
         let d = Diagnostic::error("syntax", self.span(lo, self.pos), format!("unexpected `{shown}`"));
-        self.diags.push(d.help("the text must be TVMScript as `mod.script()` prints it"));
+        self.diags.push(d.help(match unexpected.chars().next() {
+            Some('\u{2018}'..='\u{201f}') => "write plain quotes, \" or '",
+            Some('\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}') => "this character is not to be seen: delete it",
+            Some('\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{3000}') => "write a plain space",
+            Some('\u{2010}'..='\u{2015}' | '\u{2212}') => "write a plain minus, -",
+            _ => "the text must be TVMScript as `mod.script()` prints it",
+        }));
     }
 }
 

@@ -28,7 +28,6 @@ mod scalar_call;
 mod scalar_types;
 mod spread;
 mod struct_info;
-mod suggest;
 mod syntax;
 mod targets;
 mod tir_block;

@@ -3,8 +3,8 @@
 use super::call::operator;
 use super::context::{Cx, Value};
 use super::scalar::{fits, Num};
-use super::suggest::nearest;
 use super::syntax::*;
+use crate::suggest::nearest;
 use relax_ir::op;
 use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind, StructInfo};

@@ -2,10 +2,10 @@
 
 use super::context::{Cx, Value};
 use super::scalar::{fits, Num};
-use super::suggest::nearest;
 use super::syntax::*;
 use super::tir_func::named_type;
 use super::tir_stmt::lanes_of;
+use crate::suggest::nearest;
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, Diagnostic, Span, Var};

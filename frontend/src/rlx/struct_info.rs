@@ -1,9 +1,9 @@
 //! Types: `R.Tensor(..)`, `R.Shape(..)`, `R.Tuple(..)`, `R.Callable(..)`, `R.Prim(..)`, `T.int64`, `R.Any`.
 
 use super::context::{Cx, Value};
-use super::suggest::nearest;
 use super::syntax::*;
 use super::tir_func::named_type;
+use crate::suggest::nearest;
 use relax_ir::relax::{FuncInfo, RVar, StructInfo, TensorInfo, TensorShape};
 use relax_ir::{DType, Diagnostic, Span};
 use std::sync::Arc;

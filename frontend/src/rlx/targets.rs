@@ -4,8 +4,8 @@
 //! Source: TVM 0.27, `Target.list_kinds`, `target.ListTargetKindOptions`.
 
 use super::context::Cx;
-use super::suggest::nearest;
 use super::syntax::*;
+use crate::suggest::nearest;
 use relax_ir::Diagnostic;
 
 /// What an option holds.

@@ -198,6 +198,13 @@ fn names_may_be_shadowed() {
 }
 
 #[test]
+fn arguments_of_unknown_operators_are_read() {
+    let found = messages(&relax("z = R.nn.rleu(R.ad(x, x))"));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("`R.nn.rleu`") && found[1].contains("`R.ad`"), "{found:?}");
+}
+
+#[test]
 fn dataflow_variables_end_with_their_block() {
     let block = |outputs: &str| {
         relax(&format!("with R.dataflow():\n    lv = R.exp(x)\n    gv = R.exp(lv){outputs}\ny = R.exp(lv)"))

@@ -40,6 +40,7 @@ pub use control::join;
 use super::node::NodeCx;
 use super::value::Value;
 use super::Res;
+use crate::suggest::nearest;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -108,6 +109,11 @@ pub fn find(domain: &str, name: &str, version: i64) -> Option<Translate> {
     let table = TABLE.get_or_init(|| all().map(|o| ((o.domain, o.name), o)).collect());
     let op = table.get(&(domain, name))?;
     op.since.iter().rev().find(|(v, _)| *v <= version).or(op.since.first()).map(|(_, f)| *f)
+}
+
+/// The operator of the domain whose name is nearest.
+pub fn similar(domain: &str, name: &str) -> Option<&'static str> {
+    nearest(name, all().filter(|o| o.domain == domain).map(|o| o.name))
 }
 
 /// One result.
