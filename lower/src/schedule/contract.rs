@@ -280,6 +280,17 @@ enum Right<'a> {
     Panels(Var, Panels),
 }
 
+/// Rows that read the values of `b` where they are.
+struct Copying<'a> {
+    row: &'a Axis,
+    /// Points of it in a tile.
+    tile: i64,
+    /// So many do.
+    first: PrimExpr,
+    /// So many follow, which read what the first have copied.
+    behind: i64,
+}
+
 /// A nest of the form.
 struct Product<'a> {
     n: &'a Nest,
@@ -349,7 +360,7 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     };
     let apart = outer.is_none() && unit_b && matches!(b.kind(), PrimKind::Load { .. });
     let (start, lane) = (Var::new("column", DType::I64), Var::new("lane", DType::I64));
-    let mut columns = Columns { start, lane, slot: None, j, outer, rest: false };
+    let columns = Columns { start, lane, slot: None, j, outer, rest: false };
     let deep = packed.is_none() && n.reduce.len() == 1 && ct == DType::F32;
     let few = size(rows).filter(|r| rows.len() == 1 && *r <= FEW_ROWS);
     let short = deep && o.is_wide() && few.is_some() && apart;
@@ -383,8 +394,12 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     let fills = ct.bytes() == 4 && lanes >= 4 && !has_load(&acc.init) && !acc.init.uses(&columns.j.var);
     let known = total.as_const().filter(|_| fills);
     let long = known.zip(size(&n.reduce)).is_some_and(|(n, k)| n * k * 4 > RIGHT_CACHED && k > STRETCH);
-    let r = outside_loops(e, &outside, &mut |e| {
+    // Of an open count of rows a few read `b` where it is.
+    let open = deep && o.is_wide() && apart && !long && matches!(p.rows.as_slice(), [r] if r.len().is_none());
+    let most_direct = if collide { FEWEST_ROWS } else { FEW_ROWS };
+    let product = |e: &mut Emit, p: &Product| {
         p.chunks(e, &mut |e, p| {
+            let mut columns = columns.clone();
             let end = e.index(&total)?;
             let end = e.hoist(end);
             let whole = match (packed, known) {
@@ -432,6 +447,14 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
                 p.sliver(e, &columns, l.lanes as i64, l.lanes as i64, lanes.min(l.lanes), &[part])
             })
         })
+    };
+    let r = outside_loops(e, &outside, &mut |e| match p.rows.first() {
+        Some(row) if open => {
+            let few = Product { direct: true, ..p.with(p.n, p.a.clone(), p.b.clone()) };
+            let is_few = e.hoist(row.extent.clone().le(most_direct));
+            e.if_then(is_few, |e| product(e, &few), |e| product(e, &p))
+        }
+        _ => product(e, &p),
     });
     e.contract = false;
     r.map(|_| true)
@@ -635,10 +658,16 @@ impl Product<'_> {
                 // The first rows read the values where they are, and copy them on the way for those that follow.
                 let plain = sliver.is_plain(e) && n.reduce.len() == 1 && lanes > 1 && width == valid;
                 copying = match (self.rows.as_slice(), parts) {
-                    ([r], [part]) if plain => r.len().map(|len| {
-                        let tile = height(e, r, part).min(len);
-                        (r, len, if self.direct { len } else { tile }, tile)
-                    }),
+                    ([r], [part]) if plain => {
+                        let height = height(e, r, part);
+                        let tile = r.len().map_or(height, |len| height.min(len));
+                        let (first, behind) = match r.len() {
+                            _ if self.direct => (r.extent.clone(), 0),
+                            Some(len) => (PrimExpr::i64(tile), len - tile),
+                            None => (PrimExpr::i64(0), 0),
+                        };
+                        (!first.is_int(0)).then_some(Copying { row: r, tile, first, behind })
+                    }
                     _ => None,
                 };
                 if copying.is_none() {
@@ -680,7 +709,7 @@ impl Product<'_> {
                 }),
                 rows: tiled.map(|r| (r.var.clone(), height(e, r, part))).into_iter().collect(),
                 unroll: UNROLL,
-                halves: true,
+                balanced: true,
                 copies: None,
                 ahead: None,
             };
@@ -696,28 +725,28 @@ impl Product<'_> {
             order.extend(c.slot.clone());
             let mut point = Point { offsets: vec![], lanes, count: part.count as u16 };
             e.start_lane(&c.lane, width == 1);
-            if let Some((row, len, rows, height)) = copying {
+            if let Some(c) = &copying {
                 let b = self.b.substitute(&map);
                 let mut direct = inner.clone();
                 direct.accs[0].update = acc.var.expr() + self.a.clone() * b.clone();
                 let mut first = order.clone();
-                first[0].extent = PrimExpr::i64(rows);
+                first[0].extent = c.first.clone();
                 let copies = Copies { value: b, ptr: scratch.clone(), offset: place };
                 let copying = Tile {
-                    rows: vec![(row.var.clone(), height)],
-                    copies: (len > rows).then_some(copies),
+                    rows: vec![(c.row.var.clone(), c.tile)],
+                    copies: (c.behind > 0).then_some(copies),
                     ..tile.clone()
                 };
                 spatial(e, &direct, &copying, &first, &mut point.clone())?;
                 // The others follow.
-                let behind = HashMap::from([(row.var.clone(), row.var.expr() + rows)]);
+                let behind = HashMap::from([(c.row.var.clone(), c.row.var.expr() + c.first.clone())]);
                 inner.map_exprs(&mut |x| x.substitute(&behind));
                 tile.ahead.iter_mut().for_each(|a| a.ptr = a.ptr.substitute(&behind));
-                order[0].extent = PrimExpr::i64(len - rows);
+                order[0].extent = PrimExpr::i64(c.behind);
             }
-            if copying.is_none_or(|(_, len, rows, _)| len > rows) {
-                if let (Some((_, len, rows, _)), Some(own)) = (copying, tile.rows.first_mut()) {
-                    own.1 = rows_for(e, &Axis { extent: PrimExpr::i64(len - rows), ..order[0].clone() }, rows);
+            if copying.as_ref().is_none_or(|c| c.behind > 0) {
+                if let (Some(c), Some(own)) = (&copying, tile.rows.first_mut()) {
+                    own.1 = rows_for(e, &order[0], c.tile);
                 }
                 spatial(e, &inner, &tile, &order, &mut point)?;
             }

@@ -281,7 +281,7 @@ impl Product<'_> {
             }),
             rows: vec![(column, height)],
             unroll: 4,
-            halves: true,
+            balanced: true,
             copies: None,
             ahead: None,
         };

@@ -29,8 +29,8 @@ pub struct Tile {
     pub rows: Vec<(Var, i64)>,
     /// Reduction steps per round of the innermost loop.
     pub unroll: i64,
-    /// Rows left over go by tiles of half the height, and so on, before single ones.
-    pub halves: bool,
+    /// Of an open count of rows those left over go by one or two smaller tiles, not one by one.
+    pub balanced: bool,
     /// What is read is also written elsewhere.
     pub copies: Option<Copies>,
     /// What will be read behind this.
@@ -50,6 +50,10 @@ pub struct Ahead {
 
 /// Bytes of a cache line.
 pub const LINE: i64 = 64;
+
+/// Rows behind the last tile that share it, and the most that are one tile and two whatever the tile is.
+const FEW_LEFT: i64 = 2;
+const MOST_LEFT: i64 = 8;
 
 /// Rows side by side where steps are no vectors, and operations of a step at most.
 const BESIDE: i64 = 8;
@@ -147,23 +151,44 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
             with(e, zero, PrimExpr::i64(whole), rows)?;
             with(e, PrimExpr::i64(whole), end, len - whole)
         }
+        None if t.balanced => {
+            let mut at = zero;
+            for (to, step) in open_tiles(e, &end, rows) {
+                with(e, at, to.clone(), step)?;
+                at = to;
+            }
+            Ok(())
+        }
         None => {
             let whole = e.whole(&zero, &end, rows);
             with(e, zero, whole.clone(), rows)?;
-            // Fewer and fewer rows at a time where packed columns wait.
-            let (mut at, mut left) = (whole, rows);
-            while t.halves && left > 2 {
-                left = (left + 1) / 2;
-                if at == end {
-                    break;
-                }
-                let whole = e.whole(&at, &end, left);
-                with(e, at, whole.clone(), left)?;
-                at = whole;
-            }
-            with(e, at, end, 1)
+            with(e, whole, end, 1)
         }
     }
+}
+
+/// An open count of points in tiles of `rows` and what is left in one or two of nearly the same size, since each tile
+/// reads the packed columns once: where each size ends. So few behind the last tile that they would wait for those share
+/// it.
+fn open_tiles(e: &mut Emit, end: &PrimExpr, rows: i64) -> Vec<(PrimExpr, i64)> {
+    if e.ranges.divisor(end) % rows == 0 {
+        return vec![(end.clone(), rows)];
+    }
+    let few = (rows / 2).min(FEW_LEFT);
+    let over = e.hoist(end.clone().floor_mod(rows));
+    let share = end.clone().gt(rows).and(over.clone().gt(0)).and(over.clone().le(few));
+    let mut at = e.hoist(end.clone() - over - share.select(PrimExpr::i64(rows), PrimExpr::i64(0)));
+    let mut tiles = vec![(at.clone(), rows)];
+    let left = e.hoist(end.clone() - at.clone());
+    let alone = if rows <= MOST_LEFT { rows } else { MOST_LEFT - 2 };
+    let first = e.hoist(left.clone().le(alone).select(left.clone(), (left.clone() + 1).floor_div(2)));
+    let second = e.hoist(left - first.clone());
+    for size in (1..=alone.min(rows - 1).max((rows + few + 1) / 2)).rev() {
+        let of = |n: &PrimExpr| n.clone().eq(size).select(PrimExpr::i64(size), PrimExpr::i64(0));
+        at = e.hoist(at + of(&first) + of(&second));
+        tiles.push((at.clone(), size));
+    }
+    tiles
 }
 
 /// One vector of a tile, or one point of scalar code.
@@ -537,12 +562,19 @@ fn combiner(n: &Nest) -> Option<BinOp> {
     ((own(a) && free(b)) || (own(b) && free(a))).then_some(*op)
 }
 
-/// Points of a tile axis: all of a short one, else the count that leaves the fewest over.
+/// A tile of fewer rows takes as long as one of so many.
+const LEAST_PAID: i64 = 3;
+
+/// Points of a tile axis: all of a short one, else the count that leaves none over, or so many that they are worth a tile.
 pub fn rows_for(e: &Emit, a: &Axis, most: i64) -> i64 {
     match a.len() {
         Some(len) if len <= most => len,
         Some(len) if len >= 8 * most => most,
-        Some(len) => (2..=most).rev().find(|r| len % r == 0 && *r * 2 > most).unwrap_or(most),
+        Some(len) => {
+            let spent = |r: &i64| (len / r * r).max(0) + if len % r == 0 { 0 } else { (len % r).max(LEAST_PAID) };
+            let even = (2..=most).rev().find(|r| len % r == 0 && *r * 2 > most);
+            even.or_else(|| (2..=most).rev().filter(|r| *r * 2 > most).min_by_key(spent)).unwrap_or(most)
+        }
         None => {
             let divisor = e.ranges.divisor(&Poly::of(&a.extent, &e.ranges).expr());
             let even = (2..=most).rev().find(|r| divisor % r == 0 && *r * 3 >= most * 2);
@@ -552,7 +584,7 @@ pub fn rows_for(e: &Emit, a: &Axis, most: i64) -> i64 {
 }
 
 fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
-    let scalar = Tile { vector: None, rows: vec![], unroll: 1, halves: false, copies: None, ahead: None };
+    let scalar = Tile { vector: None, rows: vec![], unroll: 1, balanced: false, copies: None, ahead: None };
     let updates: Vec<&PrimExpr> = n.accs.iter().map(|a| &a.update).collect();
     let values = n.values();
     let acc_bytes = n.accs.iter().map(|a| compute_type(a.var.dtype()).bytes()).max().unwrap_or(4);
@@ -660,7 +692,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     let size = updates.iter().map(|u| weight(u)).sum::<usize>();
     let points = rows.iter().map(|(_, r)| *r as usize).product::<usize>() * v.count as usize;
     let unroll = if heavy || v.combine.is_some() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
-    Tile { vector: Some(v), rows, unroll, halves: false, copies: None, ahead: None }
+    Tile { vector: Some(v), rows, unroll, balanced: false, copies: None, ahead: None }
 }
 
 /// Lanes of vectors along `a`: where registers are wide, no more than it has elements.
