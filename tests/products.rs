@@ -121,3 +121,61 @@ fn few_rows_by_an_argument() {
         }
     }
 }
+
+/// An open count of rows is every count: whole tiles, what is left behind them in one or two, none at all; a right side in panels,
+/// one that is read where it is by few rows, and one whose rows are 4 KiB apart. Columns that make tiles of 4, 3, 2 and 1 vectors.
+#[test]
+fn every_open_count_of_rows() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let counts: Vec<i64> = (0..=27).chain([50, 63, 64, 65, 66, 71, 100]).collect();
+    for (depth, columns, constant) in [
+        (70, 256, true),
+        (70, 48, true),
+        (70, 32, true),
+        (70, 16, true),
+        (70, 190, false),
+        (70, 256, false),
+        (40, 1024, false),
+    ] {
+        let text = model(dir.path(), r#""n""#, depth, columns);
+        let (file, w) = (dir.path().join("w.safetensors"), tensor(&[depth, columns], 3));
+        weights(&file, &[("w", &[depth, columns])], 3);
+        let params = if constant { &["--params", path(&file)][..] } else { &[] };
+        for cpu in levels() {
+            let so = dir.path().join(format!("{cpu}{columns}{constant}.so"));
+            let args = [path(&text), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu];
+            relax_aot(&[&args[..], params].concat());
+            let library = Library::open(&so, "m").expect("the library");
+            for &n in &counts {
+                let (x, r) = (tensor(&[n, depth], 5), tensor(&[n, columns], 7));
+                let mut inputs = vec![x.clone(), w.clone(), r.clone()];
+                if constant {
+                    inputs.remove(1);
+                }
+                let got = library.run("main", &inputs, 1).unwrap_or_else(|e| panic!("{}", e.message));
+                check(&got[0], &x, &w, &r, &format!("{cpu}, {n}x{depth}x{columns}"));
+            }
+        }
+    }
+}
+
+/// Known counts of rows that no tile divides go by tiles of which the last has rows enough to be worth it.
+#[test]
+fn known_counts_that_no_tile_divides() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (depth, columns) = (70, 256);
+    let (file, w) = (dir.path().join("w.safetensors"), tensor(&[depth, columns], 3));
+    weights(&file, &[("w", &[depth, columns])], 3);
+    for n in [7, 11, 13, 19, 31] {
+        let text = model(dir.path(), &n.to_string(), depth, columns);
+        for cpu in levels() {
+            let so = dir.path().join(format!("{cpu}{n}.so"));
+            let args = ["--params", path(&file), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu];
+            relax_aot(&[&[path(&text)][..], &args].concat());
+            let library = Library::open(&so, "m").expect("the library");
+            let (x, r) = (tensor(&[n, depth], 5), tensor(&[n, columns], 7));
+            let got = library.run("main", &[x.clone(), r.clone()], 1).unwrap_or_else(|e| panic!("{}", e.message));
+            check(&got[0], &x, &w, &r, &format!("{cpu}, {n}x{depth}x{columns}"));
+        }
+    }
+}
