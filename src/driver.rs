@@ -276,6 +276,9 @@ impl Session {
             tuned: self.tuned.clone(),
             lines: if self.without_lines { Arc::default() } else { self.sources.lines().into() },
         };
+        if options.layout().is_some() && o.opt_level >= 2 && o.specialize != Specialize::Never {
+            self.stage("batches", |_| relax_lower::each::split(&mut typed));
+        }
         let mut program = self.stage("lower", |s| {
             let assemble = |f: &FlatFunc, bytes: u32| {
                 let wide = match bytes {

@@ -43,6 +43,9 @@ pub const FORM_OF: &str = "relax_aot.form_of";
 /// See [`FORM_OF`]: a list of texts such as `n == 128` and `n % 16 == 0`.
 pub const FORM_WHEN: &str = "relax_aot.form_when";
 
+/// The attribute of a private function that computes one image of another one's batch: that one's name.
+pub const EACH_OF: &str = "relax_aot.each_of";
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttrValue {
     None,

@@ -12,6 +12,7 @@ mod bind_params;
 pub mod bounds;
 pub mod choice;
 mod dead;
+pub mod each;
 pub mod eval;
 pub mod fold;
 mod fresh;

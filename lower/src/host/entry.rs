@@ -75,6 +75,7 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, D
 
 fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diagnostic> {
     let symbol = f.global_symbol().unwrap_or(&f.name).to_string();
+    let kernels = cx.kernels.len();
     let mut sig = Signature::new(f, &typed.sinfo, &mut cx.checks, cx.uncallable)?;
     if let Some(leaf) = sig.boxed() {
         let what = format!("the structure of parameter {} is known at run time only", leaf.name);
@@ -124,12 +125,21 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         return Err(Diagnostic::unsupported("object", f.span, what).help("make it a scalar of type int64"));
     }
     let results = result_leaves(f, &plan, &mut facts);
-    cx.memory.push(memory_use(&symbol, &sig, &plan, &layout, &mut facts));
     sig.first = first_checks(&sig, &plan, &results);
 
     let base = format!("{}_{}", cx.prefix, symbol);
     let abi = cx.abi;
-    let body = body_function(cx, &base, &sig, &plan, &layout, &results, Part::Whole);
+    let (body, layout) = match crate::each::of(&typed.module, &f.name) {
+        Some(one) => {
+            cx.kernels.truncate(kernels);
+            let general = forms::General { f, symbol: &symbol, sig: &sig, results: &results };
+            forms::each(cx, typed, &general, one, &base, &layout)?
+        }
+        None => {
+            cx.memory.push(memory_use(&symbol, &sig, &plan, &layout, &mut facts));
+            (body_function(cx, &base, &sig, &plan, &layout, &results, Part::Whole), layout)
+        }
+    };
     let callee = callee_of(&body);
     cx.funcs.push(body);
     let probe = results.iter().any(|r| r.open).then(|| {

@@ -36,7 +36,7 @@ pub(super) fn compile(cx: &mut Context, typed: &Typed, general: &General) -> Vec
     let mut out = vec![];
     for f in likely::of(&typed.module, &general.f.name) {
         let (checks, kernels, funcs) = (cx.checks.len(), cx.kernels.len(), cx.funcs.len());
-        match one(cx, typed, general, f) {
+        match one(cx, typed, general, f, Why::Likely) {
             Ok(form) => out.push(form),
             Err(d) => {
                 cx.checks.truncate(checks);
@@ -60,7 +60,16 @@ pub(super) fn compile(cx: &mut Context, typed: &Typed, general: &General) -> Vec
     out
 }
 
-fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function) -> Result<Form, Diagnostic> {
+/// What a form is for.
+#[derive(Clone, Copy, PartialEq)]
+enum Why {
+    /// Some calls.
+    Likely,
+    /// An image of each call.
+    Each,
+}
+
+fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function, why: Why) -> Result<Form, Diagnostic> {
     let other = |what: &str| Diagnostic::unsupported("likely", f.signature_span, what.to_string());
     // The entry has checked the arguments.
     let mut sig = Signature::new(f, &typed.sinfo, &mut Checks::default(), cx.uncallable)?;
@@ -102,6 +111,35 @@ fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function) -> Resu
         when = if when.is_int(1) { c } else { when.and(c) };
     }
 
+    let data_bytes = match why {
+        Why::Likely => afford(cx, &plan)?,
+        Why::Each => 0,
+    };
+    let base = format!("{}_{}__{}", cx.prefix, general.symbol, f.name);
+    let body = body_function(cx, &base, &sig, &plan, &layout, &results, Part::Whole);
+    let callee = callee_of(&body);
+    cx.funcs.push(body);
+    match why {
+        Why::Likely => {
+            cx.form_bytes += data_bytes;
+            cx.forms.push(FormInfo {
+                entry: general.symbol.to_string(),
+                when: likely::when(f).join(" and "),
+                body: callee.name.clone(),
+                kernels: vec![],
+                data_bytes,
+                code_bytes: None,
+            });
+        }
+        Why::Each => cx.memory.push(memory_use(general.symbol, &sig, &plan, &layout, &mut facts)),
+    }
+    let total = layout.total.substitute(&map);
+    let most = upper_value(&total, general.sig).or_else(|| upper_bound(&total, general.sig, &mut general.sig.facts()));
+    Ok(Form { when, body: callee, vars, total, most, regions: layout.regions.iter().map(|r| r.bytes).collect() })
+}
+
+/// The bytes of weights that a form adds.
+fn afford(cx: &Context, plan: &Plan) -> Result<u64, Diagnostic> {
     let constants = plan.bufs.iter().filter_map(|b| match &b.place {
         Place::Constant(c) => Some(c),
         _ => None,
@@ -114,24 +152,72 @@ fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function) -> Resu
         let factor = ((cx.form_bytes + data_bytes) as f64 / base.max(1) as f64 + 1.0) * 100.0;
         let what =
             format!("weights in another order take {data_bytes} bytes, more than --size-budget {granted} grants");
-        return Err(other(&what).help(format!("--size-budget {:.2} makes room for them", factor.ceil() / 100.0)));
+        let d = Diagnostic::unsupported("likely", Span::NONE, what);
+        return Err(d.help(format!("--size-budget {:.2} makes room for them", factor.ceil() / 100.0)));
     }
-    let base = format!("{}_{}__{}", cx.prefix, general.symbol, f.name);
-    let body = body_function(cx, &base, &sig, &plan, &layout, &results, Part::Whole);
-    let callee = callee_of(&body);
-    cx.funcs.push(body);
-    cx.form_bytes += data_bytes;
-    cx.forms.push(FormInfo {
-        entry: general.symbol.to_string(),
-        when: likely::when(f).join(" and "),
-        body: callee.name.clone(),
-        kernels: vec![],
-        data_bytes,
-        code_bytes: None,
+    Ok(data_bytes)
+}
+
+/// The body of an entry whose images are computed one by one by the function `f`, and its workspace.
+pub(super) fn each(
+    cx: &mut Context,
+    typed: &Typed,
+    general: &General,
+    f: &Function,
+    base: &str,
+    layout: &Layout,
+) -> Result<(FlatFunc, Layout), Diagnostic> {
+    let form = one(cx, typed, general, f, Why::Each)?;
+    let (sig, results) = (general.sig, general.results);
+    let images = |dims: &[PrimExpr]| dims.first().filter(|d| d.as_var().is_some()).cloned();
+    let count = sig.leaves.iter().find_map(|l| match &l.kind {
+        LeafKind::Tensor { dims, .. } => images(dims),
+        _ => None,
     });
-    let total = layout.total.substitute(&map);
-    let most = upper_value(&total, general.sig).or_else(|| upper_bound(&total, general.sig, &mut general.sig.facts()));
-    Ok(Form { when, body: callee, vars, total, most, regions: layout.regions.iter().map(|r| r.bytes).collect() })
+    let count = count.ok_or_else(|| Diagnostic::internal(f.signature_span, "no batch"))?;
+    // Bytes of an image.
+    let bytes = |dims: &[PrimExpr], dtype: DType| {
+        images(dims).map(|_| PrimExpr::product(&dims[1..]) * dtype.bytes() as i64).unwrap_or_else(|| PrimExpr::i64(0))
+    };
+    let (call, workspace, actual) =
+        (Var::new("call", DType::HANDLE), Var::new("workspace", DType::HANDLE), Var::new("actual", DType::HANDLE));
+    let args: Vec<(Var, PrimExpr)> = sig
+        .leaves
+        .iter()
+        .filter_map(|l| match &l.kind {
+            LeafKind::Tensor { ptr, dims, dtype } => Some((ptr.clone(), bytes(dims, *dtype))),
+            _ => None,
+        })
+        .collect();
+    let outs: Vec<(Var, PrimExpr)> =
+        results.iter().map(|r| (Var::new(&r.name, DType::HANDLE), bytes(&r.dims, r.dtype))).collect();
+    let mut params = vec![call.clone(), workspace.clone()];
+    params.extend(args.iter().map(|a| a.0.clone()));
+    params.extend(sig.body_vars());
+    params.extend(outs.iter().map(|o| o.0.clone()));
+    params.push(actual.clone());
+    let mut b = Builder::new(&mut cx.pool, cx.abi, call.expr());
+    b.for_range("image", count, |b, i| {
+        let at = |(ptr, bytes): &(Var, PrimExpr)| match bytes.is_int(0) {
+            true => ptr.expr(),
+            false => ptr.expr().ptr_add(i.clone() * bytes.clone()),
+        };
+        let mut all = vec![call.expr(), workspace.expr()];
+        all.extend(args.iter().map(at));
+        all.extend(form.vars.iter().cloned());
+        all.extend(outs.iter().map(at));
+        all.push(actual.expr());
+        let rc = b.call(form.body.clone(), all);
+        b.return_if_failed(rc);
+    });
+    b.ret(PrimExpr::i32(0));
+    let body = b.finish(format!("{base}__body"), params, Some(DType::I32), Linkage::Local);
+    let mut layout = layout.clone();
+    layout.total = form.total;
+    for (r, bytes) in layout.regions.iter_mut().zip(form.regions) {
+        r.bytes = bytes;
+    }
+    Ok((body, layout))
 }
 
 /// The variables of a form's signature as the general one has them.

@@ -1,0 +1,366 @@
+//! Batches of convolution networks, image by image.
+//!
+//! Kernels for convolutions are made for sizes that are numbers. Where an open batch is all that an exported function
+//! leaves open, and each image of its results follows from the same image of its arguments, the function for a batch of
+//! one is compiled in its place, and the entry runs it once for each image ([`crate::host`]): at the speed of the static
+//! network, and in its memory. [`split`] finds such functions, by a rule for each operator of what it does to the first
+//! dim; those without a rule end the search.
+
+use crate::likely::with_values;
+use relax_ir::analysis::{self, Typed};
+use relax_ir::attrs::{Attrs, EACH_OF, SHAPE_CONSTRAINTS, VAR_DIVISOR};
+use relax_ir::op::{lookup, Purity};
+use relax_ir::relax::{
+    Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, TensorInfo,
+};
+use relax_ir::{AttrValue, DType, Func, IRModule, PrimExpr, Var};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What is worth it.
+const CONVOLUTIONS: &[&str] =
+    &["nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"];
+
+/// Element by element, with broadcasting.
+const ELEMENTWISE: &[&str] = &[
+    "abs",
+    "add",
+    "astype",
+    "ceil",
+    "clip",
+    "cos",
+    "divide",
+    "equal",
+    "erf",
+    "exp",
+    "floor",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "log",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "negative",
+    "nn.gelu",
+    "nn.gelu_tanh",
+    "nn.leakyrelu",
+    "nn.relu",
+    "nn.relu6",
+    "nn.silu",
+    "nn.softplus",
+    "not_equal",
+    "power",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sqrt",
+    "square",
+    "subtract",
+    "tanh",
+    "where",
+];
+
+/// Over rows and columns of images, in layouts that begin with the batch.
+const WINDOWS: &[&str] = &[
+    "image.resize2d",
+    "nn.adaptive_avg_pool1d",
+    "nn.adaptive_avg_pool2d",
+    "nn.adaptive_avg_pool3d",
+    "nn.avg_pool1d",
+    "nn.avg_pool2d",
+    "nn.avg_pool3d",
+    "nn.max_pool1d",
+    "nn.max_pool2d",
+    "nn.max_pool3d",
+];
+
+/// Along the axes of an attribute.
+const ALONG: &[&str] = &[
+    "max",
+    "mean",
+    "min",
+    "nn.log_softmax",
+    "nn.softmax",
+    "onnx.resize_axis",
+    "prod",
+    "split",
+    "squeeze",
+    "std",
+    "sum",
+    "variance",
+    "nn.layer_norm",
+];
+
+/// The function of one image for an exported function.
+pub fn of<'a>(module: &'a IRModule, name: &str) -> Option<&'a Function> {
+    module.relax_funcs().find(|f| f.attrs.str(EACH_OF) == Some(name))
+}
+
+/// Splits every exported function that can be: the function of one image is added, and the function itself states its
+/// results alone.
+pub fn split(typed: &mut Typed) {
+    let names: Vec<String> =
+        typed.module.relax_funcs().filter(|f| f.global_symbol().is_some()).map(|f| f.name.clone()).collect();
+    for name in names {
+        let Some(f) = typed.module.relax(&name) else { continue };
+        let Some(one) = batch(f, typed).and_then(|n| one(f, &n)) else { continue };
+        let Some(body) = f.ret.as_ref().and_then(|ret| nothing(f, ret)) else { continue };
+        let mut t = typed.clone();
+        let fresh = t.module.fresh_name(&one.name);
+        t.module.funcs.push(Func::Relax(Function { name: fresh, ..one }));
+        for g in &mut t.module.funcs {
+            match g {
+                Func::Relax(g) if g.name == name => g.body = body.clone(),
+                _ => {}
+            }
+        }
+        // A function that has an error at that size stays as it is.
+        if analysis::materialise(&mut t).is_ok() && t.checks.is_empty() {
+            *typed = t;
+        }
+    }
+}
+
+/// The function for a batch of one.
+fn one(f: &Function, n: &Var) -> Option<Function> {
+    let stated = |key: &str| f.attrs.get(key).is_some();
+    if stated(SHAPE_CONSTRAINTS) || stated(VAR_DIVISOR) {
+        return None;
+    }
+    let mut g = with_values(f, &HashMap::from([(n.clone(), PrimExpr::i64(1))]));
+    g.name = format!("{}_each", f.name);
+    g.private = true;
+    g.attrs.0.retain(|(key, _)| key != "global_symbol");
+    g.attrs.set(EACH_OF, AttrValue::Str(f.name.clone()));
+    Some(g)
+}
+
+/// A body with results of these shapes.
+fn nothing(f: &Function, ret: &StructInfo) -> Option<Arc<SeqExpr>> {
+    fn value(f: &Function, s: &StructInfo, bindings: &mut Vec<Binding>) -> Option<Expr> {
+        let span = f.span;
+        if let Some(fields) = s.as_tuple() {
+            let all: Vec<Expr> = fields.iter().map(|s| value(f, s, bindings)).collect::<Option<_>>()?;
+            return Some(Expr::new(ExprKind::Tuple(all), span));
+        }
+        let t = s.as_tensor()?;
+        let shape = Expr::new(ExprKind::Shape(t.known_dims()?.to_vec()), span);
+        let mut attrs = Attrs::default();
+        attrs.set("dtype", AttrValue::DType(t.dtype?));
+        let call = Call { callee: Callee::Op(lookup("zeros")?), args: vec![shape], attrs, sinfo_args: vec![] };
+        let var = RVar::new("result", false, span);
+        let value = BindingValue::Expr(Expr::new(ExprKind::Call(call), span));
+        bindings.push(Binding { var: var.clone(), annotation: None, value, span });
+        Some(var.expr())
+    }
+    let mut bindings = vec![];
+    let body = value(f, ret, &mut bindings)?;
+    let blocks = vec![BindingBlock { dataflow: false, bindings, span: f.span }];
+    Some(Arc::new(SeqExpr { blocks, body }))
+}
+
+/// The first dim of tensors: the batch, or none of their dims is open.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Each,
+    Free,
+}
+
+struct Search<'a> {
+    typed: &'a Typed,
+    n: &'a Var,
+}
+
+/// The open batch of a function that can be split.
+fn batch(f: &Function, typed: &Typed) -> Option<Var> {
+    let first = |p: &relax_ir::relax::Param| {
+        let t = p.annotation.as_ref()?.as_tensor()?;
+        t.known_dims()?.first()?.as_var().filter(|v| v.dtype() == DType::I64).cloned()
+    };
+    let n = f.params.iter().find_map(first)?;
+    let s = Search { typed, n: &n };
+    let clean = typed.checks.is_empty() && typed.looks.is_empty();
+    let params = f.params.iter().all(|p| p.annotation.as_ref().is_some_and(|a| a.as_tensor().is_some() && s.all(a)));
+    if !clean || !params || !f.pure || !f.ret.as_ref().is_some_and(|r| s.every(r)) {
+        return None;
+    }
+    let mut worth = false;
+    for b in f.bindings() {
+        let BindingValue::Expr(e) = &b.value else { return None };
+        if !typed.births.get(&b.var).is_none_or(|b| b.is_empty()) || !s.binding(b, e) {
+            return None;
+        }
+        if let ExprKind::Call(c) = e.kind() {
+            worth |= c.op().is_some_and(|o| CONVOLUTIONS.contains(&o.name)) && s.of(&c.args[0]) == Some(Kind::Each);
+        }
+    }
+    worth.then_some(n)
+}
+
+impl Search<'_> {
+    fn tensor(&self, t: &TensorInfo) -> Option<Kind> {
+        let dims = t.known_dims()?;
+        let known = |d: &[PrimExpr]| d.iter().all(|d| d.as_int().is_some());
+        let bytes = t.dtype.is_some_and(|d| d.bits >= 8 && d.bits % 8 == 0);
+        match dims.split_first() {
+            Some((first, rest)) if first.as_var() == Some(self.n) => (known(rest) && bytes).then_some(Kind::Each),
+            _ => known(dims).then_some(Kind::Free),
+        }
+    }
+
+    /// Whether it is made of tensors of the two kinds.
+    fn all(&self, s: &StructInfo) -> bool {
+        match s.as_tuple() {
+            Some(fields) => fields.iter().all(|s| self.all(s)),
+            None => s.as_tensor().is_some_and(|t| self.tensor(t).is_some()),
+        }
+    }
+
+    /// Whether it is made of tensors of images.
+    fn every(&self, s: &StructInfo) -> bool {
+        match s.as_tuple() {
+            Some(fields) => !fields.is_empty() && fields.iter().all(|s| self.every(s)),
+            None => s.as_tensor().is_some_and(|t| self.tensor(t) == Some(Kind::Each)),
+        }
+    }
+
+    /// Of an operand that is a tensor.
+    fn of(&self, e: &Expr) -> Option<Kind> {
+        self.tensor(self.typed.info_of(e)?.as_tensor()?)
+    }
+
+    fn rank(&self, e: &Expr) -> Option<i64> {
+        Some(self.typed.info_of(e)?.as_tensor()?.known_dims()?.len() as i64)
+    }
+
+    /// Whether each image of what is bound follows from the same image of its operands.
+    fn binding(&self, b: &Binding, e: &Expr) -> bool {
+        let Some(info) = self.typed.sinfo.get(&b.var) else { return false };
+        match e.kind() {
+            ExprKind::Shape(_) | ExprKind::Prim(_) => true,
+            _ if !self.all(info) => false,
+            ExprKind::Var(_) | ExprKind::Constant(_) | ExprKind::Tuple(_) | ExprKind::TupleGetItem(..) => true,
+            ExprKind::Call(c) => {
+                c.op().is_some_and(|o| o.purity == Purity::Pure && self.call(c, o.name, info) == Some(true))
+            }
+            _ => false,
+        }
+    }
+
+    /// `None`: it is not known.
+    fn call(&self, c: &Call, name: &str, info: &StructInfo) -> Option<bool> {
+        let mut open = false;
+        for a in &c.args {
+            a.walk(&mut |e| {
+                open |= match e.kind() {
+                    ExprKind::Shape(dims) => dims.iter().any(|d| d.vars().contains(self.n)),
+                    ExprKind::Prim(p) => p.vars().contains(self.n),
+                    _ => self.of(e) == Some(Kind::Each),
+                }
+            });
+        }
+        if !open {
+            // What images do not take part in is the same for all of them.
+            return Some(!self.some(info));
+        }
+        let x = c.args.first()?;
+        let own = |e: &Expr| self.of(e) == Some(Kind::Each);
+        let free = |e: &Expr| self.of(e) == Some(Kind::Free);
+        let free_rest = || {
+            c.args[1..].iter().all(|a| match a.kind() {
+                ExprKind::Prim(p) => !p.vars().contains(self.n),
+                ExprKind::Shape(dims) => !dims.iter().any(|d| d.vars().contains(self.n)),
+                _ => !own(a),
+            })
+        };
+        let behind = |axis: i64, rank: i64| axis.rem_euclid(rank.max(1)) != 0;
+        let layouts = ["data_layout", "layout", "out_layout"];
+        let batch_first = || layouts.iter().all(|l| c.attrs.str(l).is_none_or(|l| l.is_empty() || l.starts_with('N')));
+        Some(match name {
+            _ if CONVOLUTIONS.contains(&name) => own(x) && free_rest() && batch_first(),
+            _ if WINDOWS.contains(&name) => own(x) && free_rest() && batch_first(),
+            _ if ELEMENTWISE.contains(&name) => {
+                let rank = match info.as_tuple() {
+                    Some(fields) => fields.first()?.as_tensor()?.known_dims()?.len() as i64,
+                    None => info.as_tensor()?.known_dims()?.len() as i64,
+                };
+                // What is the same for all images has no first dim, or one of 1.
+                let beside = |e: &Expr| match self.typed.info_of(e)?.as_tensor()?.known_dims()? {
+                    dims if (dims.len() as i64) < rank => Some(true),
+                    dims => Some(dims.first()?.is_int(1)),
+                };
+                c.args.iter().all(|a| match a.kind() {
+                    ExprKind::Prim(p) => !p.vars().contains(self.n),
+                    _ if own(a) => self.rank(a) == Some(rank),
+                    _ => free(a) && beside(a) == Some(true),
+                })
+            }
+            _ if ALONG.contains(&name) => {
+                let rank = self.rank(x)?;
+                let last = ["nn.softmax", "nn.log_softmax"].contains(&name);
+                let axes = c.attrs.ints("axis").or_else(|| c.attrs.ints("axes"));
+                let axes = axes.or_else(|| Some(vec![c.attrs.int("axis").or_else(|| c.attrs.int("axes"))?]));
+                let axes = axes.or_else(|| last.then(|| vec![-1]))?;
+                own(x) && free_rest() && !axes.is_empty() && axes.iter().all(|a| behind(*a, rank))
+            }
+            "nn.batch_norm" => {
+                let told = matches!(c.attrs.get("training"), Some(AttrValue::Bool(false)));
+                told && own(x) && free_rest() && behind(c.attrs.int("axis")?, self.rank(x)?)
+            }
+            "nn.group_norm" => {
+                let rank = self.rank(x)?;
+                let axes = c.attrs.ints("axes")?;
+                let all = axes.iter().chain(&[c.attrs.int("channel_axis")?]).all(|a| behind(*a, rank));
+                own(x) && free_rest() && all
+            }
+            "quantize" | "dequantize" => {
+                let whole = c.args[1..].iter().all(|a| self.rank(a) == Some(0));
+                own(x) && free_rest() && (whole || behind(c.attrs.int("axis").unwrap_or(-1), self.rank(x)?))
+            }
+            "matmul" => {
+                let (y, rank) = (c.args.get(1)?, self.rank(x)?);
+                own(x) && rank >= 2 && (free(y) && self.rank(y)? == 2 || own(y) && self.rank(y)? == rank && rank >= 3)
+            }
+            "permute_dims" => own(x) && c.attrs.ints("axes")?.first() == Some(&0),
+            "reshape" => {
+                let ExprKind::Shape(dims) = c.args.get(1)?.kind() else { return None };
+                own(x) && dims.first()?.as_var() == Some(self.n)
+            }
+            "concat" => {
+                let fields = match x.kind() {
+                    ExprKind::Tuple(fields) => fields.clone(),
+                    _ => return Some(false),
+                };
+                let rank = self.rank(fields.first()?)?;
+                fields.iter().all(own) && behind(c.attrs.int("axis").unwrap_or(0), rank)
+            }
+            "expand_dims" => {
+                let more = c.attrs.ints("axis").or_else(|| Some(vec![c.attrs.int("axis")?]))?;
+                let rank = self.rank(x)? + more.len() as i64;
+                own(x) && more.iter().all(|a| behind(*a, rank))
+            }
+            "nn.pad" => {
+                let around = c.attrs.ints("pad_width")?;
+                own(x) && free_rest() && around.len() as i64 == 2 * self.rank(x)? && around[..2] == [0, 0]
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether images are among it.
+    fn some(&self, s: &StructInfo) -> bool {
+        match s.as_tuple() {
+            Some(fields) => fields.iter().any(|s| self.some(s)),
+            None => s.as_tensor().is_some_and(|t| self.tensor(t) == Some(Kind::Each)),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Open batches of convolution networks: image by image where images are apart, in one piece where they are not, and beside the
+//! same module with the batch bound on the command line.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod command;
+
+use command::{path, relax_aot, tensor};
+use relax_aot::loader::Library;
+use relax_ir::Constant;
+
+/// Statements after `c`, a convolution of `x: (n, 8, 10, 10)` to `(n, 16, 10, 10)`, that make `y`; and whether images stay apart.
+const CASES: &[(&str, &str, bool)] = &[
+    ("pooled", "y = R.mean(R.nn.relu(c), axis=[2, 3])", true),
+    ("tuple", "y = (R.nn.max_pool2d(c, pool_size=[2, 2], strides=[2, 2]), R.nn.softmax(c, axis=1))", true),
+    ("cut", "s = R.split(c, 2, axis=1)\n        y = R.concat((s[1], s[0]), axis=1)", true),
+    ("flat", "y = R.reshape(c, R.shape([n, 1600]))", true),
+    ("turned", "y = R.permute_dims(c, axes=[0, 2, 3, 1])", true),
+    ("same for all", "y = R.add(c, b)", true),
+    ("of two", "y = R.multiply(c, x2)", true),
+    ("over the batch", "y = R.mean(c, axis=[0])", false),
+    ("among images", "y = R.nn.softmax(c, axis=0)", false),
+    ("behind each other", "y = R.concat((c, c), axis=0)", false),
+    ("other rows", "y = R.reshape(c, R.shape([n * 2, 800]))", false),
+    ("sums so far", "y = R.cumsum(c, axis=0)", false),
+    ("moved", "y = R.permute_dims(c, axes=[1, 0, 2, 3])", false),
+    ("of the whole", "y = R.subtract(c, R.max(c))", false),
+    ("turned round", "y = R.flip(c, axis=0)", false),
+    (
+        "as numbers",
+        "y = R.add(c, R.astype(R.reshape(R.arange(0, n, 1, dtype=\"int64\"), R.shape([n, 1, 1, 1])), \"float32\"))",
+        false,
+    ),
+];
+
+fn text(statements: &str) -> String {
+    format!(
+        r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 8, 10, 10), "float32"), x2: R.Tensor(("n", 16, 1, 1), "float32"), w: R.Tensor((16, 8, 3, 3), "float32"), b: R.Tensor((16, 1, 1), "float32")):
+        n = T.int64()
+        c = R.nn.conv2d(x, w, padding=[1, 1, 1, 1])
+        {statements}
+        return y
+"#
+    )
+}
+
+fn close(a: &[Constant], b: &[Constant], what: &str) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    for (a, b) in a.iter().zip(b) {
+        assert_eq!(a.shape, b.shape, "{what}");
+        for i in 0..a.elements() {
+            let (x, y) = (a.get_f64(i), b.get_f64(i));
+            assert!((x - y).abs() < 1e-4 * (1.0 + y.abs()), "{what}: {x} at {i}, not {y}");
+        }
+    }
+}
+
+#[test]
+fn images_one_by_one_where_they_are_apart() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (name, statements, apart) in CASES {
+        let file = dir.path().join("model.rlx");
+        std::fs::write(&file, text(statements)).expect("the model is written");
+        let flat = relax_aot(&["print", "--stage", "flat", path(&file), "--target-cpu", "x86-64-v3"]);
+        assert_eq!(flat.contains("for image in"), *apart, "{name}");
+        let so = dir.path().join(format!("{}.so", name.replace(' ', "_")));
+        let weights = [tensor(&[16, 8, 3, 3], 3), tensor(&[16, 1, 1], 4)];
+        relax_aot(&[path(&file), "--prefix", "m", "-o", path(&so)]);
+        let open = Library::open(&so, "m").expect("the library");
+        for n in [1, 2, 5] {
+            let so = dir.path().join(format!("{}{n}.so", name.replace(' ', "_")));
+            relax_aot(&[path(&file), "--prefix", "m", "-o", path(&so), "--dim", &format!("n={n}")]);
+            let bound = Library::open(&so, "m").expect("the library");
+            let args = [vec![tensor(&[n, 8, 10, 10], 1), tensor(&[n, 16, 1, 1], 2)], weights.to_vec()].concat();
+            let results = if *name == "tuple" { 2 } else { 1 };
+            let run = |l: &Library| l.run("main", &args, results).unwrap_or_else(|e| panic!("{name}: {}", e.message));
+            close(&run(&open), &run(&bound), &format!("{name}, {n} images"));
+        }
+        if *apart {
+            let args = [vec![tensor(&[0, 8, 10, 10], 1), tensor(&[0, 16, 1, 1], 2)], weights.to_vec()].concat();
+            let results = if *name == "tuple" { 2 } else { 1 };
+            let none = open.run("main", &args, results).unwrap_or_else(|e| panic!("{name}: {}", e.message));
+            assert!(none.iter().all(|c| c.elements() == 0), "{name}");
+        }
+    }
+}
+
+/// The workspace of an open batch is that of one image.
+#[test]
+fn the_workspace_does_not_grow() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("model.rlx");
+    std::fs::write(&file, text(CASES[0].1)).expect("the model is written");
+    let flat = relax_aot(&["print", "--stage", "flat", path(&file), "--target-cpu", "x86-64-v3"]);
+    let size = flat.split("workspace_size(n: int64)").nth(1).expect("the function of its size");
+    let line = size.lines().nth(1).expect("its body").trim();
+    assert!(line.strip_prefix("return ").is_some_and(|n| n.parse::<u64>().is_ok()), "{line}");
+}
