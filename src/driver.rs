@@ -113,6 +113,11 @@ impl Session {
             if extension != "rlx" && extension != "py" {
                 return s.ok(Err(no_model(model, extension)));
             }
+            if let Some(text) = o.structure.first() {
+                let what = format!("--structure {text}: only inputs of ONNX models have a structure to state");
+                let d = Diagnostic::error("structure", Span::NONE, what);
+                return s.ok(Err(d.help("in TVMScript the annotation of the parameter says it")));
+            }
             let read = s.sources.read(model);
             let file = s.ok(read)?;
             let text = s.sources.get(file).map(|f| f.text.clone()).unwrap_or_default();
@@ -269,7 +274,7 @@ impl Session {
             regions,
             external_weights: o.weights == Weights::External,
             library,
-            silent: o.messages == Messages::None && !hosted,
+            silent: o.messages == Messages::None,
             vector_bytes,
             size_budget: o.size_budget,
             strict: o.fp == Fp::Strict,
@@ -353,6 +358,12 @@ impl Session {
                 "objects and C run on the thread that calls them; calls on several threads at once are safe",
             ));
         }
+        if o.messages == Messages::None && hosted {
+            return self.ok(refuse(
+                "--messages none for a shared library",
+                "the texts of a shared library stay: objects and C can do without (-o model.o, model.a or model.c)",
+            ));
+        }
         if o.threads > 64 {
             let d = Diagnostic::error("option", Span::NONE, format!("--threads {}: at most 64", o.threads));
             return self.ok(Err(d));
@@ -407,8 +418,8 @@ impl Session {
         self.ok(output::writable(out))?;
         let prefix = self.prefix(o, out)?;
         let text = match emit {
-            Emit::Relax => Some(Stage::Typed),
-            Emit::Tir => Some(Stage::Flat),
+            Emit::Typed => Some(Stage::Typed),
+            Emit::Flat => Some(Stage::Flat),
             Emit::Clif => Some(Stage::Clif),
             Emit::Asm => Some(Stage::Asm),
             _ => None,
@@ -596,7 +607,7 @@ fn emit_of(out: &Path) -> Option<Emit> {
         "a" => Emit::Lib,
         "c" => Emit::C,
         "h" => Emit::Header,
-        "rlx" => Emit::Relax,
+        "rlx" => Emit::Typed,
         "clif" => Emit::Clif,
         "s" | "asm" => Emit::Asm,
         _ => return None,

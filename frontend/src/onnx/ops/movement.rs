@@ -242,11 +242,55 @@ fn sliced(
 fn gather(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, indices) = (cx.input(0)?, cx.input(1)?);
     let axis = cx.axis(cx.int("axis", 0), x.rank())?;
+    within(cx, &indices, &x, &[axis])?;
     if let Some(t) = gather_known(&x, &indices, axis) {
         return one(t);
     }
     let indices = wrap_indices(cx, &indices, &x.dims[axis])?;
     one(cx.call("take", &[(&x).into(), (&indices).into()], &[("axis", AttrValue::Int(axis as i64))])?)
+}
+
+/// Known indices lie inside of these axes of `x`, one after the other along the last dim; those of the call are clamped.
+pub fn within(cx: &NodeCx, indices: &Tensor, x: &Tensor, axes: &[usize]) -> Res<()> {
+    let constant = indices.as_constant();
+    let count = match (indices.elements(), &constant) {
+        (Some(e), _) => e.len(),
+        (None, Some(c)) => c.elements(),
+        (None, None) => return Ok(()),
+    };
+    if axes.is_empty() || indices.dtype.is_float() || axes.iter().all(|a| x.dims[*a].as_int().is_none()) {
+        return Ok(());
+    }
+    let known = indices.elements();
+    for i in 0..count {
+        let axis = axes[i % axes.len()];
+        let v = match (&known, &constant) {
+            (Some(e), _) => e[i].as_int(),
+            (None, Some(c)) => Some(c.get_i64(i)),
+            (None, None) => None,
+        };
+        if let (Some(v), Some(n)) = (v, x.dims[axis].as_int()) {
+            if v >= n || v < -n {
+                let what = format!("index {v} is outside of dim {axis}, which is {n}");
+                return Err(cx.error(match n {
+                    0 => what,
+                    n => format!("{what}: it must be from {} to {}", -n, n - 1),
+                }));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The axes that indices with one entry for each axis along their last dim are for, after `first` dims.
+pub fn leading(indices: &Tensor, first: usize, rank: usize) -> Vec<usize> {
+    let count = indices.dims.last().and_then(PrimExpr::as_int).unwrap_or(0);
+    let end = usize::try_from(count).map_or(first, |k| first.saturating_add(k));
+    if end <= rank {
+        (first..end).collect()
+    } else {
+        vec![]
+    }
 }
 
 /// Indices that count from the end when negative, made non-negative: for a dim of `n`.
@@ -317,6 +361,7 @@ fn gather_nd(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let Some(first) = first else {
         return Err(cx.error(format!("{k} indices after {batch} batch dims for {} dims", x.rank())));
     };
+    within(cx, &indices, &x, &leading(&indices, first, x.rank()))?;
     // Negative indices count from the end: one size per entry of the last dim.
     let sizes = Tensor::shape(x.dims[first..first + k].to_vec());
     let sizes = cx.cast(&sizes, indices.dtype)?;
