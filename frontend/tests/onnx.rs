@@ -381,5 +381,5 @@ fn a_scan_of_no_steps_has_the_dims_of_a_step() {
         node: vec![scan],
         ..Default::default()
     });
-    assert!(text.contains("(0, 4, n)"), "{text}");
+    assert!(text.contains("R.full(R.shape([0, 4, n])"), "{text}");
 }
