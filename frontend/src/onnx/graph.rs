@@ -2,7 +2,7 @@
 
 use super::builder::{Arg, Builder};
 use super::kind::{knows, moves, storage, Kind};
-use super::node::NodeCx;
+use super::node::{counted, NodeCx};
 use super::ops;
 use super::proto::{
     AttributeProto, DimValue, Dimension, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
@@ -357,7 +357,11 @@ impl<'m> Importer<'m> {
             (d, _) => d,
         };
         let Some(dims) = dims.filter(|d| d.iter().product::<usize>() == values.len()) else {
-            return Err(wrong(format!("{} values are stated, the input has {} dims", values.len(), x.rank())));
+            return Err(wrong(format!(
+                "{} stated, the input has {}",
+                counted(values.len(), "value"),
+                counted(x.rank(), "dim")
+            )));
         };
         let n = PrimExpr::i64(values.len() as i64);
         let mut y = self.b.call("astype", &[(&x).into()], &[("dtype", AttrValue::DType(DType::I64))])?;
@@ -592,8 +596,8 @@ impl<'m> Importer<'m> {
                 return Err(None);
             }
             let who = format!("the function `{op}`");
-            schema::at_most("inputs", schema::given(&n.input), Some(f.input.len()), &who).map_err(Some)?;
-            schema::at_most("outputs", schema::given(&n.output), Some(f.output.len()), &who).map_err(Some)?;
+            schema::at_most("input", schema::given(&n.input), Some(f.input.len()), &who).map_err(Some)?;
+            schema::at_most("output", schema::given(&n.output), Some(f.output.len()), &who).map_err(Some)?;
             return self.function(f, n, inputs).map_err(Some);
         }
         let version = self.version(&domain).unwrap_or(1);
@@ -760,8 +764,7 @@ fn stated(o: &ValueInfoProto, v: &Value) -> Option<Diagnostic> {
     let shape = stated.shape.as_ref()?;
     let (wanted, rank) = (shape.dim.len(), v.rank());
     if wanted != rank {
-        let dims = if wanted == 1 { "dim" } else { "dims" };
-        return wrong(format!("the model states {wanted} {dims}, it has {rank}"));
+        return wrong(format!("the model states {}, it has {rank}", counted(wanted, "dim")));
     }
     let differs = |(i, (wanted, is)): (usize, (&Dimension, &PrimExpr))| match (&wanted.value, is.as_int()) {
         (Some(DimValue::Value(wanted)), Some(is)) if *wanted >= 0 && *wanted != is => Some((i, *wanted, is)),

@@ -1,5 +1,6 @@
 //! What operators take: how many inputs and outputs, and which attributes, in each version. The table is `operators.txt`.
 
+use super::node::counted;
 use super::proto::NodeProto;
 use super::Res;
 use crate::suggest::nearest;
@@ -54,8 +55,8 @@ pub fn check(n: &NodeProto, domain: &str, op: &str, version: i64) -> Res<Vec<(St
     let Some(takes) = versions.iter().rev().find(|t| t.since <= version).or(versions.first()) else {
         return Ok(vec![]);
     };
-    at_most("inputs", given(&n.input), takes.inputs, "the operator")?;
-    at_most("outputs", given(&n.output), takes.outputs, "the operator")?;
+    at_most("input", given(&n.input), takes.inputs, "the operator")?;
+    at_most("output", given(&n.output), takes.outputs, "the operator")?;
     let mut warnings = vec![];
     for name in n.attribute.iter().filter_map(|a| a.name.as_deref()) {
         if takes.attributes.contains(&name) {
@@ -82,8 +83,8 @@ pub fn check(n: &NodeProto, domain: &str, op: &str, version: i64) -> Res<Vec<(St
 pub fn at_most(what: &str, given: usize, most: Option<usize>, who: &str) -> Res<()> {
     match most {
         Some(most) if given > most => {
-            let what = if most == 1 { what.trim_end_matches('s') } else { what };
-            Err(Diagnostic::error("onnx", Span::NONE, format!("{who} has {most} {what}, the node states {given}")))
+            let most = counted(most, what);
+            Err(Diagnostic::error("onnx", Span::NONE, format!("{who} has {most}, the node states {given}")))
         }
         _ => Ok(()),
     }

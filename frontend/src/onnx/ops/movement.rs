@@ -3,7 +3,7 @@
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::known;
-use crate::onnx::node::{ints, Axes, NodeCx};
+use crate::onnx::node::{counted, ints, Axes, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, DType, PrimExpr};
@@ -27,7 +27,11 @@ fn transpose(cx: &mut NodeCx) -> Res<Vec<Value>> {
         None => (0..x.rank()).rev().collect(),
     };
     if perm.len() != x.rank() {
-        return Err(cx.error(format!("perm has {} entries, the tensor {} dims", perm.len(), x.rank())));
+        return Err(cx.error(format!(
+            "perm has {}, the tensor {}",
+            counted(perm.len(), "entry"),
+            counted(x.rank(), "dim")
+        )));
     }
     one(cx.transpose(&x, &perm)?)
 }
@@ -373,7 +377,7 @@ fn tile(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, repeats) = (cx.input(0)?, cx.input(1)?);
     let repeats = cx.read(&repeats)?;
     if repeats.len() != x.rank() {
-        return Err(cx.error(format!("{} repeats for {} dims", repeats.len(), x.rank())));
+        return Err(cx.error(format!("{} for {}", counted(repeats.len(), "repeat"), counted(x.rank(), "dim"))));
     }
     // [a, b] -> [1, a, 1, b] -> [r, a, s, b] -> [r * a, s * b]: any repeats, known or not.
     let (mut split, mut wide, mut dims) = (vec![], vec![], vec![]);
@@ -476,7 +480,7 @@ fn pad(cx: &mut NodeCx) -> Res<Vec<Value>> {
     };
     let k = axes.len();
     if pads.len() != 2 * k {
-        return Err(cx.error(format!("{} pads for {k} axes", pads.len())));
+        return Err(cx.error(format!("{} for {}", counted(pads.len(), "pad"), counted(k, "axis"))));
     }
     let (mut before, mut after) = (vec![], vec![]);
     for i in 0..n {

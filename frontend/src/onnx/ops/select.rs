@@ -3,7 +3,7 @@
 use super::movement::{leading, within, wrap_indices};
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
-use crate::onnx::node::NodeCx;
+use crate::onnx::node::{counted, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::relax::{Expr, ExprKind, StructInfo};
@@ -90,7 +90,7 @@ fn cumulate(cx: &mut NodeCx, kind: &str) -> Res<Vec<Value>> {
 fn eye_like(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
     if x.rank() != 2 {
-        return Err(cx.error(format!("a matrix is needed, the input has {} dims", x.rank())));
+        return Err(cx.error(format!("a matrix is needed, the input has {}", counted(x.rank(), "dim"))));
     }
     let dtype = cx.dtype_opt("dtype")?.unwrap_or(x.dtype);
     let rows = positions(cx, &x.dims[0].clone(), 2, 0)?;
@@ -138,7 +138,7 @@ fn tensor_scatter(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let rank = x.rank();
     let axis = cx.axis(cx.int("axis", -2), rank)?;
     if update.rank() != rank {
-        return Err(cx.error(format!("the update has {} dims, the cache {rank}", update.rank())));
+        return Err(cx.error(format!("the update has {}, the cache {rank}", counted(update.rank(), "dim"))));
     }
     let mut at = positions(cx, &update.dims[axis].clone(), rank, axis)?;
     if let Some(start) = cx.optional(2)? {
