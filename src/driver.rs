@@ -274,7 +274,7 @@ impl Session {
             regions,
             external_weights: o.weights == Weights::External,
             library,
-            silent: o.messages == Messages::None,
+            silent: o.messages == Messages::None && !hosted,
             vector_bytes,
             size_budget: o.size_budget,
             strict: o.fp == Fp::Strict,
@@ -358,12 +358,6 @@ impl Session {
                 "objects and C run on the thread that calls them; calls on several threads at once are safe",
             ));
         }
-        if o.messages == Messages::None && hosted {
-            return self.ok(refuse(
-                "--messages none for a shared library",
-                "the texts of a shared library stay: objects and C can do without (-o model.o, model.a or model.c)",
-            ));
-        }
         if o.threads > 64 {
             let d = Diagnostic::error("option", Span::NONE, format!("--threads {}: at most 64", o.threads));
             return self.ok(Err(d));
@@ -428,6 +422,11 @@ impl Session {
             let text = self.print(model, stage, o)?;
             self.ok(output::write(out, text.as_bytes()))?;
             return Ok(Program::default());
+        }
+        if o.messages == Messages::None && emit == Emit::So {
+            let d =
+                Diagnostic::unsupported("option", Span::NONE, "--messages none for a shared library is not available");
+            return self.ok(Err(d.help("objects and C can do without the texts: -o model.o, model.a or model.c")));
         }
         if emit == Emit::C {
             return self.build_c(model, out, &prefix, o);
