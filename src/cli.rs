@@ -122,10 +122,10 @@ pub enum Emit {
     C,
     /// The header alone.
     Header,
-    /// Relax after analysis.
-    Relax,
-    /// Flat TIR.
-    Tir,
+    /// Relax with every struct info derived.
+    Typed,
+    /// Flat TIR: host programs and scheduled kernels.
+    Flat,
     /// Cranelift IR.
     Clif,
     /// Disassembly.

@@ -113,6 +113,11 @@ impl Session {
             if extension != "rlx" && extension != "py" {
                 return s.ok(Err(no_model(model, extension)));
             }
+            if let Some(text) = o.structure.first() {
+                let what = format!("--structure {text}: only inputs of ONNX models have a structure to state");
+                let d = Diagnostic::error("structure", Span::NONE, what);
+                return s.ok(Err(d.help("in TVMScript the annotation of the parameter says it")));
+            }
             let read = s.sources.read(model);
             let file = s.ok(read)?;
             let text = s.sources.get(file).map(|f| f.text.clone()).unwrap_or_default();
@@ -410,8 +415,8 @@ impl Session {
         self.ok(output::writable(out))?;
         let prefix = self.prefix(o, out)?;
         let text = match emit {
-            Emit::Relax => Some(Stage::Typed),
-            Emit::Tir => Some(Stage::Flat),
+            Emit::Typed => Some(Stage::Typed),
+            Emit::Flat => Some(Stage::Flat),
             Emit::Clif => Some(Stage::Clif),
             Emit::Asm => Some(Stage::Asm),
             _ => None,
@@ -420,6 +425,11 @@ impl Session {
             let text = self.print(model, stage, o)?;
             self.ok(output::write(out, text.as_bytes()))?;
             return Ok(Program::default());
+        }
+        if o.messages == Messages::None && emit == Emit::So {
+            let d =
+                Diagnostic::unsupported("option", Span::NONE, "--messages none for a shared library is not available");
+            return self.ok(Err(d.help("objects and C can do without the texts: -o model.o, model.a or model.c")));
         }
         if emit == Emit::C {
             return self.build_c(model, out, &prefix, o);
@@ -599,7 +609,7 @@ fn emit_of(out: &Path) -> Option<Emit> {
         "a" => Emit::Lib,
         "c" => Emit::C,
         "h" => Emit::Header,
-        "rlx" => Emit::Relax,
+        "rlx" => Emit::Typed,
         "clif" => Emit::Clif,
         "s" | "asm" => Emit::Asm,
         _ => return None,

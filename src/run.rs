@@ -60,9 +60,13 @@ pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
             return Err(Failed);
         }
     };
+    // By the model's own names, where it has some and they differ.
+    let labels = program.result_labels.iter().find(|(e, _)| *e == entry.name).map(|(_, names)| names.clone());
+    let names = labels.filter(|n| n.iter().collect::<HashSet<_>>().len() == n.len());
+    let names = names.unwrap_or_else(|| entry.results.iter().map(|r| r.name.clone()).collect());
     let mut text = String::new();
-    for (e, r) in entry.results.iter().zip(&results) {
-        text.push_str(&format!("{}: {} {:?}{}\n", e.name, r.dtype, r.shape, preview(r)));
+    for (name, r) in names.iter().zip(&results) {
+        text.push_str(&format!("{name}: {} {:?}{}\n", r.dtype, r.shape, preview(r)));
     }
     if a.repeat > 1 {
         let mut times: Vec<f64> = vec![];
@@ -79,8 +83,7 @@ pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
         }
     }
     if let Some(out) = &a.outputs {
-        let named: Vec<(String, Constant)> =
-            entry.results.iter().zip(&results).map(|(e, r)| (e.name.clone(), r.clone())).collect();
+        let named: Vec<(String, Constant)> = names.iter().cloned().zip(results.iter().cloned()).collect();
         let bytes = relax_frontend::weights::npz_bytes(&named)
             .map_err(|e| Diagnostic::error("outputs", Span::NONE, format!("cannot write {}: {e}", out.display())));
         let bytes = take(s, bytes)?;
@@ -97,8 +100,8 @@ pub fn run(s: &mut Session, a: &RunArgs) -> Result<String, Failed> {
             return take(s, Err(d));
         }
         let mut failed = false;
-        for ((e, got), (_, want)) in entry.results.iter().zip(&results).zip(&want) {
-            if let Err(m) = compare(&e.name, got, want, a.rtol, a.atol) {
+        for ((name, got), (_, want)) in names.iter().zip(&results).zip(&want) {
+            if let Err(m) = compare(name, got, want, a.rtol, a.atol) {
                 s.diags.push(Diagnostic::error("mismatch", Span::NONE, m.text));
                 failed = true;
             }

@@ -281,6 +281,11 @@ fn exit_codes() {
         (1, &[MODEL, "-o", o, "--threads", "65"]),
         (3, &[MODEL, "--emit", "obj", "-o", o, "--threads", "4"]),
         (3, &[MODEL, "-o", o, "--target", "avr-unknown-none"]),
+        // Options that would change nothing, and bounds that no call meets.
+        (1, &["check", MODEL, "--structure", "x=3"]),
+        (3, &[MODEL, "-o", o, "--messages", "none"]),
+        (1, &["check", MODEL, "--dim", "s77=9..12", "--dim", "s77<=8"]),
+        (1, &["check", MODEL, "--dim", "s77=100..200"]),
     ];
     for (want, args) in cases {
         let (code, _, err) = run(args);
@@ -340,6 +345,35 @@ fn every_stage_is_printed() {
             assert_eq!(code, 0, "{stage}:\n{err}");
         }
     }
+}
+
+#[test]
+fn artifacts_of_text_are_the_stages_of_their_names() {
+    let dir = scratch();
+    let out = dir.path().join("text");
+    for stage in ["typed", "flat", "clif", "asm"] {
+        let (code, printed, err) = run(&["print", MODEL, "--stage", stage, "--prefix", "p"]);
+        assert_eq!(code, 0, "{stage}:\n{err}");
+        let (code, _, err) = run(&[MODEL, "--emit", stage, "--prefix", "p", "-o", path(&out)]);
+        assert_eq!(code, 0, "{stage}:\n{err}");
+        assert!(std::fs::read_to_string(&out).expect("a text") == printed, "{stage}");
+    }
+}
+
+#[test]
+fn results_have_the_names_of_the_model() {
+    let dir = scratch();
+    let out = dir.path().join("out.npz");
+    let model = "tests/contrib/cases/layer_norm.onnx";
+    let arrays = relax_frontend::weights::open_npz(&root().join(model).with_extension("npz")).expect("arrays");
+    let arrays: Vec<_> = arrays.into_iter().filter(|(n, _)| !n.starts_with("result.")).collect();
+    let inputs = dir.path().join("in.npz");
+    std::fs::write(&inputs, relax_frontend::weights::npz_bytes(&arrays).expect("arrays")).expect("a file");
+    let (code, text, err) = run(&["run", model, "--inputs", path(&inputs), "--outputs", path(&out)]);
+    assert_eq!(code, 0, "{err}");
+    assert!(text.starts_with("y0: "), "{text}");
+    let written = relax_frontend::weights::open_npz(&out).expect("arrays");
+    assert_eq!(written.first().map(|(n, _)| n.as_str()), Some("y0"));
 }
 
 #[test]

@@ -150,7 +150,17 @@ fn what_copies_is_gone() {
     std::fs::write(&model, MODEL).expect("the model is written");
     weights(&file, WEIGHTS, 5);
     let out = dir.path().join("m.tir");
-    relax_aot(&[path(&model), "--params", path(&file), "--emit", "tir", "--target-cpu", "x86-64-v3", "-o", path(&out)]);
+    relax_aot(&[
+        path(&model),
+        "--params",
+        path(&file),
+        "--emit",
+        "flat",
+        "--target-cpu",
+        "x86-64-v3",
+        "-o",
+        path(&out),
+    ]);
     let text = std::fs::read_to_string(&out).expect("the text");
     let body = text.lines().filter(|l| l.trim_start().starts_with("call ")).collect::<Vec<_>>();
     let copies = body.iter().filter(|l| l.contains("_k_concat") || l.contains("_k_split")).count();

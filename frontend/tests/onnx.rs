@@ -230,3 +230,156 @@ fn what_is_no_model_is_refused() {
         assert!(module.is_none() && diags.has_errors());
     }
 }
+
+/// The messages of a graph of one node, warnings included.
+fn said(n: NodeProto, inputs: Vec<ValueInfoProto>, constants: Vec<TensorProto>) -> Vec<(Fault, String)> {
+    let output = n.output.iter().map(|o| ValueInfoProto { name: Some(o.clone()), ..Default::default() }).collect();
+    let graph = GraphProto { input: inputs, output, initializer: constants, node: vec![n], ..Default::default() };
+    let (_, diags) = run(graph, &Options::default());
+    let text = |d: relax_ir::Diagnostic| [vec![d.message], d.notes, d.help.into_iter().collect()].concat().join("; ");
+    diags.list.into_iter().map(|d| (d.fault, text(d))).collect()
+}
+
+#[test]
+fn a_node_takes_what_its_operator_takes() {
+    let x = || vec![value("x", FLOAT, &["2", "3"])];
+    let named = |messages: &[(Fault, String)], what: &str| {
+        assert!(messages.len() == 1 && messages[0].1.contains(what), "{messages:?}");
+    };
+    named(&said(node("Relu", "x x", "y"), x(), vec![]), "the operator has 1 input, the node states 2");
+    named(&said(node("Relu", "x", "y z"), x(), vec![]), "the operator has 1 output, the node states 2");
+    let typo = said(with_int(node("Softmax", "x", "y"), "axes", 1), x(), vec![]);
+    named(&typo, "no attribute `axes`: it is passed over; its attributes are axis; did you mean `axis`?");
+    // A slip in the name is the user's; what the standard has and we do not, or nothing near, is not supported.
+    let slip = said(node("Rulu", "x", "y"), x(), vec![]);
+    named(&slip, "there is no such operator; did you mean Relu?");
+    assert_eq!(slip[0].0, Fault::User);
+    assert_eq!(said(node("Fancy", "x", "y"), x(), vec![])[0].0, Fault::Unsupported);
+    let mut unnamed = node("Relu", "x x", "y");
+    unnamed.name = None;
+    named(&said(unnamed, x(), vec![]), "node (ai.onnx.Relu version 18, output `y`): ");
+}
+
+#[test]
+fn known_indices_lie_inside() {
+    let x = || vec![value("x", FLOAT, &["n", "3"])];
+    let gather = |op: &str, i: i64, dims: &[i64]| {
+        said(with_int(node(op, "x i", "y"), "axis", 1), x(), vec![ints("i", dims, &[i])])
+    };
+    for op in ["Gather", "GatherElements"] {
+        let dims: &[i64] = if op == "Gather" { &[1] } else { &[1, 1] };
+        assert_eq!(gather(op, -3, dims), vec![]);
+        for outside in [3, -4] {
+            let messages = gather(op, outside, dims);
+            let what = format!("index {outside} is outside of dim 1, which is 3: it must be from -3 to 2");
+            assert!(messages.len() == 1 && messages[0].1.contains(&what), "{messages:?}");
+        }
+    }
+    let nd = said(node("GatherND", "x i", "y"), x(), vec![ints("i", &[1, 2], &[9, 3])]);
+    assert!(nd.len() == 1 && nd[0].1.contains("index 3 is outside of dim 1"), "{nd:?}");
+}
+
+#[test]
+fn no_more_elements_than_there_are_are_the_first() {
+    let x = |n| vec![value("x", FLOAT, &["2", n])];
+    for (k, what) in [(4, "k is 4, axis 1 has 3"), (-1, "k is -1, it must not be negative")] {
+        let messages = said(node("TopK", "x k", "y i"), x("3"), vec![ints("k", &[1], &[k])]);
+        assert!(messages.len() == 1 && messages[0].1.contains(what), "{messages:?}");
+    }
+    // One that the call tells is compared then.
+    let text = relax(GraphProto {
+        input: vec![value("x", FLOAT, &["2", "3"]), value("k", INT64, &["1"])],
+        output: vec![value("y", FLOAT, &["2", "m"])],
+        node: vec![node("TopK", "x k", "y i")],
+        ..Default::default()
+    });
+    assert!(text.contains("k_within_axis") && text.contains("R.match_cast"), "{text}");
+}
+
+#[test]
+fn what_is_stated_of_outputs_and_versions() {
+    let graph = |elem_type, dims: &[&str]| GraphProto {
+        input: vec![value("x", FLOAT, &["2", "n"])],
+        output: vec![value("y", elem_type, dims)],
+        node: vec![node("Relu", "x", "y")],
+        ..Default::default()
+    };
+    let wrong = refused(graph(INT64, &["2", "n"]));
+    assert!(wrong[0].1.contains("output `y`: the model states elements of type int64, they are float32"), "{wrong:?}");
+    for (dims, what) in [(&["2"][..], "states 1 dim, it has 2"), (&["3", "n"], "states that dim 0 is 3, it is 2")] {
+        let (module, diags) = run(graph(FLOAT, dims), &Options::default());
+        assert!(module.is_some() && diags.list[0].message.contains(what), "{diags:?}");
+    }
+    assert!(run(graph(FLOAT, &["2", "7"]), &Options::default()).1.list.is_empty());
+    let version = |v: i64| {
+        let model = ModelProto {
+            ir_version: Some(8),
+            opset_import: vec![OperatorSetIdProto { domain: None, version: Some(v) }],
+            graph: Some(graph(FLOAT, &["2", "n"])),
+            ..Default::default()
+        };
+        let bytes = Bytes::from(model.encode_to_vec());
+        let (module, diags) = import(FileId(0), Path::new("model.onnx"), bytes, &Options::default());
+        (module.is_some(), diags.list.len())
+    };
+    assert_eq!([version(0), version(18), version(1000)], [(false, 1), (true, 0), (true, 1)]);
+}
+
+#[test]
+fn external_files_have_the_stated_digest() {
+    let folder = std::env::temp_dir().join(format!("relax-aot-digest-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("weights"), 1.5f32.to_le_bytes()).unwrap();
+    let entry = |k: &str, v: &str| StringStringEntryProto { key: Some(k.into()), value: Some(v.into()) };
+    let with = |digest: &str| {
+        let t = TensorProto {
+            name: Some("t".into()),
+            dims: vec![1],
+            data_type: Some(FLOAT),
+            data_location: Some(1),
+            external_data: vec![entry("location", "weights"), entry("checksum", digest)],
+            ..Default::default()
+        };
+        let model = ModelProto {
+            ir_version: Some(8),
+            opset_import: vec![OperatorSetIdProto { domain: None, version: Some(18) }],
+            graph: Some(GraphProto {
+                output: vec![value("t", FLOAT, &["1"])],
+                initializer: vec![t],
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let bytes = Bytes::from(model.encode_to_vec());
+        let (_, diags) = import(FileId(0), &folder.join("model.onnx"), bytes, &Options::default());
+        diags.list.into_iter().map(|d| d.message).collect::<Vec<_>>()
+    };
+    // Of the bytes 00 00 c0 3f.
+    let digest = "f0dfae5b17af66722e453a60a052389039fc5a48";
+    let (right, wrong) = (with(digest), with("da39a3ee5e6b4b0d3255bfef95601890afd80709"));
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(right, Vec::<String>::new());
+    assert!(wrong.len() == 1 && wrong[0].contains("the SHA-1 of the external file `weights`"), "{wrong:?}");
+}
+
+#[test]
+fn a_scan_of_no_steps_has_the_dims_of_a_step() {
+    let body = GraphProto {
+        input: vec![value("s", FLOAT, &["2", "n"]), value("p", FLOAT, &["2", "n"])],
+        output: vec![value("t", FLOAT, &["a", "b"]), value("z", FLOAT, &["c", "d"])],
+        node: vec![node("Add", "s p", "t"), with_int(node("Concat", "p t", "z"), "axis", 0)],
+        ..Default::default()
+    };
+    let mut scan = with_int(node("Scan", "start x", "last all"), "num_scan_inputs", 1);
+    scan.attribute.push(AttributeProto { name: Some("body".into()), g: Some(body), ..Default::default() });
+    let messages =
+        said(scan.clone(), vec![value("start", FLOAT, &["2", "n"]), value("x", FLOAT, &["0", "2", "n"])], vec![]);
+    assert_eq!(messages, vec![]);
+    let text = relax(GraphProto {
+        input: vec![value("start", FLOAT, &["2", "n"]), value("x", FLOAT, &["0", "2", "n"])],
+        output: vec![value("last", FLOAT, &["2", "n"]), value("all", FLOAT, &["0", "4", "n"])],
+        node: vec![scan],
+        ..Default::default()
+    });
+    assert!(text.contains("R.full(R.shape([0, 4, n])"), "{text}");
+}

@@ -57,10 +57,15 @@ pub struct Program {
     pub weights_file: Option<WeightsFile>,
     /// What the model calls a parameter where that is no identifier: entry, parameter, name.
     pub labels: Vec<(String, String, String)>,
+    /// What the model calls the results of an entry, in their order, where it names them.
+    pub result_labels: Vec<(String, Vec<String>)>,
 }
 
 /// The attribute of a function with [`Program::labels`] of its parameters, a dictionary.
 pub const LABELS: &str = "relax_aot.names";
+
+/// The attribute of a function with [`Program::result_labels`] of its results, a list.
+pub const RESULT_LABELS: &str = "relax_aot.result_names";
 
 /// Weights in a file of their own (`P.weights`), which each call brings: [`WeightsFile::MAGIC`], the hash, the size, then
 /// the constants at multiples of [`WeightsFile::ALIGN`].

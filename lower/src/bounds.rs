@@ -114,9 +114,34 @@ fn bound(module: &mut IRModule, text: &str) -> Result<(), Diagnostic> {
                     Some(AttrValue::Dict(d)) => d.clone(),
                     _ => vec![],
                 };
+                // Of two bounds the tighter one holds.
+                let stated = dict.iter().find(|(n, _)| n == name).and_then(|(_, v)| v.as_int());
+                let value = match (*key, stated) {
+                    ("tir_var_upper_bound", Some(other)) => other.min(*value),
+                    ("tir_var_lower_bound", Some(other)) => other.max(*value),
+                    (_, Some(other)) => common_multiple(other, *value),
+                    (_, None) => *value,
+                };
                 dict.retain(|(n, _)| n != name);
-                dict.push((name.to_string(), AttrValue::Int(*value)));
+                dict.push((name.to_string(), AttrValue::Int(value)));
                 f.attrs.set(key, AttrValue::Dict(dict));
+            }
+            let stated = |key: &str| match f.attrs.get(key) {
+                Some(AttrValue::Dict(d)) => d.iter().find(|(n, _)| n == name).and_then(|(_, v)| v.as_int()),
+                _ => None,
+            };
+            if let (Some(lo), Some(hi)) = (stated("tir_var_lower_bound"), stated("tir_var_upper_bound")) {
+                if lo > hi {
+                    let what = format!(
+                        "`{text}`: with what else is stated, {name} of `{}` is at least {lo} and at most {hi}",
+                        f.name
+                    );
+                    let d =
+                        Diagnostic::error("dim-bound", f.signature_span, what).here("no call can meet these bounds");
+                    return Err(d.help(
+                        "bounds are stated by --dim, and by tir_var_lower_bound and tir_var_upper_bound of the model",
+                    ));
+                }
             }
         }
         known.extend(names);
@@ -131,6 +156,18 @@ fn bound(module: &mut IRModule, text: &str) -> Result<(), Diagnostic> {
         true => d.help("the model has no shape variables"),
         false => d.help(format!("the shape variables are {}", known.join(", "))),
     })
+}
+
+/// The least number that both divide; the second one where there is none in 64 bits.
+fn common_multiple(a: i64, b: i64) -> i64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    if x <= 0 {
+        return b;
+    }
+    (a / x).checked_mul(b).unwrap_or(b)
 }
 
 /// Dims of exported functions whose bounds leave one number (`n=64`) become that number, as if the model said so: what is
@@ -221,6 +258,26 @@ class Module:
         for wrong in ["n % k == 0", "n <", "n % 0", "k=3"] {
             assert_eq!(apply(&mut module, wrong).map_err(|d| d.code), Err("dim-bound"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn of_two_bounds_the_tighter_one_holds() {
+        let stated = |bounds: &[&str]| {
+            let (module, _) = relax_frontend::rlx::parse(relax_ir::FileId(0), MODULE);
+            let mut module = module.expect("the module is well-formed");
+            bounds.iter().try_for_each(|b| apply(&mut module, b)).map_err(|d| d.message)?;
+            let f = module.relax("main").expect("the function is there");
+            let value = |key| match f.attrs.get(key) {
+                Some(AttrValue::Dict(d)) => d.iter().find(|(n, _)| n == "n").and_then(|(_, v)| v.as_int()),
+                _ => None,
+            };
+            Ok::<_, String>(["tir_var_lower_bound", "tir_var_upper_bound", VAR_DIVISOR].map(value))
+        };
+        assert_eq!(stated(&["n=2..64", "n=1..512", "n%4", "n%6"]), Ok([Some(2), Some(64), Some(12)]));
+        assert_eq!(stated(&["n<=512", "n=2..64"]), Ok([Some(2), Some(64), None]));
+        let wrong = stated(&["n<=64", "n=100..200"]);
+        let what = "`n=100..200`: with what else is stated, n of `main` is at least 100 and at most 64";
+        assert_eq!(wrong, Err(what.to_string()));
     }
 
     #[test]

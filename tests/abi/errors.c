@@ -120,6 +120,11 @@ int main(void) {
             results[r] = NULL;
         }
     }
+    /* More than any memory is no small number. */
+    const int64_t large = INT64_C(1) << 40;
+    int most = pair_main_workspace_size(large, large) == SIZE_MAX && pair_main_workspace_size(3, INT64_MAX) == SIZE_MAX;
+    printf("workspace of enormous dims: %s\n", most ? "SIZE_MAX" : "another number");
+    failures += !most;
     free(s.memory);
     return failures != 0;
 }

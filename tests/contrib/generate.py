@@ -380,7 +380,21 @@ def numbers():
         case(f"power_{dtype}_by_floats", "Pow", {"x": base.astype(dtype), "e": exponent}, domain="", vary=opens)
 
 
-PARTS = [activations, dense, norms, attention, quantised, layouts, same_size, sums_of_bytes, signals, numbers]
+def extremes():
+    """Windows and regions that are much larger than what they are of."""
+    x = f(2, 5, 3, 4)
+    for size in [9, 40_001]:
+        case(f"lrn_{size}", "LRN", {"x": x}, domain="", attrs={"size": size, "alpha": 0.5})
+        case(f"lrn_{size}_open", "LRN", {"x": x}, domain="", attrs={"size": size, "alpha": 0.5}, vary={"x": {1: "c"}})
+    rois = s([[0, 0, 3, 2], [-400, -300, 500, 700], [-2, -1, 3.5, 900], [1, 1, 1.2, 1.1], [700, 800, 900, 950], [3, 2, -5, -4]])
+    inputs = {"x": f(2, 3, 7, 9), "rois": rois, "batch": np.array([0, 1, 0, 1, 0, 1])}
+    for mode in ["avg", "max"]:
+        for how in ["half_pixel", "output_half_pixel"]:
+            attrs = {"mode": mode, "coordinate_transformation_mode": how, "output_height": 2, "output_width": 3}
+            case(f"roi_align_far_{mode}_{how}", "RoiAlign", inputs, domain="", attrs=attrs)
+
+
+PARTS = [activations, dense, norms, attention, quantised, layouts, same_size, sums_of_bytes, signals, numbers, extremes]
 
 
 def main():

@@ -6,7 +6,7 @@
 DIR holds NAME.onnx beside NAME.npz, its inputs by name; NAME.alt.npz, inputs of other sizes, is optional. For each
 network:
 
-* `relax-aot check` finds nothing, and what `relax-aot print` writes compiles to the same program (as `--emit tir` shows
+* `relax-aot check` finds nothing, and what `relax-aot print` writes compiles to the same program (as `--emit flat` shows
   it, all but the messages, which name lines of the text, and the metadata);
 * the library agrees with onnxruntime (graph optimisations off): floats to 1e-4 of the largest value of an output,
   integers exactly;
@@ -172,7 +172,7 @@ def layers(compiler, model, feeds, tmp):
 def program(compiler, path, tmp):
     """What a model compiles to, without what names lines of its text."""
     out = tmp / "program.tir"
-    command(compiler, path, "--emit", "tir", "-o", out, "--target-cpu", "native", "--prefix", path.stem)
+    command(compiler, path, "--emit", "flat", "-o", out, "--target-cpu", "native", "--prefix", path.stem)
     return [line for line in out.read_text().splitlines() if not re.match(r"data \S+__(s\d+|metadata):", line)]
 
 

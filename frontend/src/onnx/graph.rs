@@ -2,18 +2,18 @@
 
 use super::builder::{Arg, Builder};
 use super::kind::{knows, moves, storage, Kind};
-use super::node::NodeCx;
+use super::node::{counted, NodeCx};
 use super::ops;
 use super::proto::{
-    AttributeProto, DimValue, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TypeProto,
-    TypeValue,
+    AttributeProto, DimValue, Dimension, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    TypeProto, TypeValue, ValueInfoProto,
 };
-use super::tensor::{require_storage, External};
+use super::tensor::{dtype_of, require_storage, type_name, External};
 use super::value::{Tensor, Value};
-use super::{choices, Options, Res, Structure};
+use super::{choices, schema, Options, Res, Structure};
 use relax_ir::prim::Var;
 use relax_ir::printer::is_reserved;
-use relax_ir::program::LABELS;
+use relax_ir::program::{LABELS, RESULT_LABELS};
 use relax_ir::relax::{Expr, ExprKind, Function, Param, RVar, StructInfo};
 use relax_ir::{AttrValue, Attrs, DType, Diagnostic, Diagnostics, Func, IRModule, PrimExpr, Span};
 use std::collections::{HashMap, HashSet};
@@ -49,6 +49,8 @@ pub struct Importer<'m> {
     nodes: usize,
     /// Where we are, for messages: names of functions and control flow nodes.
     path: Vec<String>,
+    /// Attributes by operator that a warning told of.
+    told: HashSet<(String, String)>,
 }
 
 /// Names of one graph; a function sees none of its caller's.
@@ -75,6 +77,7 @@ pub fn model(m: &ModelProto, path: &Path, options: &Options) -> (Option<IRModule
         depth: 0,
         nodes: 0,
         path: vec![],
+        told: HashSet::new(),
     };
     for f in &m.functions {
         let key = (domain(f.domain.as_deref()), text(&f.name), text(&f.overload));
@@ -88,6 +91,7 @@ pub fn model(m: &ModelProto, path: &Path, options: &Options) -> (Option<IRModule
         ));
     }
     let opsets = opsets(&m.opset_import);
+    im.versions(&opsets);
     im.opsets.push(opsets);
     let Some(g) = &m.graph else {
         im.diags.push(Diagnostic::error("onnx", Span::NONE, format!("{}: the model has no graph", path.display())));
@@ -143,6 +147,24 @@ pub fn identifier(name: &str, fallback: &str) -> String {
 }
 
 impl<'m> Importer<'m> {
+    /// Are the operator sets those that there are?
+    fn versions(&mut self, opsets: &Opsets) {
+        let none = opsets.iter().filter(|(_, v)| **v < 1).map(|(domain, v)| (domain.clone(), *v)).min();
+        if let Some((domain, v)) = none {
+            let domain = if domain.is_empty() { "ai.onnx" } else { &domain };
+            let what = format!("the model imports operator set {v} of the domain {domain}: the first one is 1");
+            self.diags.push(Diagnostic::error("onnx-version", Span::NONE, what));
+        }
+        let (newest, stated) = (schema::newest(), opsets.get("").copied().unwrap_or(1));
+        if stated > newest {
+            let what = format!("the model imports operator set {stated}, the newest known one is {newest}");
+            self.diags.push(
+                Diagnostic::warning("onnx-version", Span::NONE, what)
+                    .help("operators mean here what they mean in the newest known one"),
+            );
+        }
+    }
+
     /// The entry function.
     fn main(&mut self, g: &'m GraphProto, options: &Options) -> Res<Function> {
         let mut scope = Scope::default();
@@ -174,13 +196,19 @@ impl<'m> Importer<'m> {
         self.scopes.push(scope);
         self.body(&g.node);
         let mut results = vec![];
+        let mut tensors = true;
         for o in &g.output {
             let name = text(&o.name);
             match self.lookup(&name) {
-                Some(v) => match self.result(&v) {
-                    Ok(e) => results.push(e),
-                    Err(d) => self.diags.push(Diagnostic { message: format!("output `{name}`: {}", d.message), ..d }),
-                },
+                Some(v) => {
+                    let at = |d: Diagnostic| Diagnostic { message: format!("output `{name}`: {}", d.message), ..d };
+                    self.diags.list.extend(stated(o, &v).map(at));
+                    tensors &= matches!(v, Value::Tensor(_));
+                    match self.result(&v) {
+                        Ok(e) => results.push(e),
+                        Err(d) => self.diags.push(at(d)),
+                    }
+                }
                 None => self.diags.push(Diagnostic::error(
                     "onnx-name",
                     Span::NONE,
@@ -198,6 +226,11 @@ impl<'m> Importer<'m> {
         let mut attrs = Attrs::default();
         if !labels.is_empty() {
             attrs.set(LABELS, AttrValue::Dict(labels));
+        }
+        // Sequences are several results each, which have numbers.
+        if tensors {
+            let names = g.output.iter().map(|o| AttrValue::Str(text(&o.name)));
+            attrs.set(RESULT_LABELS, AttrValue::List(names.collect()));
         }
         Ok(Function {
             name,
@@ -324,7 +357,11 @@ impl<'m> Importer<'m> {
             (d, _) => d,
         };
         let Some(dims) = dims.filter(|d| d.iter().product::<usize>() == values.len()) else {
-            return Err(wrong(format!("{} values are stated, the input has {} dims", values.len(), x.rank())));
+            return Err(wrong(format!(
+                "{} stated, the input has {}",
+                counted(values.len(), "value"),
+                counted(x.rank(), "dim")
+            )));
         };
         let n = PrimExpr::i64(values.len() as i64);
         let mut y = self.b.call("astype", &[(&x).into()], &[("dtype", AttrValue::DType(DType::I64))])?;
@@ -472,16 +509,16 @@ impl<'m> Importer<'m> {
         let op = n.op_type.as_deref().unwrap_or("");
         let n_domain = domain(n.domain.as_deref());
         let version = self.version(&n_domain).map(|v| format!(" version {v}")).unwrap_or_default();
-        let name = match n.name.as_deref() {
-            Some(s) if !s.is_empty() => s.to_string(),
-            _ => n.output.iter().find(|o| !o.is_empty()).map(|o| format!("of {o}")).unwrap_or_default(),
-        };
-        let mut path = self.path.join("/");
-        if !path.is_empty() {
-            path.push('/');
-        }
         let domain = if n_domain.is_empty() { "ai.onnx" } else { &n_domain };
-        Diagnostic { message: format!("node `{path}{name}` ({domain}.{op}{version}): {}", d.message), ..d }
+        let path = self.path.join("/");
+        let output = n.output.iter().find(|o| !o.is_empty()).map(|o| format!(", output `{o}`")).unwrap_or_default();
+        let node = match (n.name.as_deref().unwrap_or(""), path.is_empty()) {
+            ("", true) => format!("node ({domain}.{op}{version}{output})"),
+            ("", false) => format!("node in `{path}` ({domain}.{op}{version}{output})"),
+            (name, true) => format!("node `{name}` ({domain}.{op}{version})"),
+            (name, false) => format!("node `{path}/{name}` ({domain}.{op}{version})"),
+        };
+        Diagnostic { message: format!("{node}: {}", d.message), ..d }
     }
 
     fn version(&self, domain: &str) -> Option<i64> {
@@ -558,20 +595,26 @@ impl<'m> Importer<'m> {
             if poisoned {
                 return Err(None);
             }
+            let who = format!("the function `{op}`");
+            schema::at_most("input", schema::given(&n.input), Some(f.input.len()), &who).map_err(Some)?;
+            schema::at_most("output", schema::given(&n.output), Some(f.output.len()), &who).map_err(Some)?;
             return self.function(f, n, inputs).map_err(Some);
         }
-        let version = match self.version(&domain) {
-            Some(v) => v,
-            None if domain.is_empty() => 1,
-            None => 1,
-        };
+        let version = self.version(&domain).unwrap_or(1);
         let Some(translate) = ops::find(&domain, &op, version) else {
-            let d = Diagnostic::unsupported("onnx-operator", Span::NONE, "this operator is not supported");
+            let at = "onnx-operator";
             return Err(Some(match ops::similar(&domain, &op) {
-                Some(known) => d.help(format!("did you mean {known}?")),
-                None => d,
+                Some(known) => Diagnostic::error(at, Span::NONE, "there is no such operator")
+                    .help(format!("did you mean {known}?")),
+                None => Diagnostic::unsupported(at, Span::NONE, "this operator is not supported"),
             }));
         };
+        for (attribute, d) in schema::check(n, &domain, &op, version).map_err(Some)? {
+            if self.told.insert((op.clone(), attribute)) {
+                let d = self.at(n, d);
+                self.diags.push(d);
+            }
+        }
         if domain.is_empty() {
             choices::check(n, &op).map_err(Some)?;
         }
@@ -701,6 +744,36 @@ impl<'m> Importer<'m> {
     }
 }
 
+/// What is wrong in what the model states of an output's type. Elements of another type are an error; dims are derived,
+/// and of stated ones that differ a warning tells: editors of models leave such behind.
+fn stated(o: &ValueInfoProto, v: &Value) -> Option<Diagnostic> {
+    let Some(TypeValue::Tensor(stated)) = o.r#type.as_ref().and_then(|t| t.value.as_ref()) else { return None };
+    let Value::Tensor(v) = v else { return None };
+    let elem_type = stated.elem_type.filter(|t| *t != 0)?;
+    let wanted = storage(elem_type).or_else(|| Some((dtype_of(elem_type)?, Kind::Plain)));
+    if wanted.is_some_and(|s| s != (v.dtype, v.kind)) {
+        let is = match v.kind {
+            Kind::Plain => v.dtype.to_string(),
+            kind => kind.name().to_string(),
+        };
+        let what = format!("the model states elements of type {}, they are {is}", type_name(elem_type));
+        return Some(Diagnostic::error("onnx-type", Span::NONE, what));
+    }
+    let wrong =
+        |what: String| Some(Diagnostic::warning("onnx-type", Span::NONE, what).help("correct the model's output"));
+    let shape = stated.shape.as_ref()?;
+    let (wanted, rank) = (shape.dim.len(), v.rank());
+    if wanted != rank {
+        return wrong(format!("the model states {}, it has {rank}", counted(wanted, "dim")));
+    }
+    let differs = |(i, (wanted, is)): (usize, (&Dimension, &PrimExpr))| match (&wanted.value, is.as_int()) {
+        (Some(DimValue::Value(wanted)), Some(is)) if *wanted >= 0 && *wanted != is => Some((i, *wanted, is)),
+        _ => None,
+    };
+    let (i, wanted, is) = shape.dim.iter().zip(&v.dims).enumerate().find_map(differs)?;
+    wrong(format!("the model states that dim {i} is {wanted}, it is {is}"))
+}
+
 /// Are both the same value of the function?
 fn same_leaf(a: &Tensor, b: &Tensor) -> bool {
     match (a.leaf().map(Expr::kind), b.leaf().map(Expr::kind)) {
@@ -736,7 +809,7 @@ fn with_attributes(n: &NodeProto, attrs: &HashMap<&str, &AttributeProto>) -> Nod
     n
 }
 
-impl super::proto::ValueInfoProto {
+impl ValueInfoProto {
     /// The stated type.
     fn type_info(&self) -> Res<&TypeProto> {
         self.r#type.as_ref().ok_or_else(|| Diagnostic::error("onnx-type", Span::NONE, "the type is not stated"))

@@ -17,6 +17,8 @@ pub mod node;
 pub mod ops;
 pub mod proto;
 mod ranks;
+mod schema;
+mod sha1;
 pub mod tensor;
 pub mod value;
 

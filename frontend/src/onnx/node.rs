@@ -42,6 +42,16 @@ impl AttrType {
     }
 }
 
+/// A number of things, of which there may be one.
+pub fn counted(n: usize, one: &str) -> String {
+    match (n, one) {
+        (1, _) => format!("1 {one}"),
+        (n, "entry") => format!("{n} entries"),
+        (n, "axis") => format!("{n} axes"),
+        (n, _) => format!("{n} {one}s"),
+    }
+}
+
 /// A node under translation.
 pub struct NodeCx<'a, 'm> {
     pub im: &'a mut Importer<'m>,
@@ -200,7 +210,7 @@ impl NodeCx<'_, '_> {
     pub fn axis(&self, axis: i64, rank: usize) -> Res<usize> {
         let n = rank as i64;
         if axis < -n || axis >= n {
-            return Err(self.error(format!("axis {axis} is out of range for {n} dims")));
+            return Err(self.error(format!("axis {axis} is out of range for {}", counted(rank, "dim"))));
         }
         Ok(if axis < 0 { axis + n } else { axis } as usize)
     }

@@ -1,7 +1,7 @@
 //! Dims that operators need of their inputs, and inputs that must be floats, where nothing else asks: a model that states
 //! others is refused.
 
-use super::node::NodeCx;
+use super::node::{counted, NodeCx};
 use super::Res;
 
 type Row = (&'static str, &'static [(usize, usize)]);
@@ -64,7 +64,7 @@ pub fn check(cx: &NodeCx, domain: &str, op: &str) -> Res<()> {
     };
     for (i, least) in table.iter().find(|(name, _)| *name == op).map_or(&[][..], |row| row.1) {
         if let Some(x) = cx.optional(*i)?.filter(|x| x.rank() < *least) {
-            return Err(cx.error(format!("input {i} has {} dims, {least} are needed", x.rank())));
+            return Err(cx.error(format!("input {i} has {}, {least} are needed", counted(x.rank(), "dim"))));
         }
     }
     let floats = FLOATS.iter().find(|(name, _)| domain.is_empty() && *name == op);

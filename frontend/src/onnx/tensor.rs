@@ -2,6 +2,7 @@
 
 use super::kind::{storage, Kind};
 use super::proto::{data_type as T, SparseTensorProto, TensorProto};
+use super::sha1;
 use super::value::Tensor;
 use crate::weights::mapped::{map, MappedBytes};
 use memmap2::Mmap;
@@ -27,12 +28,14 @@ impl ConstantData for FileBytes {
 pub struct External {
     folder: PathBuf,
     maps: HashMap<PathBuf, Arc<Mmap>>,
+    /// SHA-1 of files, where the model states it.
+    digests: HashMap<String, String>,
 }
 
 impl External {
     /// Files are looked up beside the model.
     pub fn beside(model: &Path) -> External {
-        External { folder: model.parent().unwrap_or(Path::new("")).to_path_buf(), maps: HashMap::new() }
+        External { folder: model.parent().unwrap_or(Path::new("")).to_path_buf(), ..Default::default() }
     }
 
     fn open(&mut self, location: &str) -> Result<Arc<Mmap>, Diagnostic> {
@@ -52,6 +55,17 @@ impl External {
         let m = map(&path)?;
         self.maps.insert(path, m.clone());
         Ok(m)
+    }
+
+    /// The whole file has the digest that the model states of it. Source: ONNX, `TensorProto.external_data`.
+    fn verify(&mut self, location: &str, file: &Mmap, stated: &str) -> Result<(), Diagnostic> {
+        let digest = self.digests.entry(location.to_string()).or_insert_with(|| sha1::hex(file));
+        if digest.eq_ignore_ascii_case(stated.trim()) {
+            return Ok(());
+        }
+        let what = format!("the SHA-1 of the external file `{location}` is {digest}, the model states {stated}");
+        Err(Diagnostic::error("external-data", Span::NONE, what)
+            .help("the file was changed or belongs to another model: put the one that was saved with the model there"))
     }
 }
 
@@ -202,6 +216,9 @@ pub fn constant(t: &TensorProto, external: &mut External) -> Result<Constant, Di
         };
         let location = get("location").ok_or_else(|| wrong("external data without a location".into()))?;
         let file = external.open(location)?;
+        if let Some(stated) = get("checksum") {
+            external.verify(location, &file, stated)?;
+        }
         let start = number("offset")?.unwrap_or(0);
         let length = number("length")?.unwrap_or(size);
         fits(length)?;

@@ -5,8 +5,11 @@ use super::python::truth;
 use super::scalar::{parse_float, parse_int};
 use super::syntax::*;
 use super::tir_func::named_type;
-use relax_ir::attrs::IndexMap;
-use relax_ir::{AttrValue, Attrs, DType, Span, Var};
+use crate::suggest::nearest;
+use relax_ir::analysis::vars;
+use relax_ir::attrs::{IndexMap, VAR_DIVISOR};
+use relax_ir::relax;
+use relax_ir::{AttrValue, Attrs, DType, Diagnostic, Span, Var};
 
 impl<'a> Cx<'a> {
     pub fn attr_value(&mut self, e: &Expr<'a>) -> Option<AttrValue> {
@@ -186,5 +189,33 @@ impl<'a> Cx<'a> {
         self.names.int = old;
         self.names.pop();
         Some(IndexMap { params, results: results.into_iter().collect::<Option<_>>()? })
+    }
+
+    /// The attributes of a function that speak of its parameters: a number of inputs that there are, and bounds of dims, of
+    /// which many models state those of all their functions in each. A name that is nearly that of a dim is a slip.
+    pub fn attributes_fit(&mut self, params: &[relax::Param], attrs: &Attrs, signature: Span) -> Option<()> {
+        let most = params.len() as i64;
+        if let Some(n) = attrs.int("num_input").filter(|n| *n < 0 || *n > most) {
+            let there = match most {
+                1 => "there is 1 parameter".to_string(),
+                n => format!("there are {n} parameters"),
+            };
+            let d = Diagnostic::error("argument", signature, format!("num_input is {n}, {there}"));
+            return self.report(d.help("num_input says how many of the parameters, the first ones, are no weights"));
+        }
+        let dims = vars::lone_vars(params.iter().filter_map(|p| p.annotation.as_ref()));
+        let dims: Vec<&str> = dims.iter().map(|(v, _)| v.name()).collect();
+        for key in ["tir_var_lower_bound", "tir_var_upper_bound", VAR_DIVISOR] {
+            let Some(AttrValue::Dict(bounds)) = attrs.get(key) else { continue };
+            for (name, _) in bounds.iter().filter(|(n, _)| !dims.contains(&n.as_str())) {
+                let near = nearest(name, dims.iter().copied()).filter(|_| self.names.prim(name).is_none());
+                if let Some(near) = near {
+                    let what = format!("{key} states a bound of `{name}`, which is no dim of a parameter");
+                    self.diags
+                        .push(Diagnostic::warning("argument", signature, what).help(format!("did you mean `{near}`?")));
+                }
+            }
+        }
+        Some(())
     }
 }

@@ -152,6 +152,7 @@ impl<'a> Cx<'a> {
             return None;
         }
         name_scalars(&mut body.blocks, &self.names.scalars);
+        self.attributes_fit(&params, &body.attrs, def.signature)?;
         Some(Function {
             name: def.name.name.to_string(),
             params,

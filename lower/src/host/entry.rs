@@ -708,14 +708,15 @@ fn workspace_function(
     if layout.total.as_int().is_none() {
         sig.bind(&mut b, prefix, &args.expr());
     }
-    b.ret(layout.total.clone());
+    room::ret_saturated(&mut b, &layout.total, DType::I64, PrimExpr::i64(i64::MAX));
     b.finish(format!("{base}__workspace"), vec![args], Some(DType::I64), Linkage::Local)
 }
 
-/// `size_t P_f_workspace_size(int64_t n, ...)`: one argument per entry of `Entry::dims`.
+/// `size_t P_f_workspace_size(int64_t n, ...)`: one argument per entry of `Entry::dims`. `SIZE_MAX` is more than there is.
 fn workspace_size_function(pool: &mut Pool, base: &str, abi: AbiLayout, sig: &Signature, layout: &Layout) -> FlatFunc {
     let mut b = Builder::new(pool, abi, null());
-    b.ret(layout.total.clone().cast(pointer_int(abi)));
+    let size = pointer_int(abi);
+    room::ret_saturated(&mut b, &layout.total, size, PrimExpr::int(size, -1));
     let params = sig.dims.iter().map(|d| d.var.clone()).collect();
     b.finish(format!("{base}_workspace_size"), params, Some(pointer_int(abi)), Linkage::Export)
 }

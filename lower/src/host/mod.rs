@@ -37,7 +37,7 @@ use constants::Constants;
 use relax_ir::abi::AbiLayout;
 use relax_ir::analysis::{constraints, vars, Typed};
 use relax_ir::flat::{DataBytes, FlatData, FlatFunc, Linkage};
-use relax_ir::program::{BornDim, FormInfo, MemoryUse, Program, LABELS};
+use relax_ir::program::{BornDim, FormInfo, MemoryUse, Program, LABELS, RESULT_LABELS};
 use relax_ir::relax::{BindingValue, ExprKind, Function, SeqExpr, StructInfo};
 use relax_ir::tir::PrimFunc;
 use relax_ir::{AttrValue, DType, Diagnostic, Diagnostics, Span};
@@ -160,6 +160,12 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
                     let label =
                         |(id, name): &(String, AttrValue)| Some((e.name.clone(), id.clone(), name.as_str()?.into()));
                     program.labels.extend(names.iter().filter_map(label));
+                }
+                if let Some(AttrValue::List(names)) = f.attrs.get(RESULT_LABELS) {
+                    let names: Vec<String> = names.iter().filter_map(|n| Some(n.as_str()?.to_string())).collect();
+                    if names.len() == e.results.len() {
+                        program.result_labels.push((e.name.clone(), names));
+                    }
                 }
                 program.entries.push(e);
             }

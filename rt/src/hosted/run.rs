@@ -207,7 +207,7 @@ unsafe fn infer_and_call(
         if need < 0 {
             return relax_rt_fail(call, code::WORKSPACE, 0, 0, need, c"workspace size".as_ptr());
         }
-        if need as u64 > usize::MAX as u64 / 2 {
+        if need as u64 >= usize::MAX as u64 / 2 {
             return relax_rt_fail(call, code::MEMORY, 0, need, 0, c"workspace".as_ptr());
         }
         let need = need as usize;

@@ -6,7 +6,7 @@ use super::reduce::reduce_axes;
 use super::select::positions;
 use super::{one, op, op_of, OnnxOp};
 use crate::onnx::builder::Arg;
-use crate::onnx::node::NodeCx;
+use crate::onnx::node::{counted, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, DType, PrimExpr};
@@ -24,7 +24,7 @@ pub fn heads(cx: &mut NodeCx, x: &Tensor, n: i64) -> Res<Tensor> {
         return Err(cx.error("the number of heads must be positive"));
     }
     if x.rank() != 3 {
-        return Err(cx.error(format!("heads of a tensor of {} dims: 3 are needed", x.rank())));
+        return Err(cx.error(format!("heads of a tensor of {}: 3 are needed", counted(x.rank(), "dim"))));
     }
     let d = cx.simplify(x.dims[2].clone().floor_div(n));
     let y = cx.reshape(x, &[x.dims[0].clone(), x.dims[1].clone(), PrimExpr::i64(n), d])?;

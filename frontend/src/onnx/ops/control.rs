@@ -366,8 +366,7 @@ fn no_steps(cx: &mut NodeCx, body: &GraphProto, output: usize) -> Res<Tensor> {
             _ => PrimExpr::i64(0),
         });
     }
-    let zero = Tensor::scalar(dtype, 0.0);
-    cx.call("full", &[Arg::shape(&dims), zero.into()], &[("dtype", AttrValue::DType(dtype))])
+    zeros(cx, &dims, dtype)
 }
 
 /// Attributes of a scan.
@@ -430,9 +429,14 @@ fn scan_steps(cx: &mut NodeCx, s: &Scan, states: Vec<Tensor>, inputs: &[Tensor])
         }
     }
     let mut out = states;
+    if length == 0 {
+        out.extend(scan_of_nothing(cx, &name, s, &out.clone(), inputs, &axes)?);
+        return Ok(out);
+    }
     for (k, mut list) in scans.into_iter().enumerate() {
+        // What failed was reported.
         let Some(first) = list.first() else {
-            out.push(no_steps(cx, &s.body, n + k)?.into());
+            out.push(Value::Poison);
             continue;
         };
         let axis = cx.axis(s.output_axes.get(k).copied().unwrap_or(0), first.rank() + 1)?;
@@ -442,6 +446,41 @@ fn scan_steps(cx: &mut NodeCx, s: &Scan, states: Vec<Tensor>, inputs: &[Tensor])
         out.push(stack(cx, &list, axis)?.into());
     }
     Ok(out)
+}
+
+/// The scan outputs of no steps: what a step over zeros makes tells their dims, and nothing else of it is used.
+fn scan_of_nothing(
+    cx: &mut NodeCx,
+    name: &str,
+    s: &Scan,
+    states: &[Value],
+    inputs: &[Tensor],
+    axes: &[usize],
+) -> Res<Vec<Value>> {
+    let mut args = states.to_vec();
+    for (t, axis) in inputs.iter().zip(axes) {
+        let mut dims = t.dims.clone();
+        dims.remove(*axis);
+        args.push(zeros(cx, &dims, t.dtype)?.into());
+    }
+    let step = cx.im.subgraph(name, &s.body, args)?;
+    let mut out = vec![];
+    for (k, v) in step.into_iter().skip(states.len()).enumerate() {
+        let Value::Tensor(t) = v else {
+            out.push(Value::Poison);
+            continue;
+        };
+        let mut dims = t.dims.clone();
+        let axis = cx.axis(s.output_axes.get(k).copied().unwrap_or(0), dims.len() + 1)?;
+        dims.insert(axis, PrimExpr::i64(0));
+        out.push(zeros(cx, &dims, t.dtype)?.into());
+    }
+    Ok(out)
+}
+
+fn zeros(cx: &mut NodeCx, dims: &[PrimExpr], dtype: DType) -> Res<Tensor> {
+    let zero = Tensor::scalar(dtype, 0.0);
+    cx.call("full", &[Arg::shape(dims), zero.into()], &[("dtype", AttrValue::DType(dtype))])
 }
 
 /// A scan over a number of steps that varies.

@@ -3,7 +3,7 @@
 use super::movement::slice_axes;
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
-use crate::onnx::node::{ints, NodeCx};
+use crate::onnx::node::{counted, ints, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, Constant, DType, PrimExpr};
@@ -268,7 +268,7 @@ fn by_sizes(
     };
     if let (Some(s), Some(d), Some(region)) = (sizes.as_floats(), &literal, &region) {
         if s.len() != axes.len() {
-            return Err(cx.error(format!("{} sizes for {} axes", s.len(), axes.len())));
+            return Err(cx.error(format!("{} for {}", counted(s.len(), "size"), counted(axes.len(), "axis"))));
         }
         let mut scales: Vec<f64> = s.iter().zip(d).map(|(s, d)| s / d).collect();
         let mut sizes: Vec<i64> = s.iter().map(|s| *s as i64).collect();

@@ -38,6 +38,7 @@ mod windows;
 pub use control::join;
 
 use super::node::NodeCx;
+use super::schema;
 use super::value::Value;
 use super::Res;
 use crate::suggest::nearest;
@@ -111,9 +112,13 @@ pub fn find(domain: &str, name: &str, version: i64) -> Option<Translate> {
     op.since.iter().rev().find(|(v, _)| *v <= version).or(op.since.first()).map(|(_, f)| *f)
 }
 
-/// The operator of the domain whose name is nearest.
+/// The operator of the domain whose name is nearest, if there is none of this name.
 pub fn similar(domain: &str, name: &str) -> Option<&'static str> {
-    nearest(name, all().filter(|o| o.domain == domain).map(|o| o.name))
+    let known = || schema::names(domain).chain(all().filter(|o| o.domain == domain).map(|o| o.name));
+    match known().any(|n| n == name) {
+        true => None,
+        false => nearest(name, known()),
+    }
 }
 
 /// One result.

@@ -3,7 +3,7 @@
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::known;
-use crate::onnx::node::{ints, Axes, NodeCx};
+use crate::onnx::node::{counted, ints, Axes, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, DType, PrimExpr};
@@ -27,7 +27,11 @@ fn transpose(cx: &mut NodeCx) -> Res<Vec<Value>> {
         None => (0..x.rank()).rev().collect(),
     };
     if perm.len() != x.rank() {
-        return Err(cx.error(format!("perm has {} entries, the tensor {} dims", perm.len(), x.rank())));
+        return Err(cx.error(format!(
+            "perm has {}, the tensor {}",
+            counted(perm.len(), "entry"),
+            counted(x.rank(), "dim")
+        )));
     }
     one(cx.transpose(&x, &perm)?)
 }
@@ -242,11 +246,55 @@ fn sliced(
 fn gather(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, indices) = (cx.input(0)?, cx.input(1)?);
     let axis = cx.axis(cx.int("axis", 0), x.rank())?;
+    within(cx, &indices, &x, &[axis])?;
     if let Some(t) = gather_known(&x, &indices, axis) {
         return one(t);
     }
     let indices = wrap_indices(cx, &indices, &x.dims[axis])?;
     one(cx.call("take", &[(&x).into(), (&indices).into()], &[("axis", AttrValue::Int(axis as i64))])?)
+}
+
+/// Known indices lie inside of these axes of `x`, one after the other along the last dim; those of the call are clamped.
+pub fn within(cx: &NodeCx, indices: &Tensor, x: &Tensor, axes: &[usize]) -> Res<()> {
+    let constant = indices.as_constant();
+    let count = match (indices.elements(), &constant) {
+        (Some(e), _) => e.len(),
+        (None, Some(c)) => c.elements(),
+        (None, None) => return Ok(()),
+    };
+    if axes.is_empty() || indices.dtype.is_float() || axes.iter().all(|a| x.dims[*a].as_int().is_none()) {
+        return Ok(());
+    }
+    let known = indices.elements();
+    for i in 0..count {
+        let axis = axes[i % axes.len()];
+        let v = match (&known, &constant) {
+            (Some(e), _) => e[i].as_int(),
+            (None, Some(c)) => Some(c.get_i64(i)),
+            (None, None) => None,
+        };
+        if let (Some(v), Some(n)) = (v, x.dims[axis].as_int()) {
+            if v >= n || v < -n {
+                let what = format!("index {v} is outside of dim {axis}, which is {n}");
+                return Err(cx.error(match n {
+                    0 => what,
+                    n => format!("{what}: it must be from {} to {}", -n, n - 1),
+                }));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The axes that indices with one entry for each axis along their last dim are for, after `first` dims.
+pub fn leading(indices: &Tensor, first: usize, rank: usize) -> Vec<usize> {
+    let count = indices.dims.last().and_then(PrimExpr::as_int).unwrap_or(0);
+    let end = usize::try_from(count).map_or(first, |k| first.saturating_add(k));
+    if end <= rank {
+        (first..end).collect()
+    } else {
+        vec![]
+    }
 }
 
 /// Indices that count from the end when negative, made non-negative: for a dim of `n`.
@@ -317,6 +365,7 @@ fn gather_nd(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let Some(first) = first else {
         return Err(cx.error(format!("{k} indices after {batch} batch dims for {} dims", x.rank())));
     };
+    within(cx, &indices, &x, &leading(&indices, first, x.rank()))?;
     // Negative indices count from the end: one size per entry of the last dim.
     let sizes = Tensor::shape(x.dims[first..first + k].to_vec());
     let sizes = cx.cast(&sizes, indices.dtype)?;
@@ -328,7 +377,7 @@ fn tile(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, repeats) = (cx.input(0)?, cx.input(1)?);
     let repeats = cx.read(&repeats)?;
     if repeats.len() != x.rank() {
-        return Err(cx.error(format!("{} repeats for {} dims", repeats.len(), x.rank())));
+        return Err(cx.error(format!("{} for {}", counted(repeats.len(), "repeat"), counted(x.rank(), "dim"))));
     }
     // [a, b] -> [1, a, 1, b] -> [r, a, s, b] -> [r * a, s * b]: any repeats, known or not.
     let (mut split, mut wide, mut dims) = (vec![], vec![], vec![]);
@@ -431,7 +480,7 @@ fn pad(cx: &mut NodeCx) -> Res<Vec<Value>> {
     };
     let k = axes.len();
     if pads.len() != 2 * k {
-        return Err(cx.error(format!("{} pads for {k} axes", pads.len())));
+        return Err(cx.error(format!("{} for {}", counted(pads.len(), "pad"), counted(k, "axis"))));
     }
     let (mut before, mut after) = (vec![], vec![]);
     for i in 0..n {

@@ -6,7 +6,7 @@
 use super::movement::{select_at, slice_axes, stack};
 use super::{op, OnnxOp};
 use crate::onnx::builder::Arg;
-use crate::onnx::node::NodeCx;
+use crate::onnx::node::{counted, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, PrimExpr};
@@ -59,7 +59,7 @@ fn layer(cx: &mut NodeCx, kind: Kind) -> Res<Vec<Value>> {
     let mut x = cx.input(0)?;
     let batch_first = cx.int("layout", 0) == 1;
     if x.rank() != 3 {
-        return Err(cx.error(format!("the input has {} dims, it must have 3", x.rank())));
+        return Err(cx.error(format!("the input has {}, it must have 3", counted(x.rank(), "dim"))));
     }
     if batch_first {
         x = cx.transpose(&x, &[1, 0, 2])?;

@@ -1,12 +1,13 @@
 //! Selection: positions, order, gathers and scatters by element, masks.
 
-use super::movement::wrap_indices;
+use super::movement::{leading, within, wrap_indices};
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
-use crate::onnx::node::NodeCx;
+use crate::onnx::node::{counted, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
-use relax_ir::{AttrValue, DType, PrimExpr};
+use relax_ir::relax::{Expr, ExprKind, StructInfo};
+use relax_ir::{AttrValue, DType, PrimExpr, Span};
 
 pub const OPS: &[OnnxOp] = &[
     op("Compress", &[(9, compress)]),
@@ -89,7 +90,7 @@ fn cumulate(cx: &mut NodeCx, kind: &str) -> Res<Vec<Value>> {
 fn eye_like(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let x = cx.input(0)?;
     if x.rank() != 2 {
-        return Err(cx.error(format!("a matrix is needed, the input has {} dims", x.rank())));
+        return Err(cx.error(format!("a matrix is needed, the input has {}", counted(x.rank(), "dim"))));
     }
     let dtype = cx.dtype_opt("dtype")?.unwrap_or(x.dtype);
     let rows = positions(cx, &x.dims[0].clone(), 2, 0)?;
@@ -103,6 +104,7 @@ fn eye_like(cx: &mut NodeCx) -> Res<Vec<Value>> {
 fn gather_elements(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, index) = (cx.input(0)?, cx.input(1)?);
     let axis = cx.axis(cx.int("axis", 0), x.rank())?;
+    within(cx, &index, &x, &[axis])?;
     let index = wrap_indices(cx, &index, &x.dims[axis])?;
     one(cx.call("gather_elements", &[(&x).into(), (&index).into()], &[axis_attr(axis)])?)
 }
@@ -117,6 +119,7 @@ fn reduction(cx: &NodeCx) -> AttrValue {
 fn scatter_elements(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, index, updates) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
     let axis = cx.axis(cx.int("axis", 0), x.rank())?;
+    within(cx, &index, &x, &[axis])?;
     let how = reduction(cx);
     let args = [(&x).into(), (&index).into(), (&updates).into()];
     one(cx.call("scatter_elements", &args, &[axis_attr(axis), ("reduction", how)])?)
@@ -124,6 +127,7 @@ fn scatter_elements(cx: &mut NodeCx) -> Res<Vec<Value>> {
 
 fn scatter_nd(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, index, updates) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    within(cx, &index, &x, &leading(&index, 0, x.rank()))?;
     let how = reduction(cx);
     one(cx.call("scatter_nd", &[(&x).into(), (&index).into(), (&updates).into()], &[("reduction", how)])?)
 }
@@ -134,7 +138,7 @@ fn tensor_scatter(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let rank = x.rank();
     let axis = cx.axis(cx.int("axis", -2), rank)?;
     if update.rank() != rank {
-        return Err(cx.error(format!("the update has {} dims, the cache {rank}", update.rank())));
+        return Err(cx.error(format!("the update has {}, the cache {rank}", counted(update.rank(), "dim"))));
     }
     let mut at = positions(cx, &update.dims[axis].clone(), rank, axis)?;
     if let Some(start) = cx.optional(2)? {
@@ -219,6 +223,18 @@ fn top_k(cx: &mut NodeCx) -> Res<Vec<Value>> {
         }
         (None, None) => return Err(cx.error("k is missing")),
     };
+    let size = x.dims[axis].clone();
+    match (k.as_int(), size.as_int()) {
+        (Some(k), _) if k < 0 => return Err(cx.error(format!("k is {k}, it must not be negative"))),
+        (Some(k), Some(n)) if k > n => return Err(cx.error(format!("k is {k}, axis {axis} has {n}"))),
+        (Some(_), _) => {}
+        // The first k of so many elements: fewer are an error of the call.
+        (None, _) => {
+            let there = k.clone().max(PrimExpr::i64(0)).min(size);
+            let stated = Expr::new(ExprKind::Shape(vec![k.clone()]), Span::NONE);
+            cx.builder().match_cast("k_within_axis", stated, StructInfo::shape(vec![there]));
+        }
+    }
     let largest = cx.flag("largest", true);
     let known = k.as_int().filter(|k| *k > 0);
     let both = cx.call_multi(

@@ -2,7 +2,7 @@
 
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::{Arg, MAX_DIMS};
-use crate::onnx::node::{without, Axes, NodeCx};
+use crate::onnx::node::{counted, without, Axes, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, DType, PrimExpr};
@@ -51,7 +51,11 @@ fn reshape(cx: &mut NodeCx) -> Res<Vec<Value>> {
         dims.push(match d.as_int() {
             Some(0) if !keep_zero => match x.dims.get(i) {
                 Some(d) => d.clone(),
-                None => return Err(cx.error(format!("the shape keeps dim {i}, the tensor has {} dims", x.rank()))),
+                None => {
+                    return Err(
+                        cx.error(format!("the shape keeps dim {i}, the tensor has {}", counted(x.rank(), "dim")))
+                    )
+                }
             },
             _ => d,
         });

@@ -4,7 +4,7 @@ use super::nn::{add_bias, kernel_dims, layouts, padding, per_dim, within};
 use super::select::positions;
 use super::{one, op, OnnxOp};
 use crate::onnx::builder::Arg;
-use crate::onnx::node::{ints, NodeCx};
+use crate::onnx::node::{counted, ints, NodeCx};
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::{AttrValue, DType, PrimExpr};
@@ -23,12 +23,18 @@ fn conv_transpose(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, w) = (cx.input(0)?, cx.input(1)?);
     let n = x.rank().saturating_sub(2);
     if !(1..=3).contains(&n) || w.rank() != x.rank() {
-        return Err(cx.unsupported(format!("a transposed convolution of {} dims by {} dims", x.rank(), w.rank())));
+        return Err(cx.unsupported(format!(
+            "a transposed convolution of {} by {}",
+            counted(x.rank(), "dim"),
+            counted(w.rank(), "dim")
+        )));
     }
     let auto = cx.str("auto_pad", "NOTSET");
     let wanted = cx.ints("output_shape").map(|s| s[s.len().saturating_sub(n)..].to_vec());
     if let Some(s) = wanted.as_ref().filter(|s| s.len() != n) {
-        return Err(cx.error(format!("output_shape has {} entries, {n} spatial dims need {n}", s.len())));
+        return Err(
+            cx.error(format!("output_shape has {}, one for each spatial dim makes {n}", counted(s.len(), "entry")))
+        );
     }
     // Only padding to a size looks at the kernel's dims here.
     let kernel = match kernel_dims(cx, &w) {
@@ -242,7 +248,7 @@ fn causal_conv(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (x, w) = (cx.input(0)?, cx.input(1)?);
     let (bias, past) = (cx.optional(2)?, cx.optional(3)?);
     if w.rank() != 3 {
-        return Err(cx.error(format!("a weight of {} dims: 3 are needed", w.rank())));
+        return Err(cx.error(format!("a weight of {}: 3 are needed", counted(w.rank(), "dim"))));
     }
     let k = w.dims[2].clone();
     let before = cx.simplify(k.clone() - 1);

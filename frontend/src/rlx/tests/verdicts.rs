@@ -7,6 +7,8 @@ fn bodies_are_refused_where_tvm_refuses_them() {
     let refused = [
         ("R.func_attr({1: 2})", "the name of an attribute in quotes is needed here, not an integer"),
         ("R.func_attr({R.str(\"a\"): 2})", "the name of an attribute in quotes is needed here"),
+        ("R.func_attr({\"num_input\": 9})", "num_input is 9, there"),
+        ("R.func_attr({\"num_input\": -1})", "num_input is -1, there"),
         ("z = R.const(2**70)", "1180591620717411303424 does not fit into 64 bits"),
         ("z = R.const([2**64, 1])", "18446744073709551616 does not fit into 64 bits"),
         ("z: T.int64() = R.prim_value(2)", "this is a variable, a type is needed here | write `T.int64`"),

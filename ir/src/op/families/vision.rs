@@ -11,7 +11,7 @@ use crate::op::rule::dim_text;
 use crate::op::*;
 use crate::prim::{Intrin, PrimExpr, Var};
 use crate::relax::StructInfo;
-use crate::tir::{Buffer, PrimFunc, Reducer, Stmt};
+use crate::tir::{Buffer, ForKind, PrimFunc, Reducer, Stmt, StmtKind};
 
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
@@ -109,6 +109,9 @@ fn region(rois: &Buffer, i: &PrimExpr, n: i64, real: DType) -> PrimExpr {
     rois.at([i.clone(), PrimExpr::i64(n)]).cast(real)
 }
 
+/// Of a bin, where the region says how many: beyond, positions no longer tell them apart.
+const MOST_SAMPLES: f64 = (1u64 << 40) as f64;
+
 fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (layout, size) = roi_attrs(cx.attrs).map_err(|e| cx.error(e))?;
     let (data, out) = (cx.tensor(0)?, cx.result()?);
@@ -134,7 +137,7 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         });
         let count = k.compute(&format!("samples_{name}"), &per_roi, DType::I64, |i| match ratio > 0 {
             true => PrimExpr::i64(ratio),
-            false => bin.at(i).call1(Intrin::Ceil).cast(DType::I64),
+            false => bin.at(i).call1(Intrin::Ceil).min(c(MOST_SAMPLES)).cast(DType::I64),
         });
         tables.push((start, bin, count));
     }
@@ -230,14 +233,49 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let taps = [PrimExpr::i64(ratio), PrimExpr::i64(ratio)];
         k.reduce("roi_align", out.dims, real, &taps, Reducer { init, combine: &combine }, sample)
     } else {
+        // Samples outside of the image are 0. Of regions that are much larger, only those near the image are looked at:
+        // from `first` to `end`, with one or two to spare for rounding.
+        let near: Vec<[Buffer; 2]> = axes
+            .into_iter()
+            .enumerate()
+            .map(|(n, (name, ..))| {
+                let dims = [per_roi[0].clone(), PrimExpr::i64(size[n])];
+                let at = |i: &[PrimExpr], edge: PrimExpr, spare: f64| {
+                    let (start, bin, count) = &tables[n];
+                    let (bin, count) = (bin.at([i[0].clone()]), count.at([i[0].clone()]).cast(real));
+                    let begin = start.at([i[0].clone()]) + i[1].clone().cast(real) * bin.clone();
+                    let tap = (edge - begin) / (bin / count.clone()) + c(spare);
+                    tap.max(c(0.0)).min(count).cast(DType::I64)
+                };
+                [
+                    k.compute(&format!("first_{name}"), &dims, DType::I64, |i| at(i, c(-1.0), -3.0)),
+                    k.compute(&format!("end_{name}"), &dims, DType::I64, |i| at(i, extent(n).cast(real), 3.0)),
+                ]
+            })
+            .collect();
         let y = k.buffer("roi_align", out.dims, real);
         k.rows("roi_align", out.dims, |i| {
             let taps = [Var::dim("rh"), Var::dim("rw")];
             let step = combine(y.at(i), sample(i, &[taps[0].expr(), taps[1].expr()]));
             let mut body = Stmt::store(&y, i.to_vec(), step);
+            let mut all = PrimExpr::bool(true);
             for n in [1, 0] {
-                body = Stmt::for_serial(&taps[n], tables[n].2.at([layout.along(i, 'N')]), body);
+                let at = [layout.along(i, 'N'), layout.along(i, axes[n].1)];
+                let (first, end) = (near[n][0].at(at.clone()), near[n][1].at(at.clone()));
+                let extent = end - first.clone();
+                // Where there is no sample at all ONNX has 0, TVM the least number.
+                let least = tables[n].2.at([at[0].clone()]).max(i64::from(taps_apart));
+                all = all.and(extent.clone().ge(least));
+                body = Stmt::new(StmtKind::For {
+                    var: taps[n].clone(),
+                    min: first,
+                    extent,
+                    kind: ForKind::Serial,
+                    annotations: vec![],
+                    body,
+                });
             }
+            let init = if maximum { all.select(init, c(0.0)) } else { init };
             Stmt::seq(vec![Stmt::store(&y, i.to_vec(), init), body])
         });
         y
@@ -246,8 +284,8 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         true => rules::narrow(&mut k, pooled, out.dtype),
         false => k.compute("roi_mean", out.dims, out.dtype, |i| {
             let roi = [layout.along(i, 'N')];
-            let count = tables[0].2.at(roi.clone()) * tables[1].2.at(roi);
-            pooled.at(i) / count.max(1).cast(real)
+            let count = tables[0].2.at(roi.clone()).cast(real) * tables[1].2.at(roi).cast(real);
+            pooled.at(i) / count.max(c(1.0))
         }),
     };
     Ok(k.finish(&[y]))

@@ -7,26 +7,45 @@ use crate::host::build::{Builder, Failure};
 use relax_ir::op::MOST_BYTES;
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::program::code;
-use relax_ir::PrimExpr;
+use relax_ir::{DType, PrimExpr};
 
 /// Where products stop; the sum of two such numbers still has 63 bits.
 const LIMIT: i64 = 1 << 61;
 
 /// Fails when `bytes` is more than any memory, before it is computed.
 pub(super) fn check(b: &mut Builder, bytes: &PrimExpr) {
+    if b.pool.leaves_out(code::MEMORY) {
+        return;
+    }
+    beyond(b, bytes, |b, size| {
+        let what = "workspace in bytes";
+        b.fail(Failure { code: code::MEMORY, constraint: 0, wanted: size, got: PrimExpr::i64(0), what });
+    });
+}
+
+/// Returns `bytes`, or the largest number of the type (unsigned) where that is more than any memory.
+pub(super) fn ret_saturated(b: &mut Builder, bytes: &PrimExpr, dtype: DType, most: PrimExpr) {
+    beyond(b, bytes, |b, _| b.ret(most.clone()));
+    if dtype.bits == 32 && bytes.as_int().is_none() {
+        let wide = bytes.clone().gt(PrimExpr::i64(i64::from(u32::MAX)));
+        b.if_then(wide, |b| b.ret(most));
+    }
+    b.ret(bytes.clone().cast(dtype));
+}
+
+/// Runs `then` when `bytes` is more than any memory; it sees how many these are at most.
+fn beyond(b: &mut Builder, bytes: &PrimExpr, then: impl FnOnce(&mut Builder, PrimExpr)) {
     let vars = bytes.vars();
     let Some(bits) = (1..=47).rev().find(|bits| most(bytes, 1 << bits) < LIMIT).filter(|_| !vars.is_empty()) else {
         return;
     };
-    let all = vars.iter().map(|v| v.expr().cast(relax_ir::DType::I64));
+    let all = vars.iter().map(|v| v.expr().cast(DType::I64));
     let all = all.reduce(|a, b| PrimExpr::binary(BinOp::BitOr, a, b)).unwrap_or_else(|| PrimExpr::i64(0));
-    let beyond = PrimExpr::binary(BinOp::Shr, all, PrimExpr::i64(bits)).ne(PrimExpr::i64(0));
-    b.if_then(beyond, |b| {
+    let large = PrimExpr::binary(BinOp::Shr, all, PrimExpr::i64(bits)).ne(PrimExpr::i64(0));
+    b.if_then(large, |b| {
         let size = above(b, bytes);
         let size = b.bind("size", size);
-        let what = "workspace in bytes";
-        let broken = size.clone().gt(PrimExpr::i64(MOST_BYTES));
-        b.fail_if(broken, Failure { code: code::MEMORY, constraint: 0, wanted: size, got: PrimExpr::i64(0), what });
+        b.if_then(size.clone().gt(PrimExpr::i64(MOST_BYTES)), |b| then(b, size));
     });
 }
 
@@ -72,7 +91,7 @@ fn above(b: &mut Builder, e: &PrimExpr) -> PrimExpr {
         return above(b, x);
     }
     let Some((op, x, y)) = parts(e) else {
-        let v = e.clone().cast(relax_ir::DType::I64).max(PrimExpr::i64(0)).min(limit);
+        let v = e.clone().cast(DType::I64).max(PrimExpr::i64(0)).min(limit);
         return b.bind("dim", v);
     };
     let (p, q) = (above(b, x), above(b, y));

@@ -258,6 +258,9 @@ fn power(base: PrimExpr, beta: PrimExpr) -> PrimExpr {
     PrimExpr::let_in(x, base, y)
 }
 
+/// A window of open channels with more than these is clipped to them.
+const MOST_CHANNELS: i64 = 64;
+
 fn lrn(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let x = &inputs[0];
@@ -267,8 +270,23 @@ fn lrn(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let size = cx.attrs.int("size").filter(|s| *s > 0).ok_or_else(|| cx.error("size must be positive"))?;
     let acc = wide_dtype(x.dtype());
     let f = |name: &str, default: f64| PrimExpr::float(acc, cx.attrs.float(name).unwrap_or(default));
-    let sum = k.sum("squares", &x.shape, acc, &[PrimExpr::i64(size)], |i, t| {
-        let c = i[1].clone() + t[0].clone() - (size - 1) / 2;
+    // No window has more channels than there are on either side of its own.
+    let (before, after) = ((size - 1) / 2, size / 2);
+    let (before, after) = match x.shape[1].as_int() {
+        Some(n) => (before.min((n - 1).max(0)), after.min((n - 1).max(0))),
+        None => (before, after),
+    };
+    let sides = match x.shape[1].as_int() {
+        None if size > MOST_CHANNELS => {
+            let last = x.shape[1].clone() - 1;
+            let side = |n: i64| PrimExpr::i64(n).min(last.clone());
+            (side(before), side(after))
+        }
+        _ => (PrimExpr::i64(before), PrimExpr::i64(after)),
+    };
+    let (before, after) = sides;
+    let sum = k.sum("squares", &x.shape, acc, &[before.clone() + after + 1], |i, t| {
+        let c = i[1].clone() + t[0].clone() - before.clone();
         let mut at = i.to_vec();
         at[1] = c.clone();
         let v = wide(x.at(at));
