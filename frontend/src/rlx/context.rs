@@ -2,6 +2,7 @@
 
 use super::metadata::Metadata;
 use super::python::Named;
+use super::relax_expr::StatedExtern;
 use super::relax_func::Said;
 use super::syntax::*;
 use super::tir_stmt::{Pointer, View};
@@ -85,6 +86,8 @@ pub struct Names<'a> {
     pub types: Types,
     /// Parameters and bindings that are scalars, and the shape variables of those that dims and scalars name.
     pub scalars: HashMap<RVar, (DType, Option<Var>)>,
+    /// Bindings of packed functions whose type is stated.
+    pub externs: HashMap<RVar, StatedExtern>,
     /// Bindings of scalars that are written down.
     pub known: HashMap<RVar, PrimExpr>,
     /// What a PrimFunc reads of the structs of its handles, these by position.
@@ -123,6 +126,7 @@ impl<'a> Names<'a> {
             moving: FnvHashSet::default(),
             types: Types::default(),
             scalars: HashMap::new(),
+            externs: HashMap::new(),
             known: HashMap::new(),
             read: vec![],
             pythons: vec![],

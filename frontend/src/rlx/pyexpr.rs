@@ -598,16 +598,19 @@ impl<'a> Parser<'a, '_> {
                 at = found + 2;
                 continue;
             }
-            let close = field_end(&written[..end], found + 1).filter(|_| written[found..].starts_with('{'));
-            let Some(close) = close else {
-                return Err(
-                    self.error_here("a field of a formatted string is one expression: `{n + 1}`, without a format")
-                );
+            let parted = field_parts(&written[..end], found + 1).filter(|_| written[found..].starts_with('{'));
+            let Some(FieldParts { value, conversion, format, close }) = parted else {
+                let message = "a field of a formatted string is one expression and what it looks like: `{n + 1:03d}`";
+                return Err(self.error_here(message));
             };
             let lo = span.lo as usize;
-            let field = parse_expression(span.file, self.text, lo + found + 1, lo + close, self.diags);
+            let field = parse_expression(span.file, self.text, lo + found + 1, lo + value, self.diags).ok_or(Halt)?;
             let before = self.node(ExprKind::Str(std::mem::take(text)), span)?;
-            parts.extend([before, field.ok_or(Halt)?]);
+            let shown = match (conversion, format) {
+                (None, "") => field,
+                _ => self.node(ExprKind::Field(Box::new(field), conversion, format.to_string()), span)?,
+            };
+            parts.extend([before, shown]);
             at = close + 1;
         }
         text.push_str(&plain(&written[at..end]));
@@ -615,8 +618,36 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// Where the field that begins at `at` ends; `None` where it has a format (`:`) or a conversion (`!r`), or does not end.
-fn field_end(text: &str, at: usize) -> Option<usize> {
+/// The field of a formatted string: where its expression ends and where itself, and what stands between.
+struct FieldParts<'t> {
+    value: usize,
+    conversion: Option<char>,
+    format: &'t str,
+    close: usize,
+}
+
+/// The field that begins at `at`; `None` where it does not end, or its format has fields or escapes of its own.
+fn field_parts(text: &str, at: usize) -> Option<FieldParts<'_>> {
+    let value = expression_end(text, at)?;
+    let (conversion, rest) = match text[value..].strip_prefix('!') {
+        Some(rest) => {
+            let c = rest.chars().next().filter(|c| matches!(c, 'r' | 's' | 'a'))?;
+            (Some(c), &rest[1..])
+        }
+        None => (None, &text[value..]),
+    };
+    let begin = text.len() - rest.len();
+    let close = begin + rest.find('}')?;
+    let format = match close - begin {
+        0 => "",
+        _ => rest[..close - begin].strip_prefix(':')?,
+    };
+    let plain = !format.contains(['{', '\\', '"', '\'', '\n']);
+    plain.then_some(FieldParts { value, conversion, format, close })
+}
+
+/// Where the expression of the field that begins at `at` ends: before `!r`, `:` or the brace.
+fn expression_end(text: &str, at: usize) -> Option<usize> {
     let mut open = vec![];
     let mut quote = None;
     for (k, c) in text.char_indices().skip_while(|(k, _)| *k < at) {
@@ -624,10 +655,9 @@ fn field_end(text: &str, at: usize) -> Option<usize> {
             (Some(q), _) => quote = (q != c).then_some(q),
             (None, '"' | '\'') => quote = Some(c),
             (None, '(' | '[' | '{') => open.push(c),
-            (None, '}') if open.is_empty() => return Some(k),
+            (None, '}' | ':') if open.is_empty() => return Some(k),
+            (None, '!') if open.is_empty() && !text[k..].starts_with("!=") => return Some(k),
             (None, ')' | ']' | '}') => drop(open.pop()?),
-            (None, ':') if open.is_empty() => return None,
-            (None, '!') if open.is_empty() && !text[k..].starts_with("!=") => return None,
             _ => {}
         }
     }

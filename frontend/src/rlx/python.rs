@@ -5,6 +5,7 @@
 //!
 //! Source: TVM `script.parser.core.evaluator`, `relax.script.parser.parser`, `bind_assign_value`.
 
+mod formats;
 mod grown;
 mod literals;
 mod operations;

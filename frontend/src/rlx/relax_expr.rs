@@ -10,6 +10,16 @@ use relax_ir::prim::PrimExpr;
 use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind, StructInfo};
 use relax_ir::{Attrs, Constant, DType, Diagnostic, Span};
 
+/// What the type of an `R.ExternFunc` states.
+#[derive(Clone)]
+pub struct StatedExtern {
+    symbol: String,
+    pure: bool,
+    result: Option<StructInfo>,
+    /// How many there are, where it says so.
+    params: Option<usize>,
+}
+
 impl<'a> Cx<'a> {
     pub fn relax(&mut self, e: &Expr<'a>) -> Option<RExpr> {
         let kind = match &e.kind {
@@ -285,14 +295,24 @@ impl<'a> Cx<'a> {
                 }
             }
         }
-        let pure = self.pure_extern(&call.func);
-        let (callee, mut args) = (callee?, args?);
-        let callee = match (pure, op::lookup("call_pure_packed")) {
-            (Some(stated), Some(op)) => {
+        let stated = self.stated_extern(&call.func);
+        let (mut callee, mut args) = (callee?, args?);
+        if let Some(stated) = &stated {
+            if let Some(wanted) = stated.params.filter(|wanted| *wanted != args.len()) {
+                let message = format!("this function states {wanted} parameters, {} arguments given", args.len());
+                return self.error("argument", span, message);
+            }
+            let outside = !self.kernels.contains_key(&stated.symbol);
+            if let (true, Some(result)) = (sinfo_args.is_empty() && (outside || stated.pure), &stated.result) {
+                sinfo_args = vec![result.clone()];
+            }
+            if outside {
+                callee = RExpr::new(RKind::ExternFunc(stated.symbol.clone()), call.func.span);
+            }
+        }
+        let callee = match (stated, op::lookup("call_pure_packed")) {
+            (Some(stated), Some(op)) if stated.pure => {
                 args.insert(0, callee);
-                if sinfo_args.is_empty() {
-                    sinfo_args = stated;
-                }
                 Callee::Op(op)
             }
             _ => Callee::Expr(callee),
@@ -345,24 +365,30 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// What `R.ExternFunc("f", R.Callable(..))` states of its result; `None` where it promises no purity. Without a word
-    /// on purity a type with parameters is pure, one without them is not (TVM's `CallableProxy`).
-    fn pure_extern(&mut self, e: &Expr<'a>) -> Option<Vec<StructInfo>> {
+    /// What `R.ExternFunc("f", R.Callable(..))`, or a name of it, states. Without a word on purity a type with parameters
+    /// is pure, one without them is not (TVM's `CallableProxy`).
+    pub fn stated_extern(&mut self, e: &Expr<'a>) -> Option<StatedExtern> {
+        if let Some(Value::Relax(var)) = e.as_name().and_then(|n| self.names.get(n)) {
+            return self.names.externs.get(var).cloned();
+        }
         let call = e.as_call().filter(|_| e.called().as_deref() == Some("R.ExternFunc"))?;
+        let symbol = call.arg(0, "global_symbol").and_then(Expr::as_str)?.to_string();
         let ty = call.arg(1, "ty")?;
         let ty = ty.as_call().filter(|_| ty.called().as_deref() == Some("R.Callable"))?;
         let said = |e: &&Expr<'a>| !matches!(e.kind, ExprKind::None);
+        let params = ty.arg(0, "params").filter(said);
         let pure = match ty.arg(2, "purity").filter(said) {
             Some(p) => matches!(p.kind, ExprKind::Bool(true)),
-            None => ty.arg(0, "params").filter(said).is_some(),
+            None => params.is_some(),
         };
-        if !pure {
-            return None;
-        }
-        match ty.arg(1, "ret") {
-            Some(result) => Some(vec![self.struct_info(result)?]),
-            None => Some(vec![]),
-        }
+        // Dims that the parameters have too are those of each call.
+        let own = |result: &Expr<'a>| params.is_some_and(|p| shares_a_dim(p, result));
+        let result = match ty.arg(1, "ret").filter(|result| pure || !own(result)) {
+            Some(result) => Some(self.struct_info(result)?),
+            None => None,
+        };
+        let params = params.map(|p| p.elements().map_or(1, <[_]>::len));
+        Some(StatedExtern { symbol, pure, result, params })
     }
 
     /// `R.const(1.5, "float32")`; lists make tensors.
@@ -552,4 +578,23 @@ fn holds(dtype: DType, v: i64) -> bool {
         false => (-(1i64 << (dtype.bits - 1)), (1i64 << (dtype.bits - 1)) - 1),
     };
     (low..=high).contains(&v)
+}
+
+/// Does `result` have a name, or a text, that `params` have too?
+fn shares_a_dim(params: &Expr, result: &Expr) -> bool {
+    let dim = match (&result.kind, result.as_name()) {
+        (ExprKind::Str(s), _) => Some(s.as_str()),
+        (_, name) => name.filter(|n| !matches!(*n, "R" | "T" | "I")),
+    };
+    let type_of_elements = dim.is_some_and(|d| d.parse::<DType>().is_ok());
+    match dim {
+        Some(dim) if !type_of_elements && has_dim(params, dim) => true,
+        _ => result.children().into_iter().any(|c| shares_a_dim(params, c)),
+    }
+}
+
+fn has_dim(e: &Expr, dim: &str) -> bool {
+    e.as_name() == Some(dim)
+        || matches!(&e.kind, ExprKind::Str(s) if s.contains(dim))
+        || e.children().into_iter().any(|c| has_dim(c, dim))
 }

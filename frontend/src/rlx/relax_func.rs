@@ -532,6 +532,9 @@ impl<'a> Cx<'a> {
         if let Some(bound) = &bound {
             self.scalar_binding(&var, annotation.as_ref(), bound);
         }
+        if let Some(stated) = self.stated_extern(value) {
+            self.names.externs.insert(var.clone(), stated);
+        }
         self.names.bind(name, Value::Relax(var.clone()));
         self.emit(body, Binding { var, annotation, value: bound?, span });
         Some(())

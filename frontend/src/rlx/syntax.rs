@@ -98,6 +98,8 @@ pub enum ExprKind<'a> {
     Str(String),
     /// `f"a {b}"`: its parts, in which Python's values are not known yet.
     Formatted(Vec<Expr<'a>>),
+    /// `{b!r:>8}` among these parts: what is shown, by `r`, `s` or `a`, and the format.
+    Field(Box<Expr<'a>>, Option<char>, String),
     Bool(bool),
     None,
     Tuple(Vec<Expr<'a>>),
@@ -239,6 +241,7 @@ impl<'a> Expr<'a> {
             ExprKind::Tuple(v) | ExprKind::List(v) | ExprKind::Formatted(v) => v.iter().collect(),
             ExprKind::Dict(v) => v.iter().flat_map(|(k, v)| [k, v]).collect(),
             ExprKind::Attribute(a, _) | ExprKind::Unary(_, a) | ExprKind::Starred(a) | ExprKind::Keywords(a) => vec![a],
+            ExprKind::Field(a, ..) => vec![a],
             ExprKind::Lambda(params, a) => params.iter().filter_map(|p| p.default.as_ref()).chain([&**a]).collect(),
             ExprKind::Call(c) => {
                 std::iter::once(&c.func).chain(&c.args).chain(c.keywords.iter().map(|(_, v)| v)).collect()
@@ -260,6 +263,7 @@ impl<'a> Expr<'a> {
             ExprKind::Float(_) => "a number",
             ExprKind::Str(_) => "a string",
             ExprKind::Formatted(_) => "a formatted string",
+            ExprKind::Field(..) => "a field of a formatted string",
             ExprKind::Bool(_) => "a bool",
             ExprKind::None => "None",
             ExprKind::Tuple(_) => "a tuple",

@@ -1,5 +1,6 @@
 //! What Python's operators make of literals and lists, and of what class a value is.
 
+use super::formats::{self, Refused, Shown};
 use super::literals::{among, floor_div, integer, size};
 use super::{Python, Reported, Rewritten};
 use crate::rlx::syntax::*;
@@ -117,19 +118,29 @@ impl<'a> Python<'_, 'a> {
         let mut text = String::new();
         let computed = std::mem::replace(&mut self.computes, true);
         for part in parts {
-            let value = self.value(part)?.unwrap_or_else(|| part.clone());
-            match (&value.kind, integer(&value), self.cx.text_of(&value)) {
-                (_, Some(v), _) => text.push_str(&v.to_string()),
-                (_, _, Some(said)) => text.push_str(&said),
-                (ExprKind::Name(n), ..) => text.push_str(n),
-                (ExprKind::Bool(b), ..) => text.push_str(if *b { "True" } else { "False" }),
-                (ExprKind::None, ..) => text.push_str("None"),
+            let (written, conversion, format) = match &part.kind {
+                ExprKind::Field(value, conversion, format) => (&**value, *conversion, format.as_str()),
+                _ => (part, None, ""),
+            };
+            let value = self.value(written)?.unwrap_or_else(|| written.clone());
+            let shown = match (&value.kind, integer(&value), self.cx.text_of(&value)) {
+                (_, Some(v), _) => Shown::Integer(v),
+                (_, _, Some(said)) => Shown::Text(said),
+                (ExprKind::Name(n), ..) => Shown::Object(n.to_string()),
+                (ExprKind::Bool(b), ..) => Shown::Bool(*b),
+                (ExprKind::None, ..) => Shown::Object("None".to_string()),
                 _ => {
                     let what = format!("what text {} has is not known while this is read", value.describe());
                     let d = Diagnostic::unsupported("syntax", part.span, what);
                     return self.refuse(d.help("a field may hold names, integers and texts"));
                 }
+            };
+            match formats::show(shown, conversion, format) {
+                Ok(shown) => text.push_str(&shown),
+                Err(Refused::Wrong(why)) => return self.refuse(Diagnostic::error("python-value", part.span, why)),
+                Err(Refused::Unknown(why)) => return self.refuse(Diagnostic::unsupported("syntax", part.span, why)),
             }
+            self.count(text.len() / 16, span)?;
         }
         self.computes = computed;
         self.count(text.len() / 16, span)?;

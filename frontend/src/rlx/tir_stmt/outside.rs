@@ -43,6 +43,70 @@ const MATHEMATICS: [(&str, Intrin); 33] = [
     ("fma", Intrin::Fma),
 ];
 
+/// Functions of C's mathematical library that others make exactly.
+#[derive(Clone, Copy)]
+enum Composed {
+    /// The greater one; the number where the other is none.
+    FMax,
+    FMin,
+    /// How much the first exceeds the second.
+    FDim,
+    /// Halves away from zero.
+    Round,
+    /// In the rounding direction of the machine, which is half to even.
+    RInt,
+}
+
+const COMPOSED: [(&str, Composed); 5] = [
+    ("fmax", Composed::FMax),
+    ("fmin", Composed::FMin),
+    ("fdim", Composed::FDim),
+    ("round", Composed::Round),
+    ("rint", Composed::RInt),
+];
+
+#[derive(Clone, Copy)]
+enum Mathematics {
+    Intrinsic(Intrin),
+    Composed(Composed),
+}
+
+impl Mathematics {
+    fn arity(self) -> usize {
+        match self {
+            Mathematics::Intrinsic(
+                Intrin::Atan2 | Intrin::Pow | Intrin::Fmod | Intrin::Hypot | Intrin::CopySign | Intrin::NextAfter,
+            ) => 2,
+            Mathematics::Intrinsic(Intrin::Fma) => 3,
+            Mathematics::Composed(Composed::FMax | Composed::FMin | Composed::FDim) => 2,
+            Mathematics::Intrinsic(_) | Mathematics::Composed(Composed::Round | Composed::RInt) => 1,
+        }
+    }
+}
+
+/// Each argument has a name: it is computed once.
+fn composed_of(f: Composed, args: Vec<PrimExpr>, dtype: DType, span: Span) -> PrimExpr {
+    let names: Vec<Var> = (0..args.len()).map(|i| Var::with_span(format!("of_{i}"), dtype, span)).collect();
+    let arg = |i: usize| names.get(i).unwrap_or(&names[0]).expr();
+    let none = |i: usize| PrimExpr::call(Intrin::IsNan, vec![arg(i)]);
+    let number = |first: PrimExpr| none(0).select(arg(1), none(1).select(arg(0), first.select(arg(0), arg(1))));
+    let body = match f {
+        Composed::FMax => number(arg(1).lt(arg(0))),
+        Composed::FMin => number(arg(0).lt(arg(1))),
+        Composed::FDim => arg(0).le(arg(1)).select(PrimExpr::float(dtype, 0.0), arg(0) - arg(1)),
+        Composed::Round => {
+            // What is cut off is exact; so is the sum with one, up to where floats have no fractions.
+            let whole = PrimExpr::call(Intrin::Trunc, vec![arg(0)]);
+            let signed = |v: PrimExpr| PrimExpr::call(Intrin::CopySign, vec![v, arg(0)]);
+            let rest = PrimExpr::call(Intrin::Fabs, vec![arg(0) - whole.clone()]);
+            let half = PrimExpr::float(dtype, 0.5);
+            half.le(rest).select(whole.clone() + signed(PrimExpr::float(dtype, 1.0)), whole)
+        }
+        Composed::RInt => PrimExpr::call(Intrin::NearbyInt, vec![arg(0)]),
+    };
+    names.into_iter().zip(args).rev().fold(body, |body, (name, value)| PrimExpr::let_in(name, value, body))
+}
+
 impl<'a> Cx<'a> {
     /// `T.call_packed("name", ..)` and its kin as a statement; `None` when `call` is another call.
     pub(super) fn outside_call(&mut self, call: &CallExpr<'a>, span: Span, f: &PrimCx) -> Option<Option<TStmt>> {
@@ -169,8 +233,15 @@ impl<'a> Cx<'a> {
             DType::F32 => what.strip_suffix('f').unwrap_or(&what),
             _ => what.as_str(),
         };
-        let found = MATHEMATICS.iter().find(|(n, _)| *n == base || *n == what);
-        let Some((_, f)) = found.filter(|_| dtype.is_float()) else {
+        let function =
+            MATHEMATICS.iter().find(|(n, _)| *n == base || *n == what).map(|(_, f)| Mathematics::Intrinsic(*f));
+        let exactly = match dtype {
+            DType::F32 => what.strip_suffix('f'),
+            DType::F64 => Some(what.as_str()),
+            _ => None,
+        };
+        let composed = COMPOSED.iter().find(|(n, _)| Some(*n) == exactly).map(|(_, f)| Mathematics::Composed(*f));
+        let Some(f) = function.or(composed).filter(|_| dtype.is_float()) else {
             let d = Diagnostic::unsupported("tir-extern", span, format!("this PrimFunc calls `{what}` outside"))
                 .here("inside of an expression only functions of C's mathematical library can be called");
             return self
@@ -178,14 +249,13 @@ impl<'a> Cx<'a> {
         };
         let args: Vec<Option<PrimExpr>> = args.iter().map(|a| self.prim_as(a, dtype)).collect();
         let args = args.into_iter().collect::<Option<Vec<_>>>()?;
-        let wanted = match f {
-            Intrin::Atan2 | Intrin::Pow | Intrin::Fmod | Intrin::Hypot | Intrin::CopySign | Intrin::NextAfter => 2,
-            Intrin::Fma => 3,
-            _ => 1,
-        };
-        if args.len() != wanted {
-            return self.error("argument", span, format!("`{what}` takes {wanted} arguments, {} given", args.len()));
+        if args.len() != f.arity() {
+            let message = format!("`{what}` takes {} arguments, {} given", f.arity(), args.len());
+            return self.error("argument", span, message);
         }
-        Some(PrimExpr::call(*f, args))
+        Some(match f {
+            Mathematics::Intrinsic(f) => PrimExpr::call(f, args),
+            Mathematics::Composed(f) => composed_of(f, args, dtype, span),
+        })
     }
 }
