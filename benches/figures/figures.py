@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The figures that a user can hold us to, network by network, beside their bounds.
 
-    benches/figures/figures.py MODELS [NETWORK ..] [--store] [--only load,size,compile,versions,static,tune,products]
+    benches/figures/figures.py MODELS [NETWORK ..] [--store] [--only load,size,compile,versions,static,tune,batches,products]
 
 MODELS is a folder of NAME.onnx with NAME.npz, its arguments. Prints a table, bold where a bound does not hold; with
 --store also puts it into docs/performance.md. Needs numpy, cc, and the compiler (RELAX_AOT, or target/release/relax-aot).
@@ -16,6 +16,7 @@ versions  a call of the library for all processors, of a call of the one for thi
 static    a call of the model with open dims, of a call of the one whose dims are bound on the command line; bound 1.05
 tune      a call of the library as the cost model has it, of a call of the one compiled with a tune file (made here
           where there is none in TUNED, a folder); bound 1.05
+batches   convolution networks whose batch was opened (needs onnx), for one image and four, of those whose batch is bound; bound 1.05
 products  matrix products with an open count of rows, of those whose rows are bound, in turns; bound 1.05
 """
 
@@ -161,6 +162,56 @@ class Table:
         return "\n".join([self.line(self.columns), "|" + "---|" * len(self.columns)] + self.rows)
 
 
+def opened(models, name, folder, images):
+    """The network with an open batch, and arguments of so many images; `None` where it has no convolution or no batch of one."""
+    import onnx
+
+    model = onnx.load(models / f"{name}.onnx")
+    graph = model.graph
+    constants = {i.name: i for i in graph.initializer}
+    arguments = [i for i in graph.input if i.name not in constants]
+    first = lambda v: v.type.tensor_type.shape.dim[0]
+    if not any("Conv" in n.op_type for n in graph.node) or any(first(v).dim_value != 1 for v in arguments):
+        return None
+    for v in arguments + list(graph.output):
+        first(v).dim_param = "batch"
+    del graph.value_info[:]
+    for node in (n for n in graph.node if n.op_type == "Reshape"):
+        constant = next((c.attribute[0].t for c in graph.node if c.op_type == "Constant" and c.output[0] == node.input[1]), None)
+        shape = constant or constants.get(node.input[1])
+        dims = shape is not None and onnx.numpy_helper.to_array(shape).copy()
+        if shape is not None and dims[0] == 1:
+            dims[0] = -1 if -1 not in dims else 0
+            shape.CopyFrom(onnx.numpy_helper.from_array(dims, shape.name))
+    onnx.save(model, folder / f"{name}.onnx")
+    arrays = np.load(models / f"{name}.npz")
+    np.savez(folder / f"{name}.npz", **{k: np.concatenate([v] * images) for k, v in arrays.items()})
+    return Network(folder, name, folder)
+
+
+def batches(client, models, names, work, seconds):
+    table = Table(["open batch", "of one / bound", "of four / bound"])
+    print(table.text(), flush=True)
+    for name in names:
+        cells = []
+        for images in (1, 4):
+            network = opened(models, name, work, images)
+            if network is None:
+                break
+            try:
+                free = network.compiled("free", "--target-cpu", "native")
+                static = network.compiled("static", "--target-cpu", "native", "--dim", f"batch={images}")
+            except SystemExit:
+                break  # It has more of one image in it than its arguments say.
+            network.write_args(network.metadata(free[0]))
+            cells.append(ratio(pair(client, network, free, static, seconds)))
+            for f in work.glob(f"*{name}*"):
+                f.unlink()
+        if len(cells) == 2:
+            table.row(name, cells)
+    return table
+
+
 def pair(client, network, a, b, seconds):
     """Least and median microseconds of a call of each. Where all of a library fits into the second-level cache, which of its
     pages displace each other there is chance: several copies of both files, each with pages of its own."""
@@ -244,7 +295,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("models", type=pathlib.Path)
     p.add_argument("networks", nargs="*")
-    p.add_argument("--only", default="load,size,compile,versions,static,products")
+    p.add_argument("--only", default="load,size,compile,versions,static,batches,products")
     p.add_argument("--seconds", type=float, default=2.0, help="of each comparison")
     p.add_argument("--tuned", type=pathlib.Path, default=pathlib.Path("."), help="where tune files are")
     p.add_argument("--store", action="store_true")
@@ -272,6 +323,9 @@ def main():
                 for f in work.glob(f"*{name}*"):
                     f.unlink()
             tables.append(table)
+        if "batches" in only:
+            print()
+            tables.append(batches(client, a.models, names, work, a.seconds / 4))
         if "products" in only:
             print()
             tables.append(products(client, work, a.seconds / 4))
