@@ -162,7 +162,7 @@ impl Format {
                 let n = digits.len();
                 let mut out = String::new();
                 for (i, c) in digits.chars().enumerate() {
-                    if i > 0 && (n - i) % every == 0 {
+                    if i > 0 && (n - i).is_multiple_of(every) {
                         out.push(mark);
                     }
                     out.push(c);

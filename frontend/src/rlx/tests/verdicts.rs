@@ -23,6 +23,10 @@ fn bodies_are_refused_where_tvm_refuses_them() {
         ("z = R.call_packed(\"f\", x, k=y, ty_args=[R.Tensor])", "`y` is not defined"),
         ("z = R.ExternFunc(\"f\")(x, [x])", "a function takes values of Relax, this is a list of Python"),
         ("z = R.ExternFunc(\"f\")(x, None)", "None is no value of Relax"),
+        (
+            "f = R.ExternFunc(\"f\", R.Callable((R.Tensor, R.Tensor), R.Tensor))\nz = f(x)",
+            "this function states 2 parameters, 1 arguments given",
+        ),
         ("z = R.arg(\"x\", R.Tensor((4,)))", "two parameters are called `x`"),
         (
             "t = (x,)\nz = R.invoke_pure_closure(x, t, ty_args=[R.Tensor])",
