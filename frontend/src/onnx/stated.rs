@@ -25,7 +25,8 @@ pub fn wrong(o: &ValueInfoProto, v: &Value) -> Option<Diagnostic> {
     let differs =
         |what: String| Some(Diagnostic::warning("onnx-type", Span::NONE, what).help("correct the model's output"));
     let shape = stated.shape.as_ref()?;
-    let (wanted, rank) = (shape.dim.len(), v.rank());
+    // Texts have a dim of bytes behind those of the model.
+    let (wanted, rank) = (shape.dim.len(), v.rank() - usize::from(v.kind == Kind::Text));
     if wanted != rank {
         return differs(format!("the model states {}, it has {rank}", counted(wanted, "dim")));
     }
