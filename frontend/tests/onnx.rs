@@ -311,6 +311,14 @@ fn what_is_stated_of_outputs_and_versions() {
         assert!(module.is_some() && diags.list[0].message.contains(what), "{diags:?}");
     }
     assert!(run(graph(FLOAT, &["2", "7"]), &Options::default()).1.list.is_empty());
+    let text = data_type::STRING;
+    let texts = GraphProto {
+        input: vec![value("x", text, &["2", "n"])],
+        output: vec![value("y", text, &["2", "n"])],
+        node: vec![node("Identity", "x", "y")],
+        ..Default::default()
+    };
+    assert!(run(texts, &Options::default()).1.list.is_empty());
     let version = |v: i64| {
         let model = ModelProto {
             ir_version: Some(8),

@@ -5,12 +5,12 @@ use super::kind::{knows, moves, storage, Kind};
 use super::node::{counted, NodeCx};
 use super::ops;
 use super::proto::{
-    AttributeProto, DimValue, Dimension, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-    TypeProto, TypeValue, ValueInfoProto,
+    AttributeProto, DimValue, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TypeProto,
+    TypeValue, ValueInfoProto,
 };
-use super::tensor::{dtype_of, require_storage, type_name, External};
+use super::tensor::{require_storage, External};
 use super::value::{Tensor, Value};
-use super::{choices, schema, Options, Res, Structure};
+use super::{choices, schema, stated, Options, Res, Structure};
 use relax_ir::prim::Var;
 use relax_ir::printer::is_reserved;
 use relax_ir::program::{LABELS, RESULT_LABELS};
@@ -202,7 +202,7 @@ impl<'m> Importer<'m> {
             match self.lookup(&name) {
                 Some(v) => {
                     let at = |d: Diagnostic| Diagnostic { message: format!("output `{name}`: {}", d.message), ..d };
-                    self.diags.list.extend(stated(o, &v).map(at));
+                    self.diags.list.extend(stated::wrong(o, &v).map(at));
                     tensors &= matches!(v, Value::Tensor(_));
                     match self.result(&v) {
                         Ok(e) => results.push(e),
@@ -742,36 +742,6 @@ impl<'m> Importer<'m> {
         self.depth -= 1;
         Ok(out)
     }
-}
-
-/// What is wrong in what the model states of an output's type. Elements of another type are an error; dims are derived,
-/// and of stated ones that differ a warning tells: editors of models leave such behind.
-fn stated(o: &ValueInfoProto, v: &Value) -> Option<Diagnostic> {
-    let Some(TypeValue::Tensor(stated)) = o.r#type.as_ref().and_then(|t| t.value.as_ref()) else { return None };
-    let Value::Tensor(v) = v else { return None };
-    let elem_type = stated.elem_type.filter(|t| *t != 0)?;
-    let wanted = storage(elem_type).or_else(|| Some((dtype_of(elem_type)?, Kind::Plain)));
-    if wanted.is_some_and(|s| s != (v.dtype, v.kind)) {
-        let is = match v.kind {
-            Kind::Plain => v.dtype.to_string(),
-            kind => kind.name().to_string(),
-        };
-        let what = format!("the model states elements of type {}, they are {is}", type_name(elem_type));
-        return Some(Diagnostic::error("onnx-type", Span::NONE, what));
-    }
-    let wrong =
-        |what: String| Some(Diagnostic::warning("onnx-type", Span::NONE, what).help("correct the model's output"));
-    let shape = stated.shape.as_ref()?;
-    let (wanted, rank) = (shape.dim.len(), v.rank());
-    if wanted != rank {
-        return wrong(format!("the model states {}, it has {rank}", counted(wanted, "dim")));
-    }
-    let differs = |(i, (wanted, is)): (usize, (&Dimension, &PrimExpr))| match (&wanted.value, is.as_int()) {
-        (Some(DimValue::Value(wanted)), Some(is)) if *wanted >= 0 && *wanted != is => Some((i, *wanted, is)),
-        _ => None,
-    };
-    let (i, wanted, is) = shape.dim.iter().zip(&v.dims).enumerate().find_map(differs)?;
-    wrong(format!("the model states that dim {i} is {wanted}, it is {is}"))
 }
 
 /// Are both the same value of the function?

@@ -19,6 +19,7 @@ pub mod proto;
 mod ranks;
 mod schema;
 mod sha1;
+mod stated;
 pub mod tensor;
 pub mod value;
 
