@@ -123,8 +123,10 @@ pub enum Emit {
     /// The header alone.
     Header,
     /// Relax with every struct info derived.
+    #[value(alias = "relax")]
     Typed,
     /// Flat TIR: host programs and scheduled kernels.
+    #[value(alias = "tir")]
     Flat,
     /// Cranelift IR.
     Clif,

@@ -4,7 +4,7 @@
 
 mod command;
 
-use command::{path, relax_aot, tensor};
+use command::{path, relax_aot, tensor, weights};
 use relax_aot::loader::Library;
 use relax_ir::Constant;
 
@@ -66,20 +66,22 @@ fn images_one_by_one_where_they_are_apart() {
         let flat = relax_aot(&["print", "--stage", "flat", path(&file), "--target-cpu", "x86-64-v3"]);
         assert_eq!(flat.contains("for image in"), *apart, "{name}");
         let so = dir.path().join(format!("{}.so", name.replace(' ', "_")));
-        let weights = [tensor(&[16, 8, 3, 3], 3), tensor(&[16, 1, 1], 4)];
-        relax_aot(&[path(&file), "--prefix", "m", "-o", path(&so)]);
+        let params = dir.path().join("w.safetensors");
+        weights(&params, &[("w", &[16, 8, 3, 3]), ("b", &[16, 1, 1])], 3);
+        let baked = ["--params", path(&params), "--prefix", "m"];
+        relax_aot(&[&[path(&file), "-o", path(&so)][..], &baked].concat());
         let open = Library::open(&so, "m").expect("the library");
         for n in [1, 2, 5] {
             let so = dir.path().join(format!("{}{n}.so", name.replace(' ', "_")));
-            relax_aot(&[path(&file), "--prefix", "m", "-o", path(&so), "--dim", &format!("n={n}")]);
+            relax_aot(&[&[path(&file), "-o", path(&so), "--dim", &format!("n={n}")][..], &baked].concat());
             let bound = Library::open(&so, "m").expect("the library");
-            let args = [vec![tensor(&[n, 8, 10, 10], 1), tensor(&[n, 16, 1, 1], 2)], weights.to_vec()].concat();
+            let args = [tensor(&[n, 8, 10, 10], 1), tensor(&[n, 16, 1, 1], 2)];
             let results = if *name == "tuple" { 2 } else { 1 };
             let run = |l: &Library| l.run("main", &args, results).unwrap_or_else(|e| panic!("{name}: {}", e.message));
             close(&run(&open), &run(&bound), &format!("{name}, {n} images"));
         }
         if *apart {
-            let args = [vec![tensor(&[0, 8, 10, 10], 1), tensor(&[0, 16, 1, 1], 2)], weights.to_vec()].concat();
+            let args = [tensor(&[0, 8, 10, 10], 1), tensor(&[0, 16, 1, 1], 2)];
             let results = if *name == "tuple" { 2 } else { 1 };
             let none = open.run("main", &args, results).unwrap_or_else(|e| panic!("{name}: {}", e.message));
             assert!(none.iter().all(|c| c.elements() == 0), "{name}");

@@ -18,7 +18,6 @@ pub mod ops;
 pub mod proto;
 mod ranks;
 mod schema;
-mod sha1;
 mod stated;
 pub mod tensor;
 pub mod value;

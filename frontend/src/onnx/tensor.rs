@@ -2,13 +2,13 @@
 
 use super::kind::{storage, Kind};
 use super::proto::{data_type as T, SparseTensorProto, TensorProto};
-use super::sha1;
 use super::value::Tensor;
 use crate::weights::mapped::{map, MappedBytes};
 use memmap2::Mmap;
 use prost::bytes::Bytes;
 use relax_ir::constant::ConstantData;
 use relax_ir::{Constant, DType, Diagnostic, Span};
+use sha1::{Digest, Sha1};
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +59,10 @@ impl External {
 
     /// The whole file has the digest that the model states of it. Source: ONNX, `TensorProto.external_data`.
     fn verify(&mut self, location: &str, file: &Mmap, stated: &str) -> Result<(), Diagnostic> {
-        let digest = self.digests.entry(location.to_string()).or_insert_with(|| sha1::hex(file));
+        let digest = self
+            .digests
+            .entry(location.to_string())
+            .or_insert_with(|| Sha1::digest(file).iter().map(|b| format!("{b:02x}")).collect());
         if digest.eq_ignore_ascii_case(stated.trim()) {
             return Ok(());
         }
