@@ -6,9 +6,9 @@
 //! network, and in its memory. [`split`] finds such functions, by a rule for each operator of what it does to the first
 //! dim; those without a rule end the search.
 
-use crate::likely::with_values;
+use crate::likely::{self, with_values};
 use relax_ir::analysis::{self, Typed};
-use relax_ir::attrs::{Attrs, EACH_OF, SHAPE_CONSTRAINTS, VAR_DIVISOR};
+use relax_ir::attrs::{Attrs, EACH_OF, FORM_OF, SHAPE_CONSTRAINTS, VAR_DIVISOR};
 use relax_ir::op::{lookup, Purity};
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, TensorInfo,
@@ -117,6 +117,12 @@ pub fn split(typed: &mut Typed) {
         let mut t = typed.clone();
         let fresh = t.module.fresh_name(&one.name);
         t.module.funcs.push(Func::Relax(Function { name: fresh, ..one }));
+        // Of its forms those for one image and for divisors would be no faster.
+        let needless = |w: &String| w.contains('%') || w.ends_with("== 1");
+        t.module.funcs.retain(|g| match g {
+            Func::Relax(g) => g.attrs.str(FORM_OF) != Some(&name) || !likely::when(g).iter().all(needless),
+            _ => true,
+        });
         for g in &mut t.module.funcs {
             match g {
                 Func::Relax(g) if g.name == name => g.body = body.clone(),

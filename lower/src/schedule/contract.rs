@@ -311,6 +311,14 @@ struct Product<'a> {
 
 /// Emits the nest; `false`, with nothing emitted, when it does not have the form.
 pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions) -> Res<bool> {
+    contract(e, n, scratch, o, None)
+}
+
+/// Rows of columns of an open length that has so many vectors go by themselves; shorter ones are joined.
+const LONG_ROWS: i64 = 3;
+
+/// `join`: what becomes of rows of columns of an open length, where that is decided.
+fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, join: Option<bool>) -> Res<bool> {
     let [acc] = n.accs.as_slice() else { return Ok(false) };
     if is_narrow(acc.var.dtype()) {
         return Ok(false);
@@ -353,7 +361,13 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
     let unit_b = stride_is_one(e, b, &j.var);
     let step = lanes as i64;
     let awkward = j.len().is_none_or(|w| !unit_b || w % step != 0 || w < 4 * step);
-    let outer = joined.filter(|_| awkward && packed.is_none()).map(|at| outside.remove(at));
+    let joined = joined.filter(|_| awkward && packed.is_none());
+    if let (None, Some(_), None, true) = (join, joined, j.len(), o.is_wide()) {
+        let long = e.hoist(j.extent.clone().ge(LONG_ROWS * lanes as i64));
+        let both = |e: &mut Emit, join: bool| contract(e, n, scratch, o, Some(join)).map(|_| ());
+        return e.if_then(long, |e| both(e, false), |e| both(e, true)).map(|_| true);
+    }
+    let outer = joined.filter(|_| join != Some(false)).map(|at| outside.remove(at));
     let total = match &outer {
         Some(h) => Poly::of(&h.extent, &e.ranges).mul(&Poly::of(&j.extent, &e.ranges)),
         None => Poly::of(&j.extent, &e.ranges),
@@ -439,7 +453,8 @@ pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptio
                 });
             }
             // What is left takes as many vectors at a time as it has.
-            let left = whole.as_int().zip(end.as_int()).map_or(1, |(w, e)| (e - w) / lanes as i64);
+            let open = if join == Some(false) { LONG_ROWS } else { 1 };
+            let left = whole.as_int().zip(end.as_int()).map_or(open, |(w, e)| (e - w) / lanes as i64);
             let together = if o.is_wide() { left.max(1) as u16 } else { 1 };
             strips(e, &start, whole, end, lanes, together, 4, |e, l| {
                 let count = (l.lanes / lanes).max(1) as i64;

@@ -6,7 +6,8 @@ use super::map::spread;
 use super::poly::Poly;
 use super::stage::Axis;
 use super::transpose::turned;
-use relax_ir::prim::{BinOp, Intrin};
+use relax_ir::flat::FlatStmt;
+use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
@@ -44,15 +45,53 @@ impl Sliver<'_> {
 
     /// Emits the copy.
     pub fn pack(&self, e: &mut Emit) -> Res<()> {
-        let mut axes: Vec<Axis> = self.slot.iter().map(|&s| s.clone()).collect();
+        let axes: Vec<Axis> = self.slot.iter().map(|&s| s.clone()).collect();
         if let ([k], None) = (self.reduce, self.outer) {
             let along = !stride_is_one(e, self.b, &self.j.var) && stride_is_one(e, self.b, &k.var);
             if let Some(depth) = k.len().filter(|n| along && *n >= TURNED && self.width % TURNED == 0) {
                 return outside_loops(e, &axes, &mut |e| self.turn(e, k, depth));
             }
         }
-        axes.extend(self.reduce.iter().cloned());
-        outside_loops(e, &axes, &mut |e| self.row(e))
+        outside_loops(e, &axes, &mut |e| match self.places(e)? {
+            Some(p) => outside_loops(e, self.reduce, &mut |e| self.single(e, 0, &|e, i| p.element(e, i))),
+            None => outside_loops(e, self.reduce, &mut |e| self.row(e)),
+        })
+    }
+
+    /// Where the joined columns of open rows are, which would take divisions for each element otherwise.
+    fn places(&self, e: &mut Emit) -> Res<Option<Places>> {
+        let (Some(h), None) = (self.outer, self.j.len()) else { return Ok(None) };
+        let PrimKind::Load { ptr, offset } = self.b.kind() else { return Ok(None) };
+        let offset = Poly::of(offset, &e.ranges);
+        let Some((by_row, rest)) = offset.split(&h.var) else { return Ok(None) };
+        let Some((by_column, rest)) = rest.split(&self.j.var) else { return Ok(None) };
+        if self.reduce.iter().map(|a| &a.var).any(|v| [&by_row, &by_column].iter().any(|p| p.expr().uses(v))) {
+            return Ok(None);
+        }
+        let table = e.sums((self.width * 8) as u32);
+        // Wide kernels have no divisions: the rows before the first column are counted, those behind it follow.
+        let before = e.local("before", PrimExpr::i64(0));
+        let r = Var::new("row", DType::I64);
+        e.ranges.add_loop(&r, Poly::constant(1), Poly::of(&h.extent, &e.ranges));
+        let len = e.hoist(self.j.extent.clone());
+        e.for_loop(&r, PrimExpr::i64(1), h.extent.clone(), 1, |e| {
+            let over = (r.expr() * len.clone()).le(self.first.clone());
+            e.assign(&before, before.expr() + over.select(PrimExpr::i64(1), PrimExpr::i64(0)));
+            Ok(())
+        })?;
+        let mut row = e.bind("row", before.expr());
+        let mut column = e.bind("column", self.first.clone() - row.clone() * len.clone());
+        for i in 0..self.width {
+            let place = e.bind("place", by_row.expr() * row.clone() + by_column.expr() * column.clone());
+            e.push(FlatStmt::Store { ptr: table.expr(), offset: PrimExpr::i64(i), value: place });
+            if i + 1 < self.valid {
+                let inside =
+                    e.bind("inside", (column.clone() + 1).lt(len.clone()).select(PrimExpr::i64(1), PrimExpr::i64(0)));
+                column = e.bind("column", (column + 1) * inside.clone());
+                row = e.bind("row", row + 1 - inside);
+            }
+        }
+        Ok(Some(Places { table, ptr: ptr.clone(), rest, dtype: self.b.dtype() }))
     }
 
     fn dtype(&self) -> DType {
@@ -76,9 +115,9 @@ impl Sliver<'_> {
                 e.end_lane(self.lane);
                 e.store(self.scratch, &self.at, d, spread(x?, whole as u16))?;
             }
-            return self.single(e, whole, &|i| self.column(self.first.clone() + i));
+            return self.single(e, whole, &|_, i| self.column(self.first.clone() + i));
         }
-        let Some(h) = self.outer else { return self.single(e, 0, &|i| self.column(self.first.clone() + i)) };
+        let Some(h) = self.outer else { return self.single(e, 0, &|_, i| self.column(self.first.clone() + i)) };
         // Groups that lie in one row; slivers begin at multiples of their width.
         let unit = stride_is_one(e, self.b, &self.j.var);
         let even = |n: Option<i64>, g: i64| n.is_some_and(|n| n % g == 0);
@@ -94,7 +133,7 @@ impl Sliver<'_> {
             self.b.substitute(&HashMap::from([(h.var.clone(), row), (self.j.var.clone(), column)]))
         };
         if group == 1 {
-            return self.single(e, 0, &|i| joined(i, None));
+            return self.single(e, 0, &|_, i| joined(i, None));
         }
         for i in (0..self.valid).step_by(group as usize) {
             e.start_lane(self.lane, false);
@@ -106,9 +145,10 @@ impl Sliver<'_> {
     }
 
     /// The elements of a row from one on, one by one.
-    fn single(&self, e: &mut Emit, from: i64, element: &dyn Fn(i64) -> PrimExpr) -> Res<()> {
+    fn single(&self, e: &mut Emit, from: i64, element: &dyn Fn(&mut Emit, i64) -> PrimExpr) -> Res<()> {
         for i in from..self.width {
-            let x = e.scalar(&element(i.min(self.valid - 1)))?;
+            let x = element(e, i.min(self.valid - 1));
+            let x = e.scalar(&x)?;
             e.store(self.scratch, &self.at.add(&Poly::constant(i)), self.dtype(), x)?;
         }
         Ok(())
@@ -160,6 +200,21 @@ impl Sliver<'_> {
             }
             Ok(())
         })
+    }
+}
+
+/// A table of the places of a sliver's columns, in elements, beside what all of them share.
+struct Places {
+    table: Var,
+    ptr: PrimExpr,
+    rest: Poly,
+    dtype: DType,
+}
+
+impl Places {
+    fn element(&self, e: &mut Emit, i: i64) -> PrimExpr {
+        let place = e.bind("place", PrimExpr::load_ptr(self.table.expr(), PrimExpr::i64(i), DType::I64));
+        PrimExpr::load_ptr(self.ptr.clone(), self.rest.expr() + place, self.dtype)
     }
 }
 
