@@ -89,6 +89,38 @@ fn images_one_by_one_where_they_are_apart() {
     }
 }
 
+/// A function that others call stays whole, and is right in both.
+#[test]
+fn functions_that_are_called_stay_whole() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("model.rlx");
+    let signature = r#"x: R.Tensor(("n", 8, 10, 10), "float32"), w: R.Tensor((16, 8, 3, 3), "float32")"#;
+    let text = format!(
+        r#"@I.ir_module
+class Module:
+    @R.function
+    def main({signature}) -> R.Tensor(("n", 16, 8, 8), "float32"):
+        n = T.int64()
+        return R.nn.conv2d(x, w)
+    @R.function
+    def twice({signature}) -> R.Tensor(("n", 16, 8, 8), "float32"):
+        n = T.int64()
+        cls = Module
+        y: R.Tensor((n, 16, 8, 8), "float32") = cls.main(x, w)
+        return R.add(y, y)
+"#
+    );
+    std::fs::write(&file, text).expect("the model is written");
+    let so = dir.path().join("m.so");
+    relax_aot(&[path(&file), "--prefix", "m", "-o", path(&so)]);
+    let library = Library::open(&so, "m").expect("the library");
+    let args = [tensor(&[3, 8, 10, 10], 1), tensor(&[16, 8, 3, 3], 2)];
+    let run = |f: &str| library.run(f, &args, 1).unwrap_or_else(|e| panic!("{}", e.message)).remove(0);
+    let (one, two) = (run("main"), run("twice"));
+    assert!((0..one.elements()).any(|i| one.get_f64(i) != 0.0));
+    assert!((0..one.elements()).all(|i| 2.0 * one.get_f64(i) == two.get_f64(i)));
+}
+
 /// The workspace of an open batch is that of one image.
 #[test]
 fn the_workspace_does_not_grow() {

@@ -112,6 +112,9 @@ pub fn split(typed: &mut Typed) {
         typed.module.relax_funcs().filter(|f| f.global_symbol().is_some()).map(|f| f.name.clone()).collect();
     for name in names {
         let Some(f) = typed.module.relax(&name) else { continue };
+        if typed.module.relax_funcs().any(|g| calls(g, &name)) {
+            continue;
+        }
         let Some(one) = batch(f, typed).and_then(|n| one(f, &n)) else { continue };
         let Some(body) = f.ret.as_ref().and_then(|ret| nothing(f, ret)) else { continue };
         let mut t = typed.clone();
@@ -134,6 +137,13 @@ pub fn split(typed: &mut Typed) {
             *typed = t;
         }
     }
+}
+
+/// Whether a function names another one, which stays whole then.
+fn calls(f: &Function, name: &str) -> bool {
+    let mut found = false;
+    f.body.walk(&mut |e| found |= matches!(e.kind(), ExprKind::GlobalVar(g) if g == name));
+    found
 }
 
 /// The function for a batch of one.

@@ -57,8 +57,10 @@ impl ResultLeaf {
 /// Compiles the exported function `f`: laid out at compile time when that is possible, else over values.
 pub fn compile(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diagnostic> {
     let (checks, kernels, funcs) = (cx.checks.len(), cx.kernels.len(), cx.funcs.len());
+    // What a split function computes its own body does not say.
+    let whole = crate::each::of(&typed.module, &f.name).is_none();
     match laid_out(cx, typed, f) {
-        Err(d) if d.fault == Fault::Unsupported && d.code != "parameter" => {
+        Err(d) if whole && d.fault == Fault::Unsupported && d.code != "parameter" => {
             cx.checks.truncate(checks);
             cx.kernels.truncate(kernels);
             cx.funcs.truncate(funcs);
