@@ -115,7 +115,7 @@ impl Site {
         let mut out = vec![];
         f.body.walk(&mut |s| {
             if let StmtKind::Block(b) = s.kind() {
-                out.extend(Window::of(&b.attrs).map(Site::Window));
+                out.extend(Window::of(&b.attrs).filter(|w| !w.open).map(Site::Window));
             }
         });
         if out.is_empty() {

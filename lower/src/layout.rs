@@ -14,13 +14,14 @@
 mod computed;
 mod follow;
 mod forms;
+mod open;
 mod planes;
 mod slices;
 mod transposed;
 mod weights;
 
 use crate::choice::{epilogue_class, Algorithm, Site, Tuned};
-use crate::legalize::{call_tir, Names};
+use crate::legalize::{call_tir, scalars, Names};
 use crate::schedule::window::{Kind, Window};
 use planes::CONVOLUTIONS;
 use relax_ir::analysis::{infer_expr, Typed};
@@ -99,6 +100,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
         last: HashMap::new(),
         turned: HashMap::new(),
         written,
+        bordered: HashMap::new(),
         transformed: HashMap::new(),
         sigmoids: HashMap::new(),
         parts: HashMap::new(),
@@ -145,6 +147,8 @@ struct Pass {
     turned: HashMap<RVar, RVar>,
     /// The variables whose tensor somebody may write to.
     written: HashSet<RVar>,
+    /// Data with columns of a value at both ends: what it is of, the widths, the value's bits.
+    bordered: HashMap<(RVar, Vec<i64>, u64), RVar>,
     /// Convolutions by Winograd's algorithm, and the size of their tiles.
     transformed: HashMap<RVar, i64>,
     /// Operands of the NHWC forms of `sigmoid`.
@@ -189,7 +193,7 @@ impl Out<'_> {
     /// Binds a call, whose struct info is derived.
     fn bind(&mut self, name: &str, value: Expr) -> Option<RVar> {
         let info = infer_expr(&mut Facts::new(), &value, &self.typed.sinfo, &self.typed.module).ok()?;
-        info.as_tensor().and_then(dims_of)?;
+        info.as_tensor()?.known_dims()?;
         Some(self.bind_as(name, value, info))
     }
 }
@@ -234,7 +238,10 @@ impl Pass {
         if name == "split" {
             self.cut(b, c, &out)?;
         }
-        let dims = self.dims(&b.var.expr(), &out)?;
+        let dims = match self.dims(&b.var.expr(), &out) {
+            Some(dims) => dims,
+            None => return self.open(b, c, e, out),
+        };
         if crate::host::VIEWS.contains(&name) {
             return self.viewed(b, c, &dims, out);
         }
@@ -270,7 +277,10 @@ impl Pass {
             "image.resize2d" => self.resize(b, c, &mut out)?,
             "onnx.resize_axis" => self.resize_axis(b, c, &dims, &mut out)?,
             _ if REDUCTIONS.contains(&name) => self.reduction(b, c, &mut out)?,
-            _ if compared || ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,
+            _ if compared || ELEMENTWISE.contains(&name) => {
+                let shape = self.shape(&b.var.expr(), &out)?;
+                self.elementwise(b, c, &shape, &mut out)?
+            }
             _ => return None,
         };
         self.bound(b, new, &dims, out)
@@ -369,10 +379,15 @@ impl Pass {
         if w.is_pool() {
             self.choose(&mut w);
         }
-        let mut prim = w.prim();
+        let sizes = match w.open {
+            true => self.open_sizes(b, &w, args.first()?, out)?,
+            false => w.sizes(),
+        };
+        let mut prim = w.prim(&sizes);
         prim.name = self.names.fresh(&prim.name);
         prim.span = at.span();
-        let info = StructInfo::tensor(w.out_shape(), DType::F32);
+        let info = StructInfo::tensor(w.out_shape(&sizes), DType::F32);
+        let args = [args, scalars(&prim, at)].concat();
         let value = call_tir(&prim.name, args, vec![info.clone()], at).ok()?;
         self.new.push(prim);
         Some(out.bind_as(b.var.name(), value, info))
@@ -384,7 +399,7 @@ impl Pass {
             Kind::Winograd(made) => Algorithm::Winograd(made),
             _ => Algorithm::Direct,
         };
-        let best = self.tuned.as_ref().and_then(|t| t.best(&Site::Window(w.clone()).key(), Some(algorithm)));
+        let best = self.tuned.as_ref().filter(|_| !w.open).and_then(|t| t.best(&Site::Window(w.clone()).key(), Some(algorithm)));
         match best {
             Some(c) => w.configure(&c, self.lanes),
             None if self.short_tiles && algorithm == Algorithm::Direct => w.configure_short(self.lanes),

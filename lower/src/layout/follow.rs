@@ -5,7 +5,7 @@ use super::{call, ints, Out, Pass};
 use crate::schedule::window::{Kind, Plan, Window};
 use relax_ir::attrs::Attrs;
 use relax_ir::relax::{Binding, BindingValue, Call, Expr, ExprKind, RVar, StructInfo};
-use relax_ir::{AttrValue, Constant, DType};
+use relax_ir::{AttrValue, Constant, DType, PrimExpr};
 
 /// How many elements the mean over the window at `at` divides by along axis `i` of rows and columns, as
 /// `nn.avg_pool2d` defines it.
@@ -41,7 +41,7 @@ pub(super) fn before(c: &Call) -> Option<[i64; 2]> {
 
 impl Pass {
     /// Operators of [`ELEMENTWISE`] with a tensor that exists as NHWC.
-    pub(super) fn elementwise(&mut self, b: &Binding, c: &Call, dims: &[i64], out: &mut Out) -> Option<RVar> {
+    pub(super) fn elementwise(&mut self, b: &Binding, c: &Call, dims: &[PrimExpr], out: &mut Out) -> Option<RVar> {
         if !c.args.iter().any(|a| self.last_of(a).is_some()) {
             return None;
         }
@@ -51,13 +51,13 @@ impl Pass {
                 args.push(a.clone());
                 continue;
             };
-            let shape = self.dims(a, out)?;
+            let shape = self.shape(a, out)?;
             if let Some(k) = self.constant(a) {
                 let k = constant_last(&k, dims.len())?;
                 args.push(Expr::new(ExprKind::Constant(k), a.span()));
             } else if shape.len() == dims.len() && (shape == dims || self.last_of(a).is_some() && spreads(dims)) {
                 args.push(self.as_last(a, out)?.expr());
-            } else if shape.iter().product::<i64>() == 1 && shape.len() <= 4 {
+            } else if shape.iter().all(|d| d.is_int(1)) && shape.len() <= 4 {
                 args.push(a.clone());
             } else {
                 return None;
@@ -108,6 +108,7 @@ impl Pass {
             before: before(c)?,
             last: true,
             panel: self.lanes,
+            open: false,
             plan: Plan { epilogue: self.epilogues.get(&b.var).copied().unwrap_or(0), ..Plan::default() },
         };
         let open = w.made % 4 != 0 || w.before.iter().any(|p| *p < 0) || dims.contains(&0) || data.contains(&0);
@@ -172,7 +173,7 @@ impl Pass {
         if c.attrs.bool("keepdims") != Some(true) {
             return None;
         }
-        let rank = self.dims(c.args.first()?, out)?.len();
+        let rank = self.shape(c.args.first()?, out)?.len();
         let mut axes: Vec<i64> = axes.iter().map(|a| place(rank, *a)).collect::<Option<_>>()?;
         axes.sort();
         let mut c = c.clone();
@@ -184,7 +185,7 @@ impl Pass {
     /// Reductions over all rows and columns that do not keep the dims: their results are the same in both forms.
     pub(super) fn reduced(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<Vec<Binding>> {
         let x = self.last_of(c.args.first()?)?;
-        let rank = self.dims(c.args.first()?, out)?.len() as i64;
+        let rank = self.shape(c.args.first()?, out)?.len() as i64;
         let axes = c.attrs.ints("axis").or_else(|| c.attrs.int("axis").map(|a| vec![a]))?;
         let mut axes: Vec<i64> = axes.iter().map(|a| a.rem_euclid(rank)).collect();
         axes.sort();
@@ -206,7 +207,7 @@ impl Pass {
         let parts: Vec<RVar> = items.map(|i| self.as_last(i, out)).collect::<Option<_>>()?;
         parts.first()?;
         let items = parts.iter().map(|p| p.expr()).collect();
-        let rank = self.dims(&b.var.expr(), out)?.len();
+        let rank = self.shape(&b.var.expr(), out)?.len();
         let axis = place(rank, c.attrs.int("axis")?)?;
         let mut c = c.clone();
         c.attrs.set("axis", AttrValue::Int(axis));
@@ -220,8 +221,8 @@ impl Pass {
 }
 
 /// Whether what has one row and column for each picture can be read for every pixel: frames are pictures of the NHWC form.
-fn spreads(dims: &[i64]) -> bool {
-    dims.len() <= 4 || dims[0] == 1 && dims[2] == 1
+fn spreads(dims: &[PrimExpr]) -> bool {
+    dims.len() <= 4 || dims[0].is_int(1) && dims[2].is_int(1)
 }
 
 /// A constant operand of tensors of `rank` dims, channels second, for their NHWC forms.

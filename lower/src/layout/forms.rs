@@ -63,7 +63,7 @@ impl Pass {
         if let Some(v) = self.last_of(e) {
             return Some(v);
         }
-        let dims = self.dims(e, out)?;
+        let Some(dims) = self.dims(e, out) else { return self.open_last(e, out) };
         let to = last_dims(&dims)?;
         if let Some(x) = e.as_var().and_then(|v| self.turned.get(v)).cloned() {
             return out.bind("channels_last", reshape(x.expr(), &to, out.span)?);

@@ -147,6 +147,7 @@ impl Pass {
             before: pair(&sides.before, 0),
             last: true,
             panel: self.lanes,
+            open: false,
             plan: Plan { epilogue: self.epilogues.get(var).copied().unwrap_or(0), ..Plan::default() },
         };
         let mut columns = None;
@@ -244,6 +245,11 @@ impl Pass {
 }
 
 impl Plane {
+    /// The window, where its data is read as it is.
+    pub(super) fn whole(&self) -> Option<Window> {
+        (self.frames.is_none() && self.columns.is_none()).then(|| self.window.clone())
+    }
+
     /// The weights as the window's own: `[made, taken, rows, columns]`.
     pub(super) fn weights(&self, weight: &Constant) -> Vec<f32> {
         let values = floats(weight);

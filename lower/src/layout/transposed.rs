@@ -106,6 +106,7 @@ impl Pass {
             before: [p[0].before, p[1].before],
             last: true,
             panel,
+            open: false,
             plan: Plan { epilogue, ..Plan::default() },
         };
         let (sy, sx) = (rows.stride, columns.stride);

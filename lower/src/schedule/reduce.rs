@@ -170,7 +170,7 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
 /// An open count of points in tiles of `rows` and what is left in one or two of nearly the same size, since each tile
 /// reads the packed columns once: where each size ends. So few behind the last tile that they would wait for those share
 /// it.
-fn open_tiles(e: &mut Emit, end: &PrimExpr, rows: i64) -> Vec<(PrimExpr, i64)> {
+pub(super) fn open_tiles(e: &mut Emit, end: &PrimExpr, rows: i64) -> Vec<(PrimExpr, i64)> {
     if e.ranges.divisor(end) % rows == 0 {
         return vec![(end.clone(), rows)];
     }

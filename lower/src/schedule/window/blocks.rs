@@ -9,7 +9,7 @@ use super::super::emit::{Emit, Res};
 use super::super::map::spread;
 use super::super::poly::Poly;
 use super::conv::{multiply, NextPanel, Operands};
-use super::tile::{cuts, most_pieces, pieces, rows_of, At, Cut, Piece, Run};
+use super::tile::{most_pieces, pieces, rows_of, At, Cut, Piece, Run};
 use super::Window;
 use relax_ir::flat::FlatStmt;
 use relax_ir::{DType, PrimExpr, Var};
@@ -50,7 +50,7 @@ pub(super) struct Blocks {
 /// Where panels of `width` channels go by blocks.
 pub(super) fn blocks(e: &mut Emit, r: &Run, width: i64) -> Option<Blocks> {
     let w = &r.w;
-    let suits = r.shared && r.lanes == 8 && w.last && w.groups == 1 && w.dilation == [1, 1];
+    let suits = !w.open && r.shared && r.lanes == 8 && w.last && w.groups == 1 && w.dilation == [1, 1];
     let columns = w.batch * w.out[0] * w.out[1];
     let all = pieces(width, r.lanes);
     let each = side_by_side(r, width);
@@ -129,7 +129,8 @@ fn pass(
         let bytes = w.kernel[1] * w.taken * width * 4;
         return walk(e, r, pieces, &mut |e, at, x, (lo, hi), cut, len| {
             let mine = (lo.clone().max(block.clone()), hi.clone().min(block.clone() + 1));
-            let ahead = NextPanel::of(e, r, at, len, &cuts(w, len), bytes);
+            let cuts = r.cuts(e, len);
+            let ahead = NextPanel::of(e, r, at, len, &cuts, bytes);
             let from = Operands { x, weights: weights.clone(), width, ahead };
             let tile = sums.load(e, at, cut.len, pieces);
             multiply(e, r, from, (&mine.0, &mine.1), cut, pieces, &tile)?;
@@ -143,7 +144,8 @@ fn pass(
     let weights = e.bind("p", weights.clone().ptr_add(block.clone() * bytes));
     walk(e, &part, pieces, &mut |e, at, x, (lo, hi), cut, len| {
         let x = e.bind("p", x.ptr_add(block.clone() * (taken * 4)));
-        let ahead = NextPanel::of(e, &part, at, len, &cuts(&part.w, len), bytes);
+        let cuts = part.cuts(e, len);
+        let ahead = NextPanel::of(e, &part, at, len, &cuts, bytes);
         let from = Operands { x, weights: weights.clone(), width, ahead };
         let tile = sums.load(e, at, cut.len, pieces);
         multiply(e, &part, from, (lo, hi), cut, pieces, &tile)?;
@@ -157,7 +159,7 @@ type Body<'a> = &'a mut dyn FnMut(&mut Emit, &At, PrimExpr, (&PrimExpr, &PrimExp
 /// The tiles of the result: where each is, its data, the rows of taps inside, its cut and the length of whole tiles.
 fn walk(e: &mut Emit, r: &Run, pieces: &[Piece], body: Body) -> Res<()> {
     let len = rows_of(&r.w, r.lanes, pieces.len() as i64);
-    let cuts = cuts(&r.w, len);
+    let cuts = r.cuts(e, len);
     r.rows(e, &mut |e, at, row, lo, hi| {
         cuts.iter().try_for_each(|cut| {
             r.columns(e, cut, row, &mut |e, column, x| body(e, &At { column, ..at.clone() }, x, (lo, hi), cut, len))

@@ -5,7 +5,7 @@ use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
 use super::super::reduce::LINE;
 use super::blocks;
-use super::tile::{cuts, most_pieces, pieces, rows_of, At, Cut, Group, Piece, Run};
+use super::tile::{most_pieces, pieces, rows_of, At, Cut, Group, Piece, Run};
 use super::{Outer, Window};
 use relax_ir::flat::FlatStmt;
 use relax_ir::prim::Intrin;
@@ -33,7 +33,7 @@ pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
     let w = &r.w;
     if near(w, r.lanes) {
         let len = rows_of(w, r.lanes, pieces(w.panel, r.lanes).len() as i64);
-        let cuts = cuts(w, len);
+        let cuts = r.cuts(e, len);
         return r.rows(e, &mut |e, at, row, lo, hi| {
             cuts.iter().try_for_each(|cut| {
                 r.columns(e, cut, row, &mut |e, column, x| {
@@ -116,7 +116,7 @@ impl NextPanel {
 fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i64) -> Res<()> {
     for pieces in pieces(width, r.lanes).chunks(blocks::side_by_side(r, width)) {
         let len = rows_of(&r.w, r.lanes, pieces.len() as i64);
-        let cuts = cuts(&r.w, len);
+        let cuts = r.cuts(e, len);
         r.rows(e, &mut |e, at, row, lo, hi| {
             for cut in &cuts {
                 r.columns(e, cut, row, &mut |e, column, x| {
@@ -177,7 +177,7 @@ fn taps(e: &mut Emit, r: &Run, from: Operands, (lo, hi): (&PrimExpr, &PrimExpr),
     let c = Var::new("c", DType::I64);
     e.ranges.add_loop(&c, Poly::default(), Poly::constant(w.taken));
     e.for_loop(&c, PrimExpr::i64(0), PrimExpr::i64(w.taken), 1, |e| {
-        let x = e.bind("p", from.x.clone().ptr_add(c.expr() * (strides[3] * 4)));
+        let x = e.bind("p", from.x.clone().ptr_add(c.expr() * (strides[3].clone() * 4)));
         let step = w.kernel[0] * w.kernel[1] * from.width * 4;
         let weights = e.bind("p", from.weights.clone().ptr_add(c.expr() * step));
         rows(e, r, Operands { x, weights, ..from.clone() }, w.kernel[1], (lo, hi), body)
@@ -186,11 +186,11 @@ fn taps(e: &mut Emit, r: &Run, from: Operands, (lo, hi): (&PrimExpr, &PrimExpr),
 
 /// `run`: taps of a row.
 fn rows(e: &mut Emit, r: &Run, from: Operands, run: i64, (lo, hi): (&PrimExpr, &PrimExpr), body: Body) -> Res<()> {
-    let stride = r.strides()[1];
+    let stride = e.hoist(r.strides()[1].clone() * (r.w.dilation[0] * 4));
     let y = Var::new("y", DType::I64);
     e.ranges.add_loop(&y, Poly::default(), Poly::constant(r.w.kernel[0]));
     e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {
-        let x = e.bind("p", from.x.clone().ptr_add(y.expr() * (r.w.dilation[0] * stride * 4)));
+        let x = e.bind("p", from.x.clone().ptr_add(y.expr() * stride));
         let weights = e.bind("p", from.weights.clone().ptr_add(y.expr() * (run * from.width * 4)));
         body(e, &Operands { x, weights, ..from.clone() })
     })
@@ -286,7 +286,7 @@ fn tap(
         // Four vectors and seven rows leave three registers for weights.
         vectors.push(if full && i == 3 { load } else { e.bind("w", load) });
     }
-    let step = r.w.stride[1] * r.strides()[2];
+    let step = r.w.stride[1] * r.apart();
     // Where the channels of a vector's group begin.
     let [taken, made] = r.w.group();
     let channel = |p: &Piece| if r.w.groups > 1 { p.at / made.max(1) * taken } else { 0 };

@@ -2,7 +2,7 @@
 
 use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
-use super::tile::{cuts, pieces, registers, At, Cut, Piece, Run};
+use super::tile::{pieces, registers, At, Cut, Piece, Run};
 use super::{Kind, Window};
 use relax_ir::prim::Intrin;
 use relax_ir::{DType, PrimExpr, Var};
@@ -48,7 +48,7 @@ pub fn shapes(w: &Window, lanes: i64) -> Vec<(i64, i64, f64)> {
 pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
     let w = &r.w;
     let (wide, len) = shape(w, r.lanes);
-    let cuts = cuts(w, len);
+    let cuts = r.cuts(e, len);
     let block = wide * r.lanes;
     let whole = w.made / block * block;
     r.rows(e, &mut |e, at, row, lo, hi| {
@@ -81,7 +81,7 @@ fn tile(
     pieces: &[Piece],
 ) -> Res<()> {
     let w = &r.w;
-    let strides = r.strides();
+    let line = e.hoist(r.strides()[1].clone() * (w.dilation[0] * 4));
     let pool = w.is_pool();
     let sums = match w.kind {
         Kind::Max => r.starting(e, cut.len, pieces, PrimExpr::min_value(DType::F32)),
@@ -91,7 +91,7 @@ fn tile(
     e.ranges.add_loop(&y, Poly::default(), Poly::constant(w.kernel[0]));
     e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {
         let channel = at.channel.clone() * 4;
-        let x = e.bind("p", p.clone().ptr_add(y.expr() * (w.dilation[0] * strides[1] * 4) + channel.clone()));
+        let x = e.bind("p", p.clone().ptr_add(y.expr() * line + channel.clone()));
         let weights = e.bind("p", r.weight.expr().ptr_add(y.expr() * (w.kernel[1] * w.made * 4) + channel));
         let load = |p: &PrimExpr, at: i64, lanes: i64| {
             PrimExpr::load_ptr(p.clone(), PrimExpr::i64(at), DType::F32.with_lanes(lanes as u16))
@@ -117,7 +117,7 @@ fn tile(
                 continue;
             }
             for (k, q) in pieces.iter().enumerate() {
-                let x = e.bind("x", load(&x, column * strides[2] + q.at, q.lanes));
+                let x = e.bind("x", load(&x, column * r.apart() + q.at, q.lanes));
                 for &(i, tap) in &uses {
                     let sum = &sums[i as usize][k];
                     let value = match w.kind {

@@ -78,8 +78,16 @@ pub struct Plan {
     pub epilogue: i64,
 }
 
-/// A convolution of float32 with every size known. Data is NHWC, or NCHW when not `last`; the result
-/// is NHWC. Weights are one-dimensional, see [`Window::pack`].
+/// How many pictures there are, and their rows and columns: of the data and of the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sizes {
+    pub batch: PrimExpr,
+    pub size: [PrimExpr; 2],
+    pub out: [PrimExpr; 2],
+}
+
+/// A convolution of float32. Data is NHWC, or NCHW when not `last`; the result is NHWC. Weights are one-dimensional, see
+/// [`Window::pack`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
     pub kind: Kind,
@@ -105,6 +113,9 @@ pub struct Window {
     pub last: bool,
     /// Channels of the result whose weights lie together.
     pub panel: i64,
+    /// Pictures, rows and columns are known when the kernel runs ([`Sizes`]); those here are likely ones, for the cost
+    /// model alone. Columns of the data lie inside under every window.
+    pub open: bool,
     pub plan: Plan,
 }
 
@@ -126,7 +137,7 @@ impl Window {
         let p = &self.plan;
         v.extend([p.rows, p.lanes, p.outer as i64, p.epilogue]);
         v.extend(self.dilation);
-        v.push(self.groups);
+        v.extend([self.groups, self.open as i64]);
         v
     }
 
@@ -134,7 +145,7 @@ impl Window {
     pub fn of(attrs: &Attrs) -> Option<Window> {
         let v = attrs.ints(KEY)?;
         let pair = |i: usize| [v[i], v[i + 1]];
-        (v.len() == 23).then(|| Window {
+        (v.len() == 24).then(|| Window {
             kind: match v[0] {
                 0 => Kind::Conv,
                 1 => Kind::Depthwise,
@@ -155,6 +166,7 @@ impl Window {
             before: pair(12),
             last: v[14] != 0,
             panel: v[15],
+            open: v[23] != 0,
             plan: Plan {
                 rows: v[16],
                 lanes: v[17],
@@ -172,6 +184,9 @@ impl Window {
     /// For channels-last data with these strides, where its pixels lie evenly.
     pub fn with_strides(&self, strides: &[i64]) -> Option<Window> {
         let &[n, h, w, c] = strides else { return None };
+        if self.open {
+            return None;
+        }
         let even = c == 1 && w >= self.taken && h == w * self.size[1] && (self.batch == 1 || n == h * self.size[0]);
         (even && self.last).then(|| Window { pitch: if w == self.taken { 0 } else { w }, ..self.clone() })
     }
@@ -286,14 +301,25 @@ impl Window {
         }
     }
 
-    fn data_shape(&self) -> Vec<PrimExpr> {
-        let [h, w] = self.size;
-        let dims = if self.last { [self.batch, h, w, self.taken] } else { [self.batch, self.taken, h, w] };
-        dims.iter().map(|&d| PrimExpr::i64(d)).collect()
+    /// The sizes, where they are known.
+    pub fn sizes(&self) -> Sizes {
+        let int = PrimExpr::i64;
+        Sizes { batch: int(self.batch), size: self.size.map(int), out: self.out.map(int) }
     }
 
-    pub fn out_shape(&self) -> Vec<PrimExpr> {
-        [self.batch, self.out[0], self.out[1], self.made].iter().map(|&d| PrimExpr::i64(d)).collect()
+    /// Dims of the data.
+    fn data_shape(&self, s: &Sizes) -> [PrimExpr; 4] {
+        let ([h, w], c) = (s.size.clone(), PrimExpr::i64(self.taken));
+        match self.last {
+            true => [s.batch.clone(), h, w, c],
+            false => [s.batch.clone(), c, h, w],
+        }
+    }
+
+    /// Dims of the result.
+    pub fn out_shape(&self, s: &Sizes) -> Vec<PrimExpr> {
+        let [h, w] = s.out.clone();
+        vec![s.batch.clone(), h, w, PrimExpr::i64(self.made)]
     }
 
     /// Weights `[made, taken / groups, rows, columns]` (depthwise: `[made, 1, rows, columns]`) in the order in which kernels
@@ -347,8 +373,8 @@ impl Window {
         out
     }
 
-    /// The operator as a PrimFunc of data and packed weights.
-    pub fn prim(&self) -> PrimFunc {
+    /// The operator as a PrimFunc of data and packed weights, over pictures of these sizes.
+    pub fn prim(&self, sizes: &Sizes) -> PrimFunc {
         let name = match self.kind {
             Kind::Conv => "conv2d",
             Kind::Depthwise => "depthwise_conv2d",
@@ -357,7 +383,7 @@ impl Window {
             Kind::Winograd(_) => "winograd_conv2d",
         };
         let mut k = KernelBuilder::new(name);
-        let x = k.input("data", &self.data_shape(), DType::F32);
+        let x = k.input("data", &self.data_shape(sizes), DType::F32);
         let pool = self.kind == Kind::Max;
         let w = (!self.is_pool()).then(|| k.input("weight", &[PrimExpr::i64(self.packed())], DType::F32));
         let [kh, kw] = self.kernel.map(PrimExpr::i64);
@@ -370,7 +396,7 @@ impl Window {
         let nothing = if pool { PrimExpr::min_value(DType::F32) } else { PrimExpr::zero(DType::F32) };
         let combine: &dyn Fn(PrimExpr, PrimExpr) -> PrimExpr = if pool { &|a, b| a.max(b) } else { &|a, b| a + b };
         let reducer = Reducer { init: nothing.clone(), combine };
-        let y = k.reduce(name, &self.out_shape(), DType::F32, &extents, reducer, |s, r| {
+        let y = k.reduce(name, &self.out_shape(sizes), DType::F32, &extents, reducer, |s, r| {
             let o = s[3].clone();
             let (c, y, x_) = match (self.kind, self.last) {
                 (Kind::Depthwise | Kind::Max | Kind::Sum, _) => (o.clone(), &r[0], &r[1]),
@@ -386,6 +412,12 @@ impl Window {
             };
             let mut inside = PrimExpr::bool(true);
             for (i, at) in [row, col].into_iter().enumerate() {
+                if self.open {
+                    if i == 0 && (self.before[0] > 0 || self.kernel[0] > 1) {
+                        inside = inside.and(at.clone().ge(0)).and(at.lt(sizes.size[0].clone()));
+                    }
+                    continue;
+                }
                 let reach =
                     (self.out[i] - 1) * self.stride[i] + (self.kernel[i] - 1) * self.dilation[i] - self.before[i];
                 if self.before[i] > 0 {
@@ -466,13 +498,19 @@ pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &Sche
         return Ok(false);
     }
     let strides: Option<Vec<i64>> = e.places.get(x).and_then(|p| p.strides.iter().map(Poly::as_const).collect());
+    let sizes = Sizes::of(s, w, x);
+    if w.open && !sizes.as_ref().is_some_and(|n| n.is_dense(e, w, x)) {
+        return Ok(false);
+    }
     let dense = w.last.then(|| w.with_strides(&strides?));
     let w = match dense {
         Some(Some(w)) if w.pitch == 0 || !matches!(w.kind, Kind::Winograd(_)) => &w.clone(),
         None => w,
+        _ if w.open => w,
         _ => return Ok(false),
     };
-    let run = tile::Run::new(e, s, w, o, x, weight)?;
+    let Some(sizes) = sizes else { return Ok(false) };
+    let run = tile::Run::new(e, s, w, o, (x, weight), sizes)?;
     match w.kind {
         Kind::Conv => conv::emit(e, &run)?,
         Kind::Depthwise | Kind::Max | Kind::Sum => depthwise::emit(e, &run)?,
@@ -482,6 +520,40 @@ pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &Sche
         }
     }
     Ok(true)
+}
+
+impl Sizes {
+    /// Those of a stage with data `x`: by the window where it knows them, else by the buffers.
+    fn of(s: &Stage, w: &Window, x: &Buffer) -> Option<Sizes> {
+        if !w.open {
+            return Some(w.sizes());
+        }
+        let [batch, out @ .., _] = s.spatial.as_slice() else { return None };
+        let [rows, columns] = out else { return None };
+        let at = if w.last { 1 } else { 2 };
+        let size = [x.shape.get(at)?.clone(), x.shape.get(at + 1)?.clone()];
+        Some(Sizes { batch: batch.extent.clone(), size, out: [rows.extent.clone(), columns.extent.clone()] })
+    }
+
+    /// As code reads them.
+    fn flat(&self, e: &mut Emit) -> Res<Sizes> {
+        let mut dim = |d: &PrimExpr| e.index(&Poly::of(d, &e.ranges));
+        let [h, w] = &self.size;
+        let [rows, columns] = &self.out;
+        Ok(Sizes { batch: dim(&self.batch)?, size: [dim(h)?, dim(w)?], out: [dim(rows)?, dim(columns)?] })
+    }
+
+    /// Whether data of these sizes lies without gaps.
+    fn is_dense(&self, e: &Emit, w: &Window, x: &Buffer) -> bool {
+        let Some(p) = e.places.get(x) else { return false };
+        let mut step = Poly::constant(1);
+        let shape = w.data_shape(self);
+        shape.iter().zip(&p.strides).rev().all(|(d, stride)| {
+            let same = d.is_int(1) || *stride == step;
+            step = step.mul(&Poly::of(d, &e.ranges));
+            same
+        })
+    }
 }
 
 /// The buffers that an expression loads, in order.

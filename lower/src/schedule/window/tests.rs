@@ -36,7 +36,7 @@ fn same(w: &Window, bytes: i64) {
 /// The same; what is asked for ahead.
 fn same_with(w: &Window, o: &SchedOptions) -> Vec<i64> {
     let bytes = o.vector_bytes;
-    let f = w.prim();
+    let f = w.prim(&w.sizes());
     let dims = |b: &Buffer| b.shape.iter().filter_map(|d| d.as_int()).collect::<Vec<_>>();
     let mut args: Vec<Arg> = f.buffers().map(|b| Arg::Tensor(data(&dims(b)))).collect();
     if let Kind::Winograd(_) = w.kind {
@@ -79,6 +79,7 @@ fn conv(size: [i64; 2], taken: i64, made: i64, kernel: [i64; 2], stride: [i64; 2
         before: pad,
         last: true,
         panel: 16,
+        open: false,
         plan: Plan::default(),
     }
 }
@@ -211,7 +212,7 @@ fn groups_are_apart() {
             let args = vec![tensor(&[1, 5, 5, 16], x), tensor(&[packed.len() as i64], packed), out];
             for bytes in [16, 32, 64] {
                 let mut got = args.clone();
-                machine::run(&w.prim(), &mut got, &SchedOptions::vectors(bytes)).expect("scheduled");
+                machine::run(&w.prim(&w.sizes()), &mut got, &SchedOptions::vectors(bytes)).expect("scheduled");
                 let Some(Arg::Tensor(t)) = got.pop() else { panic!("a tensor") };
                 let finite = |(i, y): (usize, &f64)| y.is_finite() == (group(i as i64) != 1);
                 assert!(t.to_f64().iter().enumerate().all(finite), "groups of {each} at {bytes} bytes");
@@ -243,20 +244,20 @@ fn check_groups(w: Window) {
     let mut dense = Window { groups: 1, ..w.clone() };
     dense.choose_panel(16);
     let mut wanted = vec![Arg::Tensor(data(&x)), tensor(dense.pack(&full)), out.clone()];
-    interp::run(&dense.prim(), &mut wanted).expect("interpreted");
+    interp::run(&dense.prim(&dense.sizes()), &mut wanted).expect("interpreted");
     for lanes in [4, 8, 16] {
         let mut w = w.clone();
         if !(1..=4).any(|n| w.takes_panel(n * lanes)) {
             continue;
         }
         w.choose_panel(lanes);
-        assert_eq!(Site::of(&w.prim()), [Site::Window(w.clone())]);
+        assert_eq!(Site::of(&w.prim(&w.sizes())), [Site::Window(w.clone())]);
         let args = vec![Arg::Tensor(data(&x)), tensor(w.pack(&weights)), out.clone()];
         // Panels are those of the widest form.
         for bytes in [16, 32, 64] {
             let (mut meant, mut got) = (args.clone(), args.clone());
-            interp::run(&w.prim(), &mut meant).expect("interpreted");
-            machine::run(&w.prim(), &mut got, &SchedOptions::vectors(bytes)).expect("scheduled");
+            interp::run(&w.prim(&w.sizes()), &mut meant).expect("interpreted");
+            machine::run(&w.prim(&w.sizes()), &mut got, &SchedOptions::vectors(bytes)).expect("scheduled");
             let [a, b, c] = [&wanted, &meant, &got].map(|args| {
                 let Some(Arg::Tensor(t)) = args.last() else { panic!("a tensor") };
                 t.to_f64()
@@ -282,7 +283,7 @@ fn transformed() {
 fn packing_is_undone() {
     let direct = conv([8, 8], 16, 16, [3, 3], [1, 1], [1, 1]);
     let result = |w: &Window| {
-        let f = w.prim();
+        let f = w.prim(&w.sizes());
         let out = Tensor::zeros(DType::F32, &[1, 8, 8, 16]);
         let mut args = vec![Arg::Tensor(data(&[1, 8, 8, 16])), Arg::Tensor(packed(w)), Arg::Tensor(out)];
         interp::run(&f, &mut args).expect("interpreted");
@@ -309,8 +310,8 @@ fn check_ways(w: &Window) {
             let mut w = w.clone();
             w.configure(&way, lanes);
             assert_eq!(w.config(lanes), way, "{w:?}");
-            assert_eq!(Site::of(&w.prim()), [Site::Window(w.clone())]);
-            let f = w.prim();
+            assert_eq!(Site::of(&w.prim(&w.sizes())), [Site::Window(w.clone())]);
+            let f = w.prim(&w.sizes());
             let mut args: Vec<Arg> = f.buffers().map(|b| Arg::Tensor(data(&dims(b)))).collect();
             if w.kind != Kind::Max {
                 args[1] = Arg::Tensor(packed(&w));
@@ -347,7 +348,7 @@ fn what_was_chosen_travels_with_the_block() {
     assert_eq!(key, "conv float32 1 8x8x16 to 8x8x64 kernel 3x3 stride 1x1 pad 1x1 with residual and calls");
     let way = Config { algorithm: Algorithm::Winograd(2), columns: 2, rows: 3, outer: Outer::Weights };
     w.configure(&way, 16);
-    let site = Site::of(&w.prim()).remove(0);
+    let site = Site::of(&w.prim(&w.sizes())).remove(0);
     assert_eq!((site.config(16), site.key()), (way, key));
 }
 
@@ -427,7 +428,7 @@ fn tiles_of_few_rows() {
 fn panels_of_wider_vectors_go_by_blocks() {
     let o = SchedOptions { shared: true, ahead: true, ..SchedOptions::vectors(32) };
     let waits = |w: &Window, o: &SchedOptions| {
-        let f = super::super::schedule(&w.prim(), o).expect("scheduled");
+        let f = super::super::schedule(&w.prim(&w.sizes()), o).expect("scheduled");
         f.body.iter().any(|s| matches!(s, FlatStmt::Stack { var, .. } if var.name() == "waiting"))
     };
     let (same_size, one) = ([1, 1], [1, 1]);

@@ -7,7 +7,8 @@ use super::super::nest::{used_plainly, Target};
 use super::super::poly::Poly;
 use super::super::stage::Stage;
 use super::super::SchedOptions;
-use super::{Kind, Window};
+use super::super::reduce::open_tiles;
+use super::{Kind, Sizes, Window};
 use relax_ir::flat::FlatStmt;
 use relax_ir::prim::{Intrin, PrimKind};
 use relax_ir::tir::Buffer;
@@ -67,9 +68,11 @@ pub fn most_rows(lanes: i64, pieces: i64) -> i64 {
 /// Columns of the result that are computed alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
-    pub start: i64,
+    /// The first column, and the one behind the last.
+    pub start: PrimExpr,
+    pub end: PrimExpr,
     pub len: i64,
-    /// Tiles of that length in a row.
+    /// Tiles of that length in a row, about where that is open.
     pub count: i64,
     /// Runs of taps, with the columns for which they lie inside of the data.
     pub groups: Vec<Group>,
@@ -82,11 +85,16 @@ pub struct Group {
     pub inside: Vec<bool>,
 }
 
-pub fn cuts(w: &Window, len: i64) -> Vec<Cut> {
+/// Whether taps that lie behind one another in the weights do in the data, too.
+fn is_run(w: &Window) -> bool {
+    w.dilation[1] == 1 && w.groups == 1 && w.pitch == 0
+}
+
+/// The columns of a row of known length in tiles of `len`.
+fn cuts(w: &Window, len: i64) -> Vec<Cut> {
     let mut out: Vec<Cut> = vec![];
     let columns = w.out[1];
-    // Taps that lie behind one another in the data, too.
-    let dense = w.dilation[1] == 1 && w.groups == 1 && w.pitch == 0;
+    let dense = is_run(w);
     for start in (0..columns).step_by(len as usize) {
         let len = len.min(columns - start);
         let mut groups: Vec<Group> = vec![];
@@ -100,8 +108,14 @@ pub fn cuts(w: &Window, len: i64) -> Vec<Cut> {
             }
         }
         match out.last_mut() {
-            Some(c) if c.len == len && c.groups == groups => c.count += 1,
-            _ => out.push(Cut { start, len, count: 1, groups }),
+            Some(c) if c.len == len && c.groups == groups => {
+                c.count += 1;
+                c.end = PrimExpr::i64(start + len);
+            }
+            _ => {
+                let (start, end) = (PrimExpr::i64(start), PrimExpr::i64(start + len));
+                out.push(Cut { start, end, len, count: 1, groups });
+            }
         }
     }
     out
@@ -282,6 +296,7 @@ pub fn flattened(w: &Window) -> Option<Window> {
 #[derive(Clone)]
 pub struct Run {
     pub w: Window,
+    pub sizes: Sizes,
     pub x: Var,
     pub weight: Var,
     pub lanes: i64,
@@ -312,7 +327,15 @@ pub struct At {
 }
 
 impl Run {
-    pub fn new(e: &mut Emit, s: &Stage, w: &Window, o: &SchedOptions, x: &Buffer, weight: &Buffer) -> Res<Run> {
+    /// `data`: the data and its weights.
+    pub fn new(
+        e: &mut Emit,
+        s: &Stage,
+        w: &Window,
+        o: &SchedOptions,
+        (x, weight): (&Buffer, &Buffer),
+        sizes: Sizes,
+    ) -> Res<Run> {
         for a in &s.spatial {
             let extent = Poly::of(&a.extent, &e.ranges);
             e.ranges.add_loop(&a.var, Poly::default(), extent);
@@ -328,7 +351,17 @@ impl Run {
         let (Some(x), Some(weight)) = (pointer(x), pointer(weight)) else {
             return Err(e.internal("a window without operands"));
         };
-        let flat = flattened(w).filter(|_| walks_as_one(e, &targets, &axes, w));
+        let same = |e: &Emit, i: usize| Poly::of(&sizes.size[i], &e.ranges) == Poly::of(&sizes.out[i], &e.ranges);
+        let flat = flattened(w).filter(|_| same(e, 0) && same(e, 1) && walks_as_one(e, &targets, &axes, &sizes));
+        let sizes = sizes.flat(e)?;
+        let sizes = match &flat {
+            Some(_) => {
+                let all = e.hoist(sizes.batch.clone() * sizes.size[0].clone() * sizes.size[1].clone());
+                let one = PrimExpr::i64(1);
+                Sizes { batch: one.clone(), size: [one.clone(), all.clone()], out: [one, all] }
+            }
+            None => sizes,
+        };
         let heavy = targets.iter().map(|t| weight_of(&t.value)).sum::<usize>() > 6;
         let stack = heavy.then(|| Var::new("sums", DType::HANDLE));
         if let Some(var) = &stack {
@@ -336,6 +369,7 @@ impl Run {
         }
         Ok(Run {
             w: flat.unwrap_or_else(|| w.clone()),
+            sizes,
             x,
             weight,
             lanes: o.vector_bytes as i64 / 4,
@@ -356,9 +390,10 @@ impl Run {
         let offset = axes[2].expr() * self.w.made + axes[3].expr();
         let targets = vec![Target { ptr: out, offset, dtype: DType::F32, value: acc.expr() }];
         let w = product(&self.w, rows);
+        let sizes = w.sizes();
         let lane = Var::new("lane", DType::I64);
         let ahead = self.ahead;
-        Run { w, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack: None, ahead, shared: false }
+        Run { w, sizes, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack: None, ahead, shared: false }
     }
 
     /// The same with another window over the same tensors.
@@ -371,13 +406,44 @@ impl Run {
     }
 
     /// Elements between neighbours of the data: batch, row, column, channel.
-    pub fn strides(&self) -> [i64; 4] {
-        let [h, w] = self.w.size;
+    pub fn strides(&self) -> [PrimExpr; 4] {
+        let [h, w] = self.sizes.size.clone();
         let (c, p) = (self.w.taken, self.w.pixel());
+        let area = h * w.clone();
         match self.w.last {
-            true => [h * w * p, w * p, p, 1],
-            false => [c * h * w, w, 1, h * w],
+            true => [area * p, w * p, PrimExpr::i64(p), PrimExpr::i64(1)],
+            false => [area.clone() * c, w, PrimExpr::i64(1), area],
         }
+    }
+
+    /// Elements between neighbouring columns of the data.
+    pub fn apart(&self) -> i64 {
+        if self.w.last {
+            self.w.pixel()
+        } else {
+            1
+        }
+    }
+
+    /// The columns of a row in tiles of `len`.
+    pub fn cuts(&self, e: &mut Emit, len: i64) -> Vec<Cut> {
+        let w = &self.w;
+        if !w.open {
+            return cuts(w, len);
+        }
+        let tap = |tap: i64, taps: i64, len: i64| Group { tap, taps, inside: vec![true; len as usize] };
+        let mut start = PrimExpr::i64(0);
+        let mut out = vec![];
+        for (end, len) in open_tiles(e, &self.sizes.out[1], len) {
+            let groups = match is_run(w) {
+                true => vec![tap(0, w.kernel[1], len)],
+                false => (0..w.kernel[1]).map(|i| tap(i, 1, len)).collect(),
+            };
+            let count = if out.is_empty() { w.out[1] / len } else { 1 };
+            out.push(Cut { start, end: end.clone(), len, count, groups });
+            start = end;
+        }
+        out
     }
 
     /// Loops over batch and rows; the body gets both, the address of the first tap's row at the first column, and the
@@ -386,13 +452,17 @@ impl Run {
         let w = &self.w;
         let strides = self.strides();
         let (n, row) = (Var::new("n", DType::I64), Var::new("row", DType::I64));
-        e.ranges.add_loop(&n, Poly::default(), Poly::constant(w.batch));
-        e.ranges.add_loop(&row, Poly::default(), Poly::constant(w.out[0]));
+        let Sizes { batch, size, out } = self.sizes.clone();
+        for (v, end) in [(&n, &batch), (&row, &out[0])] {
+            let extent = Poly::of(end, &e.ranges);
+            e.ranges.add_loop(v, Poly::default(), extent);
+        }
+        let [image, line] = [0, 1].map(|i| e.hoist(strides[i].clone() * 4));
         let zero = PrimExpr::i64(0);
-        e.for_loop(&n, zero.clone(), PrimExpr::i64(w.batch), 1, |e| {
-            e.for_loop(&row, zero.clone(), PrimExpr::i64(w.out[0]), 1, |e| {
+        e.for_loop(&n, zero.clone(), batch, 1, |e| {
+            e.for_loop(&row, zero.clone(), out[0].clone(), 1, |e| {
                 let first = row.expr() * w.stride[0] - w.before[0];
-                let at = n.expr() * (strides[0] * 4) + first.clone() * (strides[1] * 4) - w.before[1] * strides[2] * 4;
+                let at = n.expr() * image + first.clone() * line - w.before[1] * self.apart() * 4;
                 let pointer = e.bind("p", self.x.expr().ptr_add(at));
                 let dilation = w.dilation[0];
                 let reach = (w.out[0] - 1) * w.stride[0] + (w.kernel[0] - 1) * dilation - w.before[0];
@@ -405,8 +475,9 @@ impl Run {
                     0 => zero.clone(),
                     _ => e.bind("lo", taps((PrimExpr::i64(0) - first.clone()).max(0))),
                 };
-                let hi = match reach >= w.size[0] {
-                    true => e.bind("hi", taps(PrimExpr::i64(w.size[0]) - first).min(w.kernel[0])),
+                let beyond = if w.open { w.kernel[0] > 1 || w.before[0] > 0 } else { reach >= w.size[0] };
+                let hi = match beyond {
+                    true => e.bind("hi", taps(size[0].clone() - first).min(w.kernel[0])),
                     false => PrimExpr::i64(w.kernel[0]),
                 };
                 let at = At { batch: n.expr(), row: row.expr(), column: zero.clone(), channel: zero.clone() };
@@ -424,10 +495,11 @@ impl Run {
         body: &mut dyn FnMut(&mut Emit, PrimExpr, PrimExpr) -> Res<()>,
     ) -> Res<()> {
         let column = Var::new("column", DType::I64);
-        let end = cut.start + cut.count * cut.len;
-        e.ranges.add_loop(&column, Poly::constant(cut.start), Poly::constant(end - cut.start));
-        let step = self.w.stride[1] * self.strides()[2] * 4;
-        e.for_loop(&column, PrimExpr::i64(cut.start), PrimExpr::i64(end), cut.len, |e| {
+        let start = Poly::of(&cut.start, &e.ranges);
+        let extent = Poly::of(&cut.end, &e.ranges).sub(&start);
+        e.ranges.add_loop(&column, start, extent);
+        let step = self.w.stride[1] * self.apart() * 4;
+        e.for_loop(&column, cut.start.clone(), cut.end.clone(), cut.len, |e| {
             let p = e.bind("p", row.clone().ptr_add(column.expr() * step));
             body(e, column.expr(), p)
         })
@@ -511,7 +583,8 @@ fn weight_of(value: &PrimExpr) -> usize {
 }
 
 /// Whether batch, rows and columns of everything outside of the window lie behind one another.
-fn walks_as_one(e: &Emit, targets: &[Target], axes: &[Var], w: &Window) -> bool {
+fn walks_as_one(e: &Emit, targets: &[Target], axes: &[Var], sizes: &Sizes) -> bool {
+    let [rows, columns] = [0, 1].map(|i| Poly::of(&sizes.size[i], &e.ranges));
     let [n, h, c] = [&axes[0], &axes[1], &axes[2]];
     let mut offsets = vec![];
     for t in targets {
@@ -529,7 +602,8 @@ fn walks_as_one(e: &Emit, targets: &[Target], axes: &[Var], w: &Window) -> bool 
         let stride = |v: &Var| p.split(v).map(|(s, _)| s);
         match (stride(n), stride(h), stride(c)) {
             (Some(n), Some(h), Some(c)) => {
-                (w.size[0] == 1 || h == c.scale(w.size[1])) && (w.batch == 1 || n == c.scale(w.size[0] * w.size[1]))
+                (sizes.size[0].is_int(1) || h == c.mul(&columns))
+                    && (sizes.batch.is_int(1) || n == c.mul(&columns).mul(&rows))
             }
             _ => false,
         }

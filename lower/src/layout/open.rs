@@ -1,0 +1,203 @@
+//! Pictures of open sizes: rows and columns (or how many pictures there are) that are known when a function is called.
+//!
+//! Their convolutions and maxima are windows too, whose kernels take the sizes from their arguments
+//! ([`Window::open`](crate::schedule::window::Window::open)). Which columns lie outside of the data under which window is
+//! not known here: data gets its columns of zeros before, rows are left out as they are under windows of known sizes.
+
+use super::forms::two;
+use super::planes::CONVOLUTIONS;
+use super::{call, follow, ints, packed, Out, Pass, COMPARISONS, ELEMENTWISE, FEW_CHANNELS, REDUCTIONS};
+use crate::schedule::window::{Kind, Plan, Sizes, Window};
+use relax_ir::attrs::Attrs;
+use relax_ir::relax::{Binding, BindingValue, Call, Expr, ExprKind, RVar};
+use relax_ir::{AttrValue, DType, PrimExpr, Var};
+use std::collections::HashMap;
+
+/// What an open number of rows or columns is taken for where costs are compared.
+const LIKELY: i64 = 224;
+
+/// A dim as the cost model takes it.
+fn likely(d: &PrimExpr) -> Option<i64> {
+    let map: HashMap<Var, PrimExpr> =
+        d.vars().into_iter().map(|v| (v.clone(), PrimExpr::int(v.dtype(), LIKELY))).collect();
+    d.substitute(&map).as_int().filter(|n| *n > 0)
+}
+
+/// The padding behind the last column, at most.
+fn after(c: &Call) -> Option<i64> {
+    let most = match c.attrs.ints("padding")?.as_slice() {
+        [a] => *a,
+        [.., a] => *a,
+        [] => return None,
+    };
+    let rounded = c.attrs.bool("ceil_mode") == Some(true);
+    let more = if rounded { *c.attrs.ints("strides")?.last()? - 1 } else { 0 };
+    (most >= 0).then_some(most + more)
+}
+
+/// The tensor with other dims.
+pub(super) fn reshape_to(x: Expr, dims: Vec<PrimExpr>, out: &Out) -> Option<Expr> {
+    call("reshape", vec![x, Expr::new(ExprKind::Shape(dims), out.span)], Attrs::default(), out.span)
+}
+
+impl Pass {
+    /// The dims of a tensor.
+    pub(super) fn shape(&self, e: &Expr, out: &Out) -> Option<Vec<PrimExpr>> {
+        Some(out.typed.info_of(e)?.as_tensor()?.known_dims()?.to_vec())
+    }
+
+    /// What binds a tensor of open dims.
+    pub(super) fn open(&mut self, b: &Binding, c: &Call, at: &Expr, mut out: Out) -> Option<Vec<Binding>> {
+        let dims = self.shape(&b.var.expr(), &out)?;
+        let name = c.op()?.name;
+        if REDUCTIONS.contains(&name) && dims.len() == 2 {
+            return self.reduced(b, c, &mut out);
+        }
+        let compared = COMPARISONS.contains(&name);
+        let float = out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype == Some(DType::F32);
+        if !(3..=4).contains(&dims.len()) || !float && !compared {
+            return None;
+        }
+        let new = match name {
+            _ if CONVOLUTIONS.contains(&name) => self.open_conv(b, c, &dims, at, &mut out)?,
+            "concat" => self.concat(b, c, &mut out)?,
+            "nn.max_pool2d" if self.last_of(c.args.first()?).is_some() => match self.open_max(b, c, &dims, &mut out) {
+                Some(new) => new,
+                None => self.pool(b, c, &mut out)?,
+            },
+            "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(b, c, &mut out)?,
+            _ if REDUCTIONS.contains(&name) => self.reduction(b, c, &mut out)?,
+            _ if compared || ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,
+            _ => return None,
+        };
+        let value = self.open_named(&new, &dims, &mut out)?;
+        if !self.written.contains(&b.var) {
+            self.last.insert(b.var.clone(), new);
+        }
+        out.list.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
+        Some(out.list)
+    }
+
+    /// The form that the program names, of these dims, of an NHWC tensor.
+    fn open_named(&self, new: &RVar, dims: &[PrimExpr], out: &mut Out) -> Option<Expr> {
+        if let [n, channels, columns] = dims {
+            let apart = reshape_to(new.expr(), vec![n.clone(), columns.clone(), channels.clone()], out)?;
+            let apart = out.bind("channels_last", apart)?;
+            return super::transpose(apart.expr(), &[0, 2, 1], out.span);
+        }
+        match dims[2..].iter().all(|d| d.is_int(1)) {
+            true => reshape_to(new.expr(), dims.to_vec(), out),
+            false => super::transpose(new.expr(), &[0, 3, 1, 2], out.span),
+        }
+    }
+
+    /// The NHWC form of a tensor of open dims that has none.
+    pub(super) fn open_last(&mut self, e: &Expr, out: &mut Out) -> Option<RVar> {
+        let dims = self.shape(e, out)?;
+        match dims.as_slice() {
+            [n, channels, columns] => {
+                let turned = out.bind("channels_last", super::transpose(e.clone(), &[0, 2, 1], out.span)?)?;
+                let to = vec![n.clone(), PrimExpr::i64(1), columns.clone(), channels.clone()];
+                out.bind("channels_last", reshape_to(turned.expr(), to, out)?)
+            }
+            [..] if dims.len() == 4 => {
+                out.bind("channels_last", super::transpose(e.clone(), &[0, 2, 3, 1], out.span)?)
+            }
+            _ => None,
+        }
+    }
+
+    /// The sizes of a window's data, as its kernel reads it, and of its result.
+    pub(super) fn open_sizes(&self, b: &Binding, w: &Window, x: &Expr, out: &Out) -> Option<Sizes> {
+        let (data, dims) = (self.shape(x, out)?, self.shape(&b.var.expr(), out)?);
+        let first = if w.last { 1 } else { 2 };
+        let size = [data.get(first)?.clone(), data.get(first + 1)?.clone()];
+        let made = match dims.as_slice() {
+            [_, _, columns] => [PrimExpr::i64(1), columns.clone()],
+            [_, _, rows, columns] => [rows.clone(), columns.clone()],
+            _ => return None,
+        };
+        Some(Sizes { batch: data[0].clone(), size, out: made })
+    }
+
+    fn open_conv(&mut self, b: &Binding, c: &Call, dims: &[PrimExpr], at: &Expr, out: &mut Out) -> Option<RVar> {
+        let x = c.args.first()?;
+        let data = self.shape(x, out)?;
+        data.get(1)?.as_int()?;
+        let numbers = |dims: &[PrimExpr]| dims.iter().map(likely).collect::<Option<Vec<i64>>>();
+        let (plane, weight) = self.plane(&b.var, c, &numbers(&data)?, &numbers(dims)?)?;
+        let after = after(c)?;
+        let values = plane.weights(&weight);
+        let mut w = plane.whole()?;
+        w.open = true;
+        w.batch = data[0].as_int().unwrap_or(1);
+        let few = w.taken <= FEW_CHANNELS && w.kernel[0] * w.kernel[1] > 1 && !self.is_last(x);
+        w.last = w.kind == Kind::Depthwise || w.groups > 1 || !few;
+        let x = match (w.last, data.as_slice()) {
+            (true, _) => self.as_last(x, out)?.expr(),
+            (false, [n, channels, columns]) => {
+                let to = vec![n.clone(), channels.clone(), PrimExpr::i64(1), columns.clone()];
+                out.bind("data", reshape_to(x.clone(), to, out)?)?.expr()
+            }
+            (false, _) => x.clone(),
+        };
+        let x = self.bordered(&mut w, after, x, 0.0, out)?;
+        self.choose(&mut w);
+        let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];
+        self.kernel(b, &w, args, at, out)
+    }
+
+    fn open_max(&mut self, b: &Binding, c: &Call, dims: &[PrimExpr], out: &mut Out) -> Option<RVar> {
+        let x = self.last_of(c.args.first()?)?;
+        let data = self.shape(c.args.first()?, out)?;
+        let text = |name: &str| c.attrs.str(name).unwrap_or("");
+        let plain = text("layout") == "NCHW" && ["", "NCHW"].contains(&text("out_layout"));
+        let channels = data[1].as_int().filter(|n| n % 4 == 0 && plain)?;
+        let mut w = Window {
+            kind: Kind::Max,
+            batch: data[0].as_int().unwrap_or(1),
+            size: [likely(&data[2])?, likely(&data[3])?],
+            taken: channels,
+            pitch: 0,
+            out: [likely(&dims[2])?, likely(&dims[3])?],
+            made: channels,
+            kernel: two(c, "pool_size")?,
+            stride: two(c, "strides")?,
+            dilation: two(c, "dilation")?,
+            groups: 1,
+            before: follow::before(c)?,
+            last: true,
+            panel: self.lanes,
+            open: true,
+            plan: Plan { epilogue: self.epilogues.get(&b.var).copied().unwrap_or(0), ..Plan::default() },
+        };
+        if w.before.iter().any(|p| *p < 0) || w.kernel[1] > 5 || w.dilation[1] > 4 {
+            return None;
+        }
+        let least = PrimExpr::min_value(DType::F32).as_float()?;
+        let x = self.bordered(&mut w, after(c)?, x.expr(), least, out)?;
+        self.kernel(b, &w, vec![x], b.expr(), out)
+    }
+
+    /// The data with columns of `value` at both ends, as many as windows reach beyond it.
+    fn bordered(&mut self, w: &mut Window, after: i64, x: Expr, value: f64, out: &mut Out) -> Option<Expr> {
+        let before = std::mem::take(&mut w.before[1]);
+        if before == 0 && after == 0 {
+            return Some(x);
+        }
+        w.size[1] += before + after;
+        let mut widths = vec![0; 8];
+        let columns = if w.last { 2 } else { 3 };
+        (widths[2 * columns], widths[2 * columns + 1]) = (before, after);
+        let key = (x.as_var()?.clone(), widths.clone(), value.to_bits());
+        if let Some(v) = self.bordered.get(&key) {
+            return Some(v.expr());
+        }
+        let mut attrs = Attrs::default();
+        attrs.set("pad_width", ints(&widths));
+        attrs.set("pad_value", AttrValue::Float(value));
+        let padded = out.bind("bordered", call("nn.pad", vec![x], attrs, out.span)?)?;
+        self.bordered.insert(key, padded.clone());
+        Some(padded.expr())
+    }
+}
