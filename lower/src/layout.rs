@@ -329,7 +329,7 @@ impl Pass {
     fn parts_of(&self, x: &Expr, out: &Out) -> Option<Vec<(RVar, i64)>> {
         let once = self.readers.get(x.as_var()?) == Some(&1);
         let parts = self.parts.get(&self.last_of(x)?).filter(|_| once)?;
-        parts.iter().map(|p| Some((p.clone(), *self.dims(&p.expr(), out)?.last()?))).collect()
+        parts.iter().map(|p| Some((p.clone(), self.shape(&p.expr(), out)?.last()?.as_int()?))).collect()
     }
 
     /// Whether a convolution of so many parts is faster as a sum of convolutions, which read and write their sums so
@@ -399,7 +399,11 @@ impl Pass {
             Kind::Winograd(made) => Algorithm::Winograd(made),
             _ => Algorithm::Direct,
         };
-        let best = self.tuned.as_ref().filter(|_| !w.open).and_then(|t| t.best(&Site::Window(w.clone()).key(), Some(algorithm)));
+        let best = self
+            .tuned
+            .as_ref()
+            .filter(|_| !w.open)
+            .and_then(|t| t.best(&Site::Window(w.clone()).key(), Some(algorithm)));
         match best {
             Some(c) => w.configure(&c, self.lanes),
             None if self.short_tiles && algorithm == Algorithm::Direct => w.configure_short(self.lanes),

@@ -123,15 +123,20 @@ impl Pass {
             for (x, taken) in parts {
                 all.push(self.kernel(b, &Window { taken, made: taken, ..w.clone() }, vec![x.expr()], at, out)?);
             }
-            let items = all.iter().map(|v| v.expr()).collect();
-            let mut attrs = Attrs::default();
-            attrs.set("axis", AttrValue::Int(3));
-            let value = call("concat", vec![Expr::new(ExprKind::Tuple(items), out.span)], attrs, out.span)?;
-            let joined = out.bind(b.var.name(), value)?;
-            self.parts.insert(joined.clone(), all);
-            return Some(joined);
+            return self.joined(b, all, out);
         }
         self.kernel(b, &w, vec![x.expr()], at, out)
+    }
+
+    /// NHWC tensors along their channels, known as the parts that they are.
+    pub(super) fn joined(&mut self, b: &Binding, parts: Vec<RVar>, out: &mut Out) -> Option<RVar> {
+        let items = parts.iter().map(|v| v.expr()).collect();
+        let mut attrs = Attrs::default();
+        attrs.set("axis", AttrValue::Int(3));
+        let value = call("concat", vec![Expr::new(ExprKind::Tuple(items), out.span)], attrs, out.span)?;
+        let joined = out.bind(b.var.name(), value)?;
+        self.parts.insert(joined.clone(), parts);
+        Some(joined)
     }
 
     /// Means over windows: sums, divided by how many elements of the data each has.

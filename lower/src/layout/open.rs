@@ -71,6 +71,12 @@ impl Pass {
             _ => return None,
         };
         let value = self.open_named(&new, &dims, &mut out)?;
+        // What is checked before the tensor is made is checked before its NHWC form is, which may be all that stays.
+        if let Some(first) = out.list.first().map(|f| f.var.clone()) {
+            for check in out.typed.checks.iter_mut().filter(|k| k.before == b.var) {
+                check.before = first.clone();
+            }
+        }
         if !self.written.contains(&b.var) {
             self.last.insert(b.var.clone(), new);
         }
@@ -100,9 +106,7 @@ impl Pass {
                 let to = vec![n.clone(), PrimExpr::i64(1), columns.clone(), channels.clone()];
                 out.bind("channels_last", reshape_to(turned.expr(), to, out)?)
             }
-            [..] if dims.len() == 4 => {
-                out.bind("channels_last", super::transpose(e.clone(), &[0, 2, 3, 1], out.span)?)
-            }
+            [..] if dims.len() == 4 => out.bind("channels_last", super::transpose(e.clone(), &[0, 2, 3, 1], out.span)?),
             _ => None,
         }
     }
@@ -133,6 +137,11 @@ impl Pass {
         w.batch = data[0].as_int().unwrap_or(1);
         let few = w.taken <= FEW_CHANNELS && w.kernel[0] * w.kernel[1] > 1 && !self.is_last(x);
         w.last = w.kind == Kind::Depthwise || w.groups > 1 || !few;
+        if after == 0 && w.before[1] == 0 {
+            if let Some(parts) = self.parts_of(x, out).filter(|p| self.splits(&w, p.len())) {
+                return self.split(b, &w, &values, parts, at, out);
+            }
+        }
         let x = match (w.last, data.as_slice()) {
             (true, _) => self.as_last(x, out)?.expr(),
             (false, [n, channels, columns]) => {
@@ -153,7 +162,7 @@ impl Pass {
         let text = |name: &str| c.attrs.str(name).unwrap_or("");
         let plain = text("layout") == "NCHW" && ["", "NCHW"].contains(&text("out_layout"));
         let channels = data[1].as_int().filter(|n| n % 4 == 0 && plain)?;
-        let mut w = Window {
+        let w = Window {
             kind: Kind::Max,
             batch: data[0].as_int().unwrap_or(1),
             size: [likely(&data[2])?, likely(&data[3])?],
@@ -174,8 +183,20 @@ impl Pass {
         if w.before.iter().any(|p| *p < 0) || w.kernel[1] > 5 || w.dilation[1] > 4 {
             return None;
         }
+        let after = after(c)?;
+        // Maxima of a concatenation are one of maxima.
+        let parts = self.parts_of(c.args.first()?, out).filter(|p| p.iter().all(|(_, n)| n % 4 == 0));
+        let Some(parts) = parts else { return self.open_maxima(b, w, after, x, out) };
+        let mut all = vec![];
+        for (x, taken) in parts {
+            all.push(self.open_maxima(b, Window { taken, made: taken, ..w.clone() }, after, x, out)?);
+        }
+        self.joined(b, all, out)
+    }
+
+    fn open_maxima(&mut self, b: &Binding, mut w: Window, after: i64, x: RVar, out: &mut Out) -> Option<RVar> {
         let least = PrimExpr::min_value(DType::F32).as_float()?;
-        let x = self.bordered(&mut w, after(c)?, x.expr(), least, out)?;
+        let x = self.bordered(&mut w, after, x.expr(), least, out)?;
         self.kernel(b, &w, vec![x], b.expr(), out)
     }
 
