@@ -17,7 +17,7 @@ use std::collections::HashMap;
 const LIKELY: i64 = 224;
 
 /// A dim as the cost model takes it.
-fn likely(d: &PrimExpr) -> Option<i64> {
+pub(super) fn likely(d: &PrimExpr) -> Option<i64> {
     let map: HashMap<Var, PrimExpr> =
         d.vars().into_iter().map(|v| (v.clone(), PrimExpr::int(v.dtype(), LIKELY))).collect();
     d.substitute(&map).as_int().filter(|n| *n > 0)
@@ -130,7 +130,7 @@ impl Pass {
         data.get(1)?.as_int()?;
         let numbers = |dims: &[PrimExpr]| dims.iter().map(likely).collect::<Option<Vec<i64>>>();
         let (plane, weight) = self.plane(&b.var, c, &numbers(&data)?, &numbers(dims)?)?;
-        let after = after(c)?;
+        let mut after = after(c)?;
         let values = plane.weights(&weight);
         let mut w = plane.whole()?;
         w.open = true;
@@ -150,6 +150,11 @@ impl Pass {
             }
             (false, _) => x.clone(),
         };
+        if let Some(&made) = self.transformed.get(&b.var).filter(|_| w.suits_winograd(self.lanes)) {
+            w.kind = Kind::Winograd(made);
+            // The last tile of a row is whole.
+            after += made - 1;
+        }
         let x = self.bordered(&mut w, after, x, 0.0, out)?;
         self.choose(&mut w);
         let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];

@@ -1,5 +1,6 @@
 //! Which convolutions are transformed, within the bytes that weights may grow by, and what follows each of them.
 
+use super::open::likely;
 use super::planes::CONVOLUTIONS;
 use super::{dims_of, Choice, Pass, ELEMENTWISE};
 use crate::choice::{epilogue_class, Algorithm, Site};
@@ -92,7 +93,9 @@ pub(super) fn transformed(pass: &Pass, typed: &Typed, choice: &Choice) -> HashMa
             let Some(c) = e.as_call().filter(|c| c.op().is_some_and(|o| CONVOLUTIONS.contains(&o.name))) else {
                 continue;
             };
-            let dims = |info: Option<StructInfo>| info.as_ref().and_then(|i| dims_of(i.as_tensor()?));
+            let dims = |info: Option<StructInfo>| -> Option<Vec<i64>> {
+                info?.as_tensor()?.known_dims()?.iter().map(likely).collect()
+            };
             let data = c.args.first().and_then(|x| dims(typed.info_of(x)));
             let (Some(data), Some(out)) = (data, dims(typed.sinfo.get(&b.var).cloned())) else { continue };
             let Some((plane, _)) = pass.plane(&b.var, c, &data, &out) else { continue };

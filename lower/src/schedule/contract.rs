@@ -132,7 +132,7 @@ pub(super) fn factors(update: &PrimExpr, acc: &Var) -> Option<(PrimExpr, PrimExp
 pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     let [acc] = s.accs.as_slice() else { return None };
     if let Some(w) = &s.window {
-        return Some(PrimExpr::i64(w.scratch())).filter(|n| !n.is_int(0));
+        return w.scratch(s);
     }
     let d = acc.var.dtype();
     if d.is_bool() || d.bits < 32 {

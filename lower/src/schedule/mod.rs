@@ -192,7 +192,8 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
             Item::Stage(s) => {
                 e.span = if s.span.is_none() { f.span } else { s.span };
                 if let Some(w) = &s.window {
-                    let scratch = plan.scratch.as_ref().filter(|_| w.scratch() > 0).and_then(|b| e.places.get(b));
+                    let scratch =
+                        plan.scratch.as_ref().filter(|_| w.scratch(s).is_some()).and_then(|b| e.places.get(b));
                     let scratch = scratch.map(|p| p.ptr.clone());
                     if window::emit(&mut e, s, w, scratch.as_ref(), options)? {
                         continue;

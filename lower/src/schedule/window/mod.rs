@@ -285,12 +285,11 @@ impl Window {
         (direct - products) / pace.vectors - transforms - cold
     }
 
-    /// Bytes of scratch memory that the kernel needs.
-    pub fn scratch(&self) -> i64 {
-        match self.kind {
-            Kind::Winograd(made) => winograd::scratch(self, made),
-            _ => 0,
-        }
+    /// Bytes of scratch memory that the kernel of a stage needs, where it needs some.
+    pub fn scratch(&self, s: &Stage) -> Option<PrimExpr> {
+        let Kind::Winograd(made) = self.kind else { return None };
+        let sources = loaded(&s.accs.first()?.update);
+        Some(winograd::scratch(self, &Sizes::of(s, self, sources.first()?)?, made))
     }
 
     /// Multiplications for one element of the result.

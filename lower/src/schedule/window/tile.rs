@@ -383,14 +383,20 @@ impl Run {
         })
     }
 
-    /// The product of `rows` rows of `x` with weights, stored to `out` as it is.
-    pub fn product(&self, x: Var, weight: Var, out: Var, rows: i64) -> Run {
+    /// The product of rows of `x` with weights, stored to `out` as it is: `rows`, or `count` where that is open.
+    pub fn product(&self, x: Var, weight: Var, out: Var, rows: i64, count: PrimExpr) -> Run {
         let axes: Vec<Var> = ["n", "h", "w", "c"].iter().map(|n| Var::new(*n, DType::I64)).collect();
         let acc = Var::new("acc", DType::F32);
         let offset = axes[2].expr() * self.w.made + axes[3].expr();
         let targets = vec![Target { ptr: out, offset, dtype: DType::F32, value: acc.expr() }];
         let w = product(&self.w, rows);
-        let sizes = w.sizes();
+        let sizes = match w.open {
+            true => {
+                let one = PrimExpr::i64(1);
+                Sizes { batch: one.clone(), size: [one.clone(), count.clone()], out: [one, count] }
+            }
+            false => w.sizes(),
+        };
         let lane = Var::new("lane", DType::I64);
         let ahead = self.ahead;
         Run { w, sizes, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack: None, ahead, shared: false }

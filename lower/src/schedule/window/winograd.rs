@@ -9,7 +9,7 @@ use super::super::map::spread;
 use super::super::poly::Poly;
 use super::conv;
 use super::tile::{At, Piece, Run};
-use super::Window;
+use super::{Sizes, Window};
 use relax_ir::flat::FlatStmt;
 use relax_ir::prim::Intrin;
 use relax_ir::{DType, PrimExpr, Var};
@@ -18,6 +18,8 @@ use relax_ir::{DType, PrimExpr, Var};
 const BLOCK: i64 = 64;
 /// Fewer tiles are worth it where all positions of a block then fit into the second-level cache.
 const SMALL_BLOCK: i64 = 28;
+/// Rows of tiles in a block, where how many tiles a row has is open.
+const BLOCKS: &[i64] = &[2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32];
 /// Bytes of that cache for positions.
 const CACHE: i64 = 800 << 10;
 
@@ -52,17 +54,37 @@ impl Shape {
         self.rows / self.block
     }
 
-    /// Elements of scratch memory: of a transformed position of the data, of the result, and of all.
-    fn scratch(&self, w: &Window) -> (i64, i64, i64) {
+    /// Tiles in a row.
+    fn columns(&self, w: &Window, n: &Sizes) -> PrimExpr {
+        match w.open {
+            true => (n.out[1].clone() + (self.made - 1)).floor_div(self.made),
+            false => PrimExpr::i64(self.columns),
+        }
+    }
+
+    /// Tiles of a block, at most.
+    fn most(&self, w: &Window, columns: &PrimExpr) -> PrimExpr {
+        match w.open {
+            true => columns.clone().max(self.tiles()),
+            false => PrimExpr::i64(self.tiles()),
+        }
+    }
+
+    /// Elements of scratch memory, where a block has at most so many tiles and a row of the data so many columns: of a
+    /// transformed position of the data, of the result, and of all.
+    fn scratch(&self, w: &Window, most: &PrimExpr, width: &PrimExpr) -> (PrimExpr, PrimExpr, PrimExpr) {
         // A little apart, so that positions do not fall on the same lines of a cache.
-        let (v, m) = (self.tiles() * w.taken + 16, self.tiles() * w.made + 16);
-        (v, m, self.read * self.read * (v + m) + w.size[1] * w.taken)
+        let (v, m) = (most.clone() * w.taken + 16, most.clone() * w.made + 16);
+        let all = (v.clone() + m.clone()) * (self.read * self.read) + width.clone() * w.taken;
+        (v, m, all)
     }
 }
 
 /// Bytes of scratch memory.
-pub fn scratch(w: &Window, made: i64) -> i64 {
-    Shape::new(w, made).scratch(w).2 * 4
+pub fn scratch(w: &Window, n: &Sizes, made: i64) -> PrimExpr {
+    let s = Shape::new(w, made);
+    let most = s.most(w, &s.columns(w, n));
+    s.scratch(w, &most, &n.size[1]).2 * 4
 }
 
 const SIX: [[f64; 3]; 6] = [
@@ -153,6 +175,12 @@ impl Sum {
     }
 }
 
+/// First and end instead of first and count.
+fn known(classes: Vec<(i64, i64, Vec<bool>)>) -> Vec<(PrimExpr, PrimExpr, Vec<bool>)> {
+    let bounds = |(start, count, inside)| (PrimExpr::i64(start), PrimExpr::i64(start + count), inside);
+    classes.into_iter().map(bounds).collect()
+}
+
 /// Neighbouring columns of tiles that are alike: first, count, and for each column read whether it is inside.
 fn alike(count: i64, inside: impl Fn(i64) -> Vec<bool>) -> Vec<(i64, i64, Vec<bool>)> {
     let mut out: Vec<(i64, i64, Vec<bool>)> = vec![];
@@ -169,14 +197,16 @@ fn alike(count: i64, inside: impl Fn(i64) -> Vec<bool>) -> Vec<(i64, i64, Vec<bo
 fn range(
     e: &mut Emit,
     name: &str,
-    from: i64,
-    to: i64,
+    (from, to): (impl Into<PrimExpr>, impl Into<PrimExpr>),
     step: i64,
     f: impl FnOnce(&mut Emit, PrimExpr) -> Res<()>,
 ) -> Res<()> {
     let v = Var::new(name, DType::I64);
-    e.ranges.add_loop(&v, Poly::constant(from), Poly::constant(to - from));
-    e.for_loop(&v, PrimExpr::i64(from), PrimExpr::i64(to), step, |e| f(e, v.expr()))
+    let (from, to) = (from.into(), to.into());
+    let first = Poly::of(&from, &e.ranges);
+    let extent = Poly::of(&to, &e.ranges).sub(&first);
+    e.ranges.add_loop(&v, first, extent);
+    e.for_loop(&v, from, to, step, |e| f(e, v.expr()))
 }
 
 /// What the phases of a block share.
@@ -186,8 +216,11 @@ struct Plan<'a> {
     v: PrimExpr,
     m: PrimExpr,
     zeros: PrimExpr,
-    v_step: i64,
-    m_step: i64,
+    v_step: PrimExpr,
+    m_step: PrimExpr,
+    /// Tiles in a row, and all of a row that are whole.
+    columns: PrimExpr,
+    whole: PrimExpr,
     /// Half-transformed tiles.
     stack: PrimExpr,
     sum: Sum,
@@ -196,40 +229,73 @@ struct Plan<'a> {
 pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
     let w = &r.w;
     let s = Shape::new(w, made);
-    let (v_step, m_step, _) = s.scratch(w);
+    let n = &r.sizes;
+    let columns = e.hoist(s.columns(w, n));
+    let most = e.hoist(s.most(w, &columns));
+    let (v_step, m_step, _) = s.scratch(w, &most, &n.size[1]);
+    let (v_step, m_step) = (e.hoist(v_step), e.hoist(m_step));
+    let whole = e.hoist(n.out[1].clone().floor_div(made));
     let places = s.read * s.read;
+    // Rows of tiles, and those of a block.
+    let all = e.hoist((n.out[0].clone() + (made - 1)).floor_div(made));
+    let block = match w.open {
+        true => BLOCKS.iter().fold(PrimExpr::i64(1), |block, &rows| {
+            let fits = (columns.clone() * rows).le(most.clone());
+            e.hoist(fits.select(PrimExpr::i64(rows), block))
+        }),
+        false => PrimExpr::i64(s.block),
+    };
     let lanes = r.lanes;
     let stack = Var::new("half", DType::HANDLE);
     e.push(FlatStmt::Stack { var: stack.clone(), bytes: (places * lanes * 4) as u32, align: 64 });
-    let m = e.bind("m", scratch.expr().ptr_add(places * v_step * 4));
-    let zeros = e.bind("zeros", scratch.expr().ptr_add(places * (v_step + m_step) * 4));
-    range(e, "z", 0, w.size[1] * w.taken, lanes, |e, z| {
+    let m = e.bind("m", scratch.expr().ptr_add(v_step.clone() * (places * 4)));
+    let zeros = e.bind("zeros", scratch.expr().ptr_add((v_step.clone() + m_step.clone()) * (places * 4)));
+    range(e, "z", (0, n.size[1].clone() * w.taken), lanes, |e, z| {
         let value = spread(PrimExpr::zero(DType::F32), lanes as u16);
         e.push(FlatStmt::Store { ptr: zeros.clone(), offset: z, value });
         Ok(())
     })?;
-    let blocks = s.rows / s.block;
-    let plan = Plan { r, v: scratch.expr(), m, zeros, v_step, m_step, stack: stack.expr(), sum: Sum { lanes }, s };
-    range(e, "n", 0, w.batch, 1, |e, n| {
-        range(e, "block", 0, blocks, 1, |e, block| {
-            let first = e.bind("first", block * plan.s.block);
-            plan.read(e, &n, &first)?;
-            range(e, "position", 0, places, 1, |e, p| {
-                let pointer = |e: &mut Emit, base: &PrimExpr, step: i64| {
-                    let p = e.bind("p", base.clone().ptr_add(p.clone() * (step * 4)));
-                    p.as_var().cloned().ok_or_else(|| e.internal("an address that is no variable"))
-                };
-                let x = pointer(e, &plan.v, v_step)?;
-                let weight = pointer(e, &r.weight.expr(), w.taken * w.made)?;
-                let out = pointer(e, &plan.m, m_step)?;
-                conv::emit(e, &r.product(x, weight, out, plan.s.tiles()))
-            })?;
-            plan.write(e, &n, &first)
+    // Of open ones there are rather too many, which are empty, than a division.
+    let blocks = if w.open { all.clone() } else { PrimExpr::i64(s.rows / s.block) };
+    let (v, stack, sum) = (scratch.expr(), stack.expr(), Sum { lanes });
+    let plan = Plan { r, v, m, zeros, v_step, m_step, columns, whole, stack, sum, s };
+    range(e, "n", (0, n.batch.clone()), 1, |e, n| {
+        range(e, "block", (0, blocks), 1, |e, at| {
+            let first = e.bind("first", at * block.clone());
+            if !w.open {
+                return plan.block(e, &n, &first, block);
+            }
+            e.if_then(
+                first.clone().lt(all.clone()),
+                |e| {
+                    let rows = e.bind("rows", block.min(all - first.clone()));
+                    plan.block(e, &n, &first, rows)
+                },
+                |_| Ok(()),
+            )
         })
     })
 }
 
 impl Plan<'_> {
+    /// A block of so many rows of tiles of picture `n`, from row `first` on.
+    fn block(&self, e: &mut Emit, n: &PrimExpr, first: &PrimExpr, rows: PrimExpr) -> Res<()> {
+        let (r, w, s) = (self.r, &self.r.w, &self.s);
+        let tiles = e.bind("tiles", rows.clone() * self.columns.clone());
+        self.read(e, n, first, &rows)?;
+        range(e, "position", (0, s.read * s.read), 1, |e, p| {
+            let pointer = |e: &mut Emit, base: &PrimExpr, step: PrimExpr| {
+                let p = e.bind("p", base.clone().ptr_add(p.clone() * (step * 4)));
+                p.as_var().cloned().ok_or_else(|| e.internal("an address that is no variable"))
+            };
+            let x = pointer(e, &self.v, self.v_step.clone())?;
+            let weight = pointer(e, &r.weight.expr(), PrimExpr::i64(w.taken * w.made))?;
+            let out = pointer(e, &self.m, self.m_step.clone())?;
+            conv::emit(e, &r.product(x, weight, out, s.tiles(), tiles))
+        })?;
+        self.write(e, n, first, &rows)
+    }
+
     fn load(&self, e: &mut Emit, p: &PrimExpr, at: PrimExpr) -> PrimExpr {
         e.bind("x", PrimExpr::load_ptr(p.clone(), at, DType::F32.with_lanes(self.sum.lanes as u16)))
     }
@@ -244,27 +310,53 @@ impl Plan<'_> {
         self.load(e, &self.stack, PrimExpr::i64((i * self.s.read + j) * self.sum.lanes))
     }
 
+    /// Element `at` of the positions in column `j`: addresses and offsets.
+    fn positions(
+        &self,
+        e: &mut Emit,
+        (base, step): (&PrimExpr, &PrimExpr),
+        at: &PrimExpr,
+        j: i64,
+    ) -> Vec<(PrimExpr, PrimExpr)> {
+        let read = self.s.read;
+        if let Some(step) = step.as_int() {
+            return (0..read).map(|i| (base.clone(), at.clone() + (i * read + j) * step)).collect();
+        }
+        let (first, row) = (e.hoist(step.clone() * (j * 4)), e.hoist(step.clone() * (read * 4)));
+        let mut p = e.bind("p", base.clone().ptr_add(first + at.clone() * 4));
+        let mut out = vec![];
+        for _ in 0..read {
+            out.push((p.clone(), PrimExpr::i64(0)));
+            p = e.bind("p", p.ptr_add(row.clone()));
+        }
+        out
+    }
+
     /// Data to positions.
-    fn read(&self, e: &mut Emit, n: &PrimExpr, first: &PrimExpr) -> Res<()> {
+    fn read(&self, e: &mut Emit, n: &PrimExpr, first: &PrimExpr, rows: &PrimExpr) -> Res<()> {
         let (w, s, lanes) = (&self.r.w, &self.s, self.sum.lanes);
-        let [h, width] = w.size;
-        let line = width * w.taken;
-        let classes =
-            alike(s.columns, |t| (0..s.read).map(|j| (0..width).contains(&(t * s.made - w.before[1] + j))).collect());
-        range(e, "r", 0, s.block, 1, |e, r| {
+        let [h, width] = self.r.sizes.size.clone();
+        let line = e.hoist(width * (w.taken * 4));
+        let width = w.size[1];
+        let inside = |t: i64| (0..s.read).map(|j| (0..width).contains(&(t * s.made - w.before[1] + j))).collect();
+        let classes = match w.open {
+            true => vec![(PrimExpr::i64(0), self.columns.clone(), vec![true; s.read as usize])],
+            false => known(alike(s.columns, inside)),
+        };
+        range(e, "r", (0, rows.clone()), 1, |e, r| {
             let top = e.bind("top", (first.clone() + r.clone()) * s.made - w.before[0]);
             let mut lines = vec![];
             for i in 0..s.read {
                 let row = top.clone() + i;
-                let at = self.r.x.expr().ptr_add((n.clone() * h + row.clone()) * (line * 4));
-                let inside = row.clone().ge(0).and(row.lt(h));
+                let at = self.r.x.expr().ptr_add((n.clone() * h.clone() + row.clone()) * line.clone());
+                let inside = row.clone().ge(0).and(row.lt(h.clone()));
                 lines.push(e.bind("p", inside.if_then_else(at, self.zeros.clone())));
             }
-            for (start, count, inside) in &classes {
-                range(e, "column", *start, start + count, 1, |e, t| {
+            for (start, end, inside) in &classes {
+                range(e, "column", (start.clone(), end.clone()), 1, |e, t| {
                     let from = e.bind("at", t.clone() * (s.made * w.taken));
-                    let to = e.bind("at", (r.clone() * s.columns + t) * w.taken);
-                    range(e, "c", 0, w.taken, lanes, |e, c| {
+                    let to = e.bind("at", (r.clone() * self.columns.clone() + t) * w.taken);
+                    range(e, "c", (0, w.taken), lanes, |e, c| {
                         let (from, to) = (e.bind("at", from + c.clone()), e.bind("at", to + c));
                         for (i, line) in (0..).zip(&lines) {
                             let d: Vec<PrimExpr> = (0..s.read)
@@ -282,9 +374,9 @@ impl Plan<'_> {
                         }
                         for j in 0..s.read {
                             let d: Vec<PrimExpr> = (0..s.read).map(|i| self.kept(e, i, j)).collect();
-                            for (i, x) in (0..).zip(self.sum.data(e, &d)) {
-                                let offset = to.clone() + (i * s.read + j) * self.v_step;
-                                e.push(FlatStmt::Store { ptr: self.v.clone(), offset, value: x });
+                            let places = self.positions(e, (&self.v, &self.v_step), &to, j);
+                            for ((ptr, offset), value) in places.into_iter().zip(self.sum.data(e, &d)) {
+                                e.push(FlatStmt::Store { ptr, offset, value });
                             }
                         }
                         Ok(())
@@ -296,20 +388,30 @@ impl Plan<'_> {
     }
 
     /// Positions to the result.
-    fn write(&self, e: &mut Emit, n: &PrimExpr, first: &PrimExpr) -> Res<()> {
+    fn write(&self, e: &mut Emit, n: &PrimExpr, first: &PrimExpr, rows: &PrimExpr) -> Res<()> {
         let (w, s, lanes) = (&self.r.w, &self.s, self.sum.lanes);
-        let classes = alike(s.columns, |t| (0..s.made).map(|j| t * s.made + j < w.out[1]).collect());
-        range(e, "r", 0, s.block, 1, |e, r| {
+        let inside = |t: i64| (0..s.made).map(|j| t * s.made + j < w.out[1]).collect();
+        let all = vec![true; s.made as usize];
+        // The last tile of an open row asks for each of its columns.
+        let classes = match w.open {
+            true => vec![
+                (PrimExpr::i64(0), self.whole.clone(), all.clone()),
+                (self.whole.clone(), self.columns.clone(), all),
+            ],
+            false => known(alike(s.columns, inside)),
+        };
+        let [height, columns] = &self.r.sizes.out;
+        range(e, "r", (0, rows.clone()), 1, |e, r| {
             let top = e.bind("top", (first.clone() + r.clone()) * s.made);
-            for (start, count, inside) in &classes {
-                range(e, "column", *start, start + count, 1, |e, t| {
-                    let from = e.bind("at", (r.clone() * s.columns + t.clone()) * w.made);
-                    range(e, "c", 0, w.made, lanes, |e, c| {
+            for (start, end, inside) in &classes {
+                let asks = w.open && !start.is_int(0);
+                range(e, "column", (start.clone(), end.clone()), 1, |e, t| {
+                    let from = e.bind("at", (r.clone() * self.columns.clone() + t.clone()) * w.made);
+                    range(e, "c", (0, w.made), lanes, |e, c| {
                         let from = e.bind("at", from + c.clone());
                         for j in 0..s.read {
-                            let m: Vec<PrimExpr> = (0..s.read)
-                                .map(|i| self.load(e, &self.m, from.clone() + (i * s.read + j) * self.m_step))
-                                .collect();
+                            let places = self.positions(e, (&self.m, &self.m_step), &from, j);
+                            let m: Vec<PrimExpr> = places.into_iter().map(|(p, at)| self.load(e, &p, at)).collect();
                             for (i, x) in (0..).zip(self.sum.result(e, &m)) {
                                 self.keep(e, i, j, x);
                             }
@@ -320,14 +422,21 @@ impl Plan<'_> {
                                 let m: Vec<PrimExpr> = (0..s.read).map(|j| self.kept(e, i, j)).collect();
                                 for (j, x) in (0..).zip(self.sum.result(e, &m)).filter(|(j, _)| inside[*j as usize]) {
                                     let column = t.clone() * s.made + j;
+                                    let here = column.clone().lt(columns.clone());
                                     let at = At { batch: n.clone(), row: row.clone(), column, channel: c.clone() };
-                                    self.r.point(e, &at, PrimExpr::i64(0), &Piece { at: 0, lanes }, x)?;
+                                    let point = |e: &mut Emit| {
+                                        self.r.point(e, &at, PrimExpr::i64(0), &Piece { at: 0, lanes }, x)
+                                    };
+                                    match asks {
+                                        true => e.if_then(here, point, |_| Ok(()))?,
+                                        false => point(e)?,
+                                    }
                                 }
                                 Ok(())
                             };
                             match w.out[0] % s.made {
-                                0 => write(e)?,
-                                _ => e.if_then(row.clone().lt(w.out[0]), write, |_| Ok(()))?,
+                                0 if !w.open => write(e)?,
+                                _ => e.if_then(row.clone().lt(height.clone()), write, |_| Ok(()))?,
                             }
                         }
                         Ok(())
