@@ -17,36 +17,95 @@ class Module:
         return R.nn.conv2d(z, c)
 "#;
 
+/// Windows over channels-last pictures: transformed convolutions, depthwise ones, maxima, groups, dilation, a concatenation,
+/// means, what many read, and a comparison.
+const WINDOWS: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 3, 3), "float32"), b: R.Tensor((32, 32, 3, 3), "float32"), c: R.Tensor((32, 1, 3, 3), "float32"), d: R.Tensor((32, 16, 3, 3), "float32"), f: R.Tensor((20, 96, 1, 1), "float32")):
+        with R.dataflow():
+            s = R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]))
+            t = R.add(R.nn.conv2d(s, b, padding=[1, 1, 1, 1]), s)
+            u = R.nn.silu(R.nn.conv2d(t, c, padding=[1, 1, 1, 1], groups=32))
+            v = R.nn.conv2d(t, d, padding=[2, 2, 2, 2], dilation=[2, 2], groups=2)
+            m = R.nn.max_pool2d(t, pool_size=[3, 3], padding=[1, 1, 1, 1])
+            k = R.where(R.greater(v, u), v, m)
+            z = R.concat((R.nn.conv2d(k, c, strides=[2, 2], padding=[1, 1, 1, 1], groups=32), R.nn.conv2d(u, d, strides=[2, 2], padding=[1, 1, 1, 1], groups=2), R.nn.max_pool2d(m, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1], ceil_mode=False)), axis=1)
+            p = R.nn.max_pool2d(z, pool_size=[2, 2], strides=[2, 2], ceil_mode=True)
+            y = R.nn.conv2d(p, f)
+            r = (y, R.mean(y, axis=[2, 3]), R.nn.avg_pool2d(s, pool_size=[3, 3], padding=[1, 1, 1, 1]))
+            R.output(r)
+        return r
+"#;
+
+/// Transformed convolutions, windows of every kind, and how their results are read.
+#[test]
+fn of_windows() {
+    let params: &[(&str, &[i64])] = &[
+        ("a", &[32, 3, 3, 3]),
+        ("b", &[32, 32, 3, 3]),
+        ("c", &[32, 1, 3, 3]),
+        ("d", &[32, 16, 3, 3]),
+        ("f", &[20, 96, 1, 1]),
+    ];
+    let sizes = [
+        (1, 1),
+        (2, 2),
+        (1, 3),
+        (3, 1),
+        (4, 5),
+        (6, 7),
+        (8, 8),
+        (9, 14),
+        (5, 17),
+        (23, 18),
+        (13, 31),
+        (7, 66),
+        (40, 1),
+        (1, 300),
+    ];
+    compare(WINDOWS, params, 3, 3, &sizes);
+}
+
 /// Rows shorter than a vector, than three, and longer ones; one row, one column.
 #[test]
 fn of_every_width() {
+    let params: &[(&str, &[i64])] = &[("a", &[20, 8, 3, 3]), ("b", &[36, 20, 3, 3]), ("c", &[17, 36, 1, 1])];
+    let sizes =
+        [(1, 1), (2, 3), (5, 7), (9, 14), (7, 17), (16, 32), (3, 47), (11, 48), (6, 69), (4, 96), (5, 131), (40, 1)];
+    compare(MODEL, params, 8, 1, &sizes);
+}
+
+/// The library of open sizes beside those of each size, with one thread and with two.
+fn compare(model: &str, params: &[(&str, &[i64])], channels: i64, results: usize, sizes: &[(i64, i64)]) {
     let dir = tempfile::tempdir().expect("a folder");
-    let (model, params) = (dir.path().join("model.rlx"), dir.path().join("w.safetensors"));
-    std::fs::write(&model, MODEL).expect("the model is written");
-    weights(&params, &[("a", &[20, 8, 3, 3]), ("b", &[36, 20, 3, 3]), ("c", &[17, 36, 1, 1])], 3);
+    let (file, values) = (dir.path().join("model.rlx"), dir.path().join("w.safetensors"));
+    std::fs::write(&file, model).expect("the model is written");
+    weights(&values, params, 3);
     let wide = std::arch::is_x86_feature_detected!("avx512vl") && std::arch::is_x86_feature_detected!("avx512dq");
     let fused = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
-    let levels = [("baseline", true), ("x86-64-v3", fused), ("x86-64-v4", wide), ("native", true)];
+    let levels = [("baseline", true), ("x86-64-v3", fused), ("x86-64-v4", wide), ("native", true), ("auto", true)];
     for (cpu, _) in levels.into_iter().filter(|l| l.1) {
-        let library = |so: &str, bound: &[&str]| {
+        let library = |so: &str, more: &[&str]| {
             let so = dir.path().join(so);
-            let args = [path(&model), "--params", path(&params), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu];
-            relax_aot(&[&args[..], bound].concat());
+            let args = [path(&file), "--params", path(&values), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu];
+            relax_aot(&[&args[..], more].concat());
             Library::open(&so, "m").expect("the library")
         };
-        let open = library(&format!("{cpu}.so"), &[]);
-        for (h, w) in
-            [(1, 1), (2, 3), (5, 7), (9, 14), (7, 17), (16, 32), (3, 47), (11, 48), (6, 69), (4, 96), (5, 131), (40, 1)]
-        {
+        let (open, shared) = (library(&format!("{cpu}.so"), &[]), library(&format!("{cpu}2.so"), &["--threads", "2"]));
+        for &(h, w) in sizes {
             let bound = library(&format!("{cpu}{h}x{w}.so"), &["--dim", &format!("h={h}"), "--dim", &format!("w={w}")]);
-            let x = tensor(&[1, 8, h, w], 1);
-            let run =
-                |l: &Library| l.run("main", &[x.clone()], 1).unwrap_or_else(|e| panic!("{}", e.message)).remove(0);
-            let (got, wanted) = (run(&open), run(&bound));
-            assert_eq!(got.shape, wanted.shape);
-            for i in 0..got.elements() {
-                let (a, b) = (got.get_f64(i), wanted.get_f64(i));
-                assert!((a - b).abs() < 1e-4 * (1.0 + b.abs()), "{cpu}, {h}x{w}: {a} at {i}, not {b}");
+            let x = tensor(&[1, channels, h, w], 1);
+            let run = |l: &Library| {
+                l.run("main", &[x.clone()], results).unwrap_or_else(|e| panic!("{cpu}, {h}x{w}: {}", e.message))
+            };
+            let wanted = run(&bound);
+            for (got, wanted) in [&open, &shared].iter().flat_map(|l| run(l).into_iter().zip(&wanted)) {
+                assert_eq!(got.shape, wanted.shape);
+                for i in 0..got.elements() {
+                    let (a, b) = (got.get_f64(i), wanted.get_f64(i));
+                    assert!((a - b).abs() < 1e-4 * (1.0 + b.abs()), "{cpu}, {h}x{w}: {a} at {i}, not {b}");
+                }
             }
         }
     }

@@ -137,6 +137,34 @@ fn the_same_bits_for_any_number_of_threads() {
     }
 }
 
+/// A copy with borders, which is filled before it is written: no share fills what another one has written.
+const BORDERS: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, "h", "w", 32), dtype="float32")):
+        return R.nn.pad(x, pad_width=[0, 0, 0, 0, 1, 1, 0, 0])
+"#;
+
+#[test]
+fn borders_are_filled_first() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    std::fs::write(&model, BORDERS).expect("the model is written");
+    let library = |threads: &str| {
+        let so = dir.path().join(format!("{threads}.so"));
+        relax_aot(&[path(&model), "--prefix", "m", "-o", path(&so), "--threads", threads]);
+        Library::open(&so, "m").expect("the library")
+    };
+    let (alone, shared) = (library("1"), library("3"));
+    for (h, w) in [(11, 48), (60, 70), (111, 48), (3, 900)] {
+        let x = [tensor(&[1, h, w, 32])];
+        let run = |l: &Library| l.run("main", &x, 1).unwrap_or_else(|e| panic!("{}", e.message));
+        let wanted = run(&alone);
+        assert!((0..4).all(|_| run(&shared) == wanted), "{h}x{w}");
+    }
+}
+
 /// A product whose weights stay bytes: 17 panels of columns, the last of which is narrow, and any number of rows.
 const STREAMED: &str = r#"
 @I.ir_module

@@ -147,8 +147,8 @@ struct Pass {
     turned: HashMap<RVar, RVar>,
     /// The variables whose tensor somebody may write to.
     written: HashSet<RVar>,
-    /// Data with columns of a value at both ends: what it is of, the widths, the value's bits.
-    bordered: HashMap<(RVar, Vec<i64>, u64), RVar>,
+    /// Data with columns of zeros at both ends: what it is of, and how many.
+    bordered: HashMap<(RVar, Vec<i64>), RVar>,
     /// Convolutions by Winograd's algorithm, and the size of their tiles.
     transformed: HashMap<RVar, i64>,
     /// Operands of the NHWC forms of `sigmoid`.

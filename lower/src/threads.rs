@@ -83,6 +83,8 @@ pub struct Shared {
     phases: i64,
     /// Of a recurrence.
     steps: Option<Steps>,
+    /// Of its buffers, those of which two loops may write the same elements.
+    again: Vec<usize>,
     /// A round of its outermost loop may read what it wrote itself, never what another round writes.
     apart: bool,
 }
@@ -139,7 +141,9 @@ pub fn consider(f: &PrimFunc, room: &Room) -> Option<Shared> {
     let recurrence = schedule::recurrence_of(f).filter(|(_, step)| step.as_int().is_some_and(|n| n >= LEAST));
     let steps = recurrence.map(|(count, _)| Steps { count, segments: vec![] });
     let apart = Streamed::of(f).is_some() || int8::Product::of(f).is_some();
-    let parts = steps.is_some() || apart || int8::Conv::of(f).is_some() || schedule::is_staged(f);
+    let special = apart || int8::Conv::of(f).is_some();
+    let parts = steps.is_some() || special || schedule::is_staged(f);
+    let again = if special { vec![] } else { schedule::written_again(f) };
     if work.as_int().is_some_and(|n| n < LEAST) || !parts {
         return None;
     }
@@ -149,7 +153,7 @@ pub fn consider(f: &PrimFunc, room: &Room) -> Option<Shared> {
     }
     let room = room.one(f);
     let workspace = !room.is_int(0);
-    Some(Shared { work, dims, buffers: f.buffers().count(), room, workspace, phases: 1, steps, apart })
+    Some(Shared { work, dims, buffers: f.buffers().count(), room, workspace, phases: 1, steps, again, apart })
 }
 
 /// Rewrites the calls of kernels in shares, by symbol, and lets entries gather a team.

@@ -2,7 +2,8 @@
 //!
 //! Their convolutions and maxima are windows too, whose kernels take the sizes from their arguments
 //! ([`Window::open`](crate::schedule::window::Window::open)). Which columns lie outside of the data under which window is
-//! not known here: data gets its columns of zeros before, rows are left out as they are under windows of known sizes.
+//! not known here: data of convolutions gets its columns of zeros before; rows are left out as they are under windows of
+//! known sizes.
 
 use super::forms::two;
 use super::planes::CONVOLUTIONS;
@@ -10,7 +11,7 @@ use super::{call, follow, ints, packed, Out, Pass, COMPARISONS, ELEMENTWISE, FEW
 use crate::schedule::window::{Kind, Plan, Sizes, Window};
 use relax_ir::attrs::Attrs;
 use relax_ir::relax::{Binding, BindingValue, Call, Expr, ExprKind, RVar};
-use relax_ir::{AttrValue, DType, PrimExpr, Var};
+use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
 /// What an open number of rows or columns is taken for where costs are compared.
@@ -25,14 +26,7 @@ pub(super) fn likely(d: &PrimExpr) -> Option<i64> {
 
 /// The padding behind the last column, at most.
 fn after(c: &Call) -> Option<i64> {
-    let most = match c.attrs.ints("padding")?.as_slice() {
-        [a] => *a,
-        [.., a] => *a,
-        [] => return None,
-    };
-    let rounded = c.attrs.bool("ceil_mode") == Some(true);
-    let more = if rounded { *c.attrs.ints("strides")?.last()? - 1 } else { 0 };
-    (most >= 0).then_some(most + more)
+    c.attrs.ints("padding")?.last().copied().filter(|n| *n >= 0)
 }
 
 /// The tensor with other dims.
@@ -155,7 +149,7 @@ impl Pass {
             // The last tile of a row is whole.
             after += made - 1;
         }
-        let x = self.bordered(&mut w, after, x, 0.0, out)?;
+        let x = if w.kind == Kind::Depthwise { x } else { self.bordered(&mut w, after, x, out)? };
         self.choose(&mut w);
         let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];
         self.kernel(b, &w, args, at, out)
@@ -188,25 +182,18 @@ impl Pass {
         if w.before.iter().any(|p| *p < 0) || w.kernel[1] > 5 || w.dilation[1] > 4 {
             return None;
         }
-        let after = after(c)?;
         // Maxima of a concatenation are one of maxima.
         let parts = self.parts_of(c.args.first()?, out).filter(|p| p.iter().all(|(_, n)| n % 4 == 0));
-        let Some(parts) = parts else { return self.open_maxima(b, w, after, x, out) };
+        let Some(parts) = parts else { return self.kernel(b, &w, vec![x.expr()], b.expr(), out) };
         let mut all = vec![];
         for (x, taken) in parts {
-            all.push(self.open_maxima(b, Window { taken, made: taken, ..w.clone() }, after, x, out)?);
+            all.push(self.kernel(b, &Window { taken, made: taken, ..w.clone() }, vec![x.expr()], b.expr(), out)?);
         }
         self.joined(b, all, out)
     }
 
-    fn open_maxima(&mut self, b: &Binding, mut w: Window, after: i64, x: RVar, out: &mut Out) -> Option<RVar> {
-        let least = PrimExpr::min_value(DType::F32).as_float()?;
-        let x = self.bordered(&mut w, after, x.expr(), least, out)?;
-        self.kernel(b, &w, vec![x], b.expr(), out)
-    }
-
-    /// The data with columns of `value` at both ends, as many as windows reach beyond it.
-    fn bordered(&mut self, w: &mut Window, after: i64, x: Expr, value: f64, out: &mut Out) -> Option<Expr> {
+    /// The data with columns of zeros at both ends, as many as windows reach beyond it.
+    fn bordered(&mut self, w: &mut Window, after: i64, x: Expr, out: &mut Out) -> Option<Expr> {
         let before = std::mem::take(&mut w.before[1]);
         if before == 0 && after == 0 {
             return Some(x);
@@ -215,13 +202,12 @@ impl Pass {
         let mut widths = vec![0; 8];
         let columns = if w.last { 2 } else { 3 };
         (widths[2 * columns], widths[2 * columns + 1]) = (before, after);
-        let key = (x.as_var()?.clone(), widths.clone(), value.to_bits());
+        let key = (x.as_var()?.clone(), widths.clone());
         if let Some(v) = self.bordered.get(&key) {
             return Some(v.expr());
         }
         let mut attrs = Attrs::default();
         attrs.set("pad_width", ints(&widths));
-        attrs.set("pad_value", AttrValue::Float(value));
         let padded = out.bind("bordered", call("nn.pad", vec![x], attrs, out.span)?)?;
         self.bordered.insert(key, padded.clone());
         Some(padded.expr())

@@ -3,6 +3,7 @@
 //! The kernel takes a pointer per buffer parameter (dense, row-major), the dims of [`crate::kernel_dims`], and a
 //! workspace pointer when [`crate::kernel_workspace`] is not 0; it returns nothing.
 
+mod again;
 mod contract;
 mod emit;
 mod fuse;
@@ -32,6 +33,7 @@ pub use product::{choose_products, products, Product};
 pub use ranges::Ranges;
 
 use crate::kernel::kernel_dims;
+pub use again::written_again;
 use emit::{Emit, Place};
 use fuse::{fuse, Item};
 use map::elementwise;

@@ -80,6 +80,9 @@ impl Cut {
                 FlatStmt::Stack { .. } => return None,
                 FlatStmt::For { .. } if piece.is_empty() => {
                     let part = stored.iter().any(|v| own(&v));
+                    if stored.iter().any(|v| facts.again.contains(v) && written.contains(v)) {
+                        return None;
+                    }
                     if self.own && part && stored.iter().all(|v| own(&v)) && !loaded.iter().any(|v| own(&v)) {
                         // A part of scratch memory is as good as none to what follows.
                         read.extend(loaded);
@@ -111,6 +114,9 @@ impl Cut {
             }
             if let FlatStmt::Local { var, .. } | FlatStmt::Let { var, .. } = s {
                 open.insert(var.clone());
+            }
+            if stored.iter().any(|v| facts.again.contains(v) && written.contains(v)) {
+                return None;
             }
             written.extend(stored);
             read.extend(loaded);

@@ -57,14 +57,14 @@ pub(super) fn with_workspace(f: &FlatFunc, s: &Shared) -> Option<(FlatFunc, Hash
 pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Split> {
     let (mut f, private) = with_workspace(f, s).filter(|_| takes_shares(f))?;
     let body = std::mem::take(&mut f.body);
-    let (tops, facts) = classify(&f, &body, private, s.apart)?;
-    let private = &facts.private;
+    let (tops, mut facts) = classify(&f, &body, private, s.apart)?;
+    facts.again = s.again.iter().filter_map(|i| f.params.get(*i).cloned()).collect();
     if !tops.iter().any(|t| t.kind == Kind::Loop) {
         return None;
     }
     let phases = match joint {
-        true => phases(&tops, private)?,
-        false => own_workspace(&tops, private)?,
+        true => phases(&tops, &facts)?,
+        false => own_workspace(&tops, &facts)?,
     };
     let last = phases.iter().copied().max().filter(|last| *last >= 0)?;
     let (from, to) = (Var::new("from", DType::I64), Var::new("to", DType::I64));
@@ -122,7 +122,13 @@ pub fn alone(f: &FlatFunc, s: &Shared, joint: bool) -> Option<Split> {
 
 /// Phases of the statements when each share has a workspace of its own: all 0, or -1 for a loop that every share runs
 /// whole because it fills the workspace.
-fn own_workspace(tops: &[Top], private: &HashSet<Var>) -> Option<Vec<i64>> {
+fn own_workspace(tops: &[Top], facts: &Facts) -> Option<Vec<i64>> {
+    let private = &facts.private;
+    // Who comes last is not known.
+    let writers = |v: &Var| tops.iter().filter(|t| t.stored.contains(v)).count();
+    if facts.again.iter().any(|v| writers(v) > 1) {
+        return None;
+    }
     let fill = |t: &Top| t.kind == Kind::Loop && t.loaded.is_empty() && t.stored.iter().all(|v| private.contains(v));
     for (i, t) in tops.iter().enumerate() {
         // What a share leaves in its workspace is a part; nobody else may read it.
@@ -140,7 +146,8 @@ fn own_workspace(tops: &[Top], private: &HashSet<Var>) -> Option<Vec<i64>> {
 }
 
 /// Phases of the statements when all shares work in one workspace.
-fn phases(tops: &[Top], private: &HashSet<Var>) -> Option<Vec<i64>> {
+fn phases(tops: &[Top], facts: &Facts) -> Option<Vec<i64>> {
+    let private = &facts.private;
     let mut phase = -1;
     let mut all = vec![];
     let (mut stored, mut loaded): (HashSet<&Var>, HashSet<&Var>) = Default::default();
@@ -155,7 +162,8 @@ fn phases(tops: &[Top], private: &HashSet<Var>) -> Option<Vec<i64>> {
             Kind::Keep => {}
             Kind::Loop => {
                 let meets = t.loaded.iter().any(|v| stored.contains(v))
-                    || t.stored.iter().any(|v| own(&v) && (stored.contains(v) || loaded.contains(v)));
+                    || t.stored.iter().any(|v| own(&v) && (stored.contains(v) || loaded.contains(v)))
+                    || t.stored.iter().any(|v| facts.again.contains(v) && stored.contains(v));
                 if phase < 0 || meets {
                     phase += 1;
                     stored.clear();
@@ -292,6 +300,8 @@ pub(super) struct Facts {
     /// Of a pointer variable: the parameters, pieces of the workspace or stack slots that it may point into.
     pub(super) roots: HashMap<Var, Vec<Var>>,
     pub(super) private: HashSet<Var>,
+    /// Parameters of which two loops may write the same elements.
+    pub(super) again: HashSet<Var>,
     /// Stack slots: each share has its own.
     pub(super) stacks: HashSet<Var>,
     pub(super) stored: HashSet<Var>,

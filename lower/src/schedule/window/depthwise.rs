@@ -116,18 +116,31 @@ fn tile(
             if uses.is_empty() {
                 continue;
             }
-            for (k, q) in pieces.iter().enumerate() {
-                let x = e.bind("x", load(&x, column * r.apart() + q.at, q.lanes));
-                for &(i, tap) in &uses {
-                    let sum = &sums[i as usize][k];
-                    let value = match w.kind {
-                        Kind::Max => sum.expr().max(x.clone()),
-                        Kind::Sum => sum.expr() + x.clone(),
-                        _ => PrimExpr::call(Intrin::Fma, vec![x.clone(), vectors[tap as usize][k].clone(), sum.expr()]),
-                    };
-                    e.assign(sum, value);
+            let add = |e: &mut Emit| {
+                for (k, q) in pieces.iter().enumerate() {
+                    let x = e.bind("x", load(&x, column * r.apart() + q.at, q.lanes));
+                    for &(i, tap) in &uses {
+                        let sum = &sums[i as usize][k];
+                        let value = match w.kind {
+                            Kind::Max => sum.expr().max(x.clone()),
+                            Kind::Sum => sum.expr() + x.clone(),
+                            _ => PrimExpr::call(
+                                Intrin::Fma,
+                                vec![x.clone(), vectors[tap as usize][k].clone(), sum.expr()],
+                            ),
+                        };
+                        e.assign(sum, value);
+                    }
                 }
+                Ok(())
+            };
+            if !cut.asks {
+                add(e)?;
+                continue;
             }
+            let there = at.column.clone() * w.stride[1] + (column - w.before[1]);
+            let inside = there.clone().ge(0).and(there.lt(r.sizes.size[1].clone()));
+            e.if_then(inside, add, |_| Ok(()))?;
         }
         Ok(())
     })?;

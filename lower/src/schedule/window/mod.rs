@@ -114,7 +114,7 @@ pub struct Window {
     /// Channels of the result whose weights lie together.
     pub panel: i64,
     /// Pictures, rows and columns are known when the kernel runs ([`Sizes`]); those here are likely ones, for the cost
-    /// model alone. Columns of the data lie inside under every window.
+    /// model alone.
     pub open: bool,
     pub plan: Plan,
 }
@@ -207,6 +207,11 @@ impl Window {
             Kind::Max | Kind::Sum => 0,
             Kind::Winograd(made) => self.made * self.taken * (made + 2) * (made + 2),
         }
+    }
+
+    /// Of open sizes: whether columns may lie outside of the data. Convolutions get data with columns of zeros.
+    pub fn has_edges(&self) -> bool {
+        (self.kind == Kind::Depthwise || self.is_pool()) && (self.kernel[1] > 1 || self.before[1] > 0)
     }
 
     /// Whether it has weights.
@@ -412,8 +417,8 @@ impl Window {
             let mut inside = PrimExpr::bool(true);
             for (i, at) in [row, col].into_iter().enumerate() {
                 if self.open {
-                    if i == 0 && (self.before[0] > 0 || self.kernel[0] > 1) {
-                        inside = inside.and(at.clone().ge(0)).and(at.lt(sizes.size[0].clone()));
+                    if i == 0 && (self.before[0] > 0 || self.kernel[0] > 1) || i == 1 && self.has_edges() {
+                        inside = inside.and(at.clone().ge(0)).and(at.lt(sizes.size[i].clone()));
                     }
                     continue;
                 }

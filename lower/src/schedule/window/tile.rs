@@ -76,6 +76,8 @@ pub struct Cut {
     pub count: i64,
     /// Runs of taps, with the columns for which they lie inside of the data.
     pub groups: Vec<Group>,
+    /// Whether they do is asked when the kernel runs.
+    pub asks: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +116,7 @@ fn cuts(w: &Window, len: i64) -> Vec<Cut> {
             }
             _ => {
                 let (start, end) = (PrimExpr::i64(start), PrimExpr::i64(start + len));
-                out.push(Cut { start, end, len, count: 1, groups });
+                out.push(Cut { start, end, len, count: 1, groups, asks: false });
             }
         }
     }
@@ -437,17 +439,41 @@ impl Run {
         if !w.open {
             return cuts(w, len);
         }
+        let columns = self.sizes.out[1].clone();
+        // Columns whose windows begin before the data, and the first whose window ends behind it.
+        let (before, stride) = (w.before[1], w.stride[1]);
+        let (left, right) = match w.has_edges() {
+            true => {
+                let left = e.hoist(columns.clone().min((before + stride - 1) / stride));
+                let inside = self.sizes.size[1].clone() + (before - (w.kernel[1] - 1) * w.dilation[1]);
+                let inside = (inside + (stride - 1)).floor_div(stride).min(columns.clone());
+                (left.clone(), e.hoist(inside.max(left)))
+            }
+            false => (PrimExpr::i64(0), columns.clone()),
+        };
         let tap = |tap: i64, taps: i64, len: i64| Group { tap, taps, inside: vec![true; len as usize] };
-        let mut start = PrimExpr::i64(0);
+        let edge = |start: &PrimExpr, end: &PrimExpr| {
+            let groups = (0..w.kernel[1]).map(|i| tap(i, 1, 1)).collect();
+            Cut { start: start.clone(), end: end.clone(), len: 1, count: 1, groups, asks: true }
+        };
         let mut out = vec![];
-        for (end, len) in open_tiles(e, &self.sizes.out[1], len) {
+        if w.has_edges() {
+            out.push(edge(&PrimExpr::i64(0), &left));
+        }
+        let mut start = left.clone();
+        let whole = e.hoist(right.clone() - left.clone());
+        for (end, len) in open_tiles(e, &whole, len) {
+            let end = e.hoist(left.clone() + end);
             let groups = match is_run(w) {
                 true => vec![tap(0, w.kernel[1], len)],
                 false => (0..w.kernel[1]).map(|i| tap(i, 1, len)).collect(),
             };
-            let count = if out.is_empty() { w.out[1] / len } else { 1 };
-            out.push(Cut { start, end: end.clone(), len, count, groups });
+            let count = if start == left { w.out[1] / len } else { 1 };
+            out.push(Cut { start, end: end.clone(), len, count, groups, asks: false });
             start = end;
+        }
+        if w.has_edges() {
+            out.push(edge(&right, &columns));
         }
         out
     }
