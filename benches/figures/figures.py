@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The figures that a user can hold us to, network by network, beside their bounds.
 
-    benches/figures/figures.py MODELS [NETWORK ..] [--store] [--only load,size,compile,versions,static,tune,batches,products]
+    benches/figures/figures.py MODELS [NETWORK ..] [--store] [--only load,size,compile,versions,static,tune,batches,images,products]
 
 MODELS is a folder of NAME.onnx with NAME.npz, its arguments. Prints a table, bold where a bound does not hold; with
 --store also puts it into docs/performance.md. Needs numpy, cc, and the compiler (RELAX_AOT, or target/release/relax-aot).
@@ -17,6 +17,7 @@ static    a call of the model with open dims, of a call of the one whose dims ar
 tune      a call of the library as the cost model has it, of a call of the one compiled with a tune file (made here
           where there is none in TUNED, a folder); bound 1.05
 batches   convolution networks whose batch was opened (needs onnx), for one image and four, of those whose batch is bound; bound 1.05
+images    convolution networks whose rows and columns were opened (needs onnx), of those where they are bound; bound 1.05
 products  matrix products with an open count of rows, of those whose rows are bound, in turns; bound 1.05
 """
 
@@ -189,6 +190,50 @@ def opened(models, name, folder, images):
     return Network(folder, name, folder)
 
 
+def resized(models, name, folder):
+    """The network with open rows and columns of its images, and the options that bind them; `None` where it has none."""
+    import onnx
+
+    model = onnx.load(models / f"{name}.onnx")
+    graph = model.graph
+    constants = {i.name for i in graph.initializer}
+    arguments = [i for i in graph.input if i.name not in constants]
+    dims = [v.type.tensor_type.shape.dim for v in arguments]
+    if not any("Conv" in n.op_type for n in graph.node) or any(len(d) != 4 or not d[3].dim_value for d in dims):
+        return None
+    bound = []
+    for d in dims:
+        for i, letter in [(2, "rows"), (3, "columns")]:
+            bound += ["--dim", f"{letter}={d[i].dim_value}"]
+            d[i].dim_param = letter
+    for v in (v for v in graph.output if len(v.type.tensor_type.shape.dim) > 2):
+        v.type.tensor_type.ClearField("shape")
+    del graph.value_info[:]
+    onnx.save(model, folder / f"{name}.onnx")
+    shutil.copyfile(models / f"{name}.npz", folder / f"{name}.npz")
+    return Network(folder, name, folder), bound
+
+
+def images(client, models, names, work, seconds):
+    table = Table(["open images", "open, us", "bound, us", "open / bound"])
+    print(table.text(), flush=True)
+    for name in names:
+        network, bound = resized(models, name, work) or (None, [])
+        if network is None:
+            continue
+        try:
+            free = network.compiled("free", "--target-cpu", "native")
+            static = network.compiled("static", "--target-cpu", "native", *bound)
+        except SystemExit:
+            continue  # Images of one size alone.
+        network.write_args(network.metadata(free[0]))
+        times = pair(client, network, free, static, seconds)
+        table.row(name, [(f"{times[0]:.1f}", None), (f"{times[2]:.1f}", None), ratio(times)])
+        for f in work.glob(f"*{name}*"):
+            f.unlink()
+    return table
+
+
 def batches(client, models, names, work, seconds):
     table = Table(["open batch", "of one / bound", "of four / bound"])
     print(table.text(), flush=True)
@@ -295,7 +340,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("models", type=pathlib.Path)
     p.add_argument("networks", nargs="*")
-    p.add_argument("--only", default="load,size,compile,versions,static,batches,products")
+    p.add_argument("--only", default="load,size,compile,versions,static,batches,images,products")
     p.add_argument("--seconds", type=float, default=2.0, help="of each comparison")
     p.add_argument("--tuned", type=pathlib.Path, default=pathlib.Path("."), help="where tune files are")
     p.add_argument("--store", action="store_true")
@@ -326,6 +371,9 @@ def main():
         if "batches" in only:
             print()
             tables.append(batches(client, a.models, names, work, a.seconds / 4))
+        if "images" in only:
+            print()
+            tables.append(images(client, a.models, names, work, a.seconds / 4))
         if "products" in only:
             print()
             tables.append(products(client, work, a.seconds / 4))
