@@ -153,7 +153,8 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
         }
         None if t.balanced => {
             let mut at = zero;
-            for (to, step) in open_tiles(e, &end, rows) {
+            let alone = if rows <= MOST_LEFT { rows } else { MOST_LEFT - 2 };
+            for (to, step) in open_tiles(e, &end, rows, alone) {
                 with(e, at, to.clone(), step)?;
                 at = to;
             }
@@ -169,8 +170,8 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
 
 /// An open count of points in tiles of `rows` and what is left in one or two of nearly the same size, since each tile
 /// reads the packed columns once: where each size ends. So few behind the last tile that they would wait for those share
-/// it.
-pub(super) fn open_tiles(e: &mut Emit, end: &PrimExpr, rows: i64) -> Vec<(PrimExpr, i64)> {
+/// it; up to `alone` points are one tile.
+pub(super) fn open_tiles(e: &mut Emit, end: &PrimExpr, rows: i64, alone: i64) -> Vec<(PrimExpr, i64)> {
     if e.ranges.divisor(end) % rows == 0 {
         return vec![(end.clone(), rows)];
     }
@@ -180,7 +181,6 @@ pub(super) fn open_tiles(e: &mut Emit, end: &PrimExpr, rows: i64) -> Vec<(PrimEx
     let mut at = e.hoist(end.clone() - over - share.select(PrimExpr::i64(rows), PrimExpr::i64(0)));
     let mut tiles = vec![(at.clone(), rows)];
     let left = e.hoist(end.clone() - at.clone());
-    let alone = if rows <= MOST_LEFT { rows } else { MOST_LEFT - 2 };
     let first = e.hoist(left.clone().le(alone).select(left.clone(), (left.clone() + 1).floor_div(2)));
     let second = e.hoist(left - first.clone());
     for size in (1..=alone.min(rows - 1).max((rows + few + 1) / 2)).rev() {

@@ -231,6 +231,12 @@ pub fn rows_of(w: &Window, lanes: i64, pieces: i64) -> i64 {
     }
 }
 
+/// Weights of a panel, in bytes, that stay in the first-level cache.
+const NEAREST: i64 = 32 << 10;
+
+/// Columns left over of an open row that are one tile, where weights are near.
+const FEW_ALONE: i64 = 6;
+
 /// Weights of a panel, in bytes, that stay in the second-level cache while tiles go by.
 const NEAR_PANEL: i64 = 768 << 10;
 
@@ -462,7 +468,10 @@ impl Run {
         }
         let mut start = left.clone();
         let whole = e.hoist(right.clone() - left.clone());
-        for (end, len) in open_tiles(e, &whole, len) {
+        // Weights from beyond the first-level cache are read once more for another tile.
+        let far = w.depth() * w.panel * 4 > NEAREST;
+        let alone = if far { len } else { len.min(FEW_ALONE) };
+        for (end, len) in open_tiles(e, &whole, len, alone) {
             let end = e.hoist(left.clone() + end);
             let groups = match is_run(w) {
                 true => vec![tap(0, w.kernel[1], len)],
