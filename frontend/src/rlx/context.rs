@@ -60,6 +60,10 @@ pub enum Births {
 /// The names of a function.
 pub struct Names<'a> {
     frames: Vec<FnvHashMap<&'a str, Value>>,
+    /// The numbers of these scopes; none has that of another.
+    scopes: Vec<usize>,
+    /// How many scopes there were.
+    begun: usize,
     /// Shape variables of a kernel, kept apart: what declares them may stand behind what names them. Those of a Relax
     /// function are names like others.
     pub dims: FnvHashMap<&'a str, Var>,
@@ -96,8 +100,12 @@ pub struct Names<'a> {
     pub pythons: Vec<Named<'a>>,
     /// Those of them that another value may hold as well.
     pub shared: FnvHashSet<usize>,
+    /// Two lists may hold the same one.
+    pub entangled: bool,
     /// Names that were made, see [`Names::hidden_name`].
     hidden: usize,
+    /// Hidden names for what a list holds: the name that it had, and its scope.
+    held: FnvHashMap<&'a str, (&'a str, Option<usize>)>,
     /// Where the buffers of regions begin, by their ids: elements from where that of the region does.
     pub regions: FnvHashMap<u32, PrimExpr>,
     /// What memory of kernels states as its strides, by the ids of the buffers.
@@ -113,6 +121,8 @@ impl<'a> Names<'a> {
         let frames = vec![FnvHashMap::default()];
         Names {
             frames,
+            scopes: vec![1],
+            begun: 1,
             dims: FnvHashMap::default(),
             declared: vec![],
             taken: FnvHashSet::default(),
@@ -131,7 +141,9 @@ impl<'a> Names<'a> {
             read: vec![],
             pythons: vec![],
             shared: FnvHashSet::default(),
+            entangled: false,
             hidden: 0,
+            held: FnvHashMap::default(),
             regions: FnvHashMap::default(),
             strides: FnvHashMap::default(),
             views: vec![],
@@ -141,23 +153,47 @@ impl<'a> Names<'a> {
     /// Those of the function behind this one: the values before the module stay.
     pub fn following(&mut self, int: DType) -> Names<'a> {
         let (pythons, shared) = (std::mem::take(&mut self.pythons), std::mem::take(&mut self.shared));
-        Names { pythons, shared, ..Names::new(int) }
+        let begun = self.begun + 1;
+        Names { pythons, shared, scopes: vec![begun], begun, ..Names::new(int) }
     }
     /// A name that no text has: for what a lambda holds and whose own name was bound again, for memory in lists.
     pub fn hidden_name(&mut self) -> Option<&'static str> {
         self.hidden += 1;
         BLANKS.get(..self.hidden).and_then(|b| std::str::from_utf8(b).ok())
     }
-    /// The scope that has this name, counted from the outermost one.
+    /// A hidden name for what `name` stood for in this scope; it has no value where the scope has ended.
+    pub fn hide(&mut self, name: &'a str, value: Option<Value>, scope: Option<usize>) -> Option<&'static str> {
+        let hidden = self.hidden_name()?;
+        let name = self.held.get(name).map_or(name, |(first, _)| first);
+        self.held.insert(hidden, (name, scope));
+        if let (Some(value), Some(outermost)) = (value, self.frames.first_mut()) {
+            outermost.insert(hidden, value);
+        }
+        Some(hidden)
+    }
+    /// The name that what a list holds had before its scope ended.
+    pub fn ended(&self, hidden: &str) -> Option<&'a str> {
+        self.held.get(hidden).map(|(name, _)| *name)
+    }
+    /// The number of the scope that has this name.
     pub fn scope_of(&self, name: &str) -> Option<usize> {
-        self.frames.iter().rposition(|f| f.contains_key(name))
+        if let Some((_, scope)) = self.held.get(name) {
+            return *scope;
+        }
+        self.frames.iter().rposition(|f| f.contains_key(name)).and_then(|at| self.scopes.get(at).copied())
+    }
+    pub fn is_open(&self, scope: Option<usize>) -> bool {
+        scope.is_some_and(|s| self.scopes.contains(&s))
     }
     pub fn push(&mut self) {
         self.frames.push(FnvHashMap::default());
+        self.begun += 1;
+        self.scopes.push(self.begun);
     }
     pub fn pop(&mut self) {
         if self.frames.len() > 1 {
             self.frames.pop();
+            self.scopes.pop();
             let left = self.frames.len();
             self.declared.retain(|(_, scopes)| *scopes <= left);
         }
@@ -295,7 +331,12 @@ impl<'a> Cx<'a> {
     }
 
     pub fn unknown_name<T>(&mut self, name: &str, span: Span) -> Option<T> {
-        let known: Vec<&str> = self.names.known().collect();
+        if let Some(first) = self.names.ended(name) {
+            let message = format!("a list holds `{first}` here, whose scope has ended");
+            let d = Diagnostic::error("python-value", span, message);
+            return self.report(d.help(format!("use this element of the list where `{first}` is")));
+        }
+        let known: Vec<&str> = self.names.known().filter(|n| !n.starts_with(' ')).collect();
         let mut d = Diagnostic::error("unknown-name", span, format!("`{name}` is not defined"));
         if self.ended.contains(name) {
             d = d

@@ -21,6 +21,12 @@ impl<'a> Cx<'a> {
             (Some("metadata"), Some("tvm.ir.load_json"), Some(call)) => self.load_metadata(call, value.span),
             // Each function that names it in its signature has a dim of its own, as with a TypeVar.
             (Some(name), ..) if declared_var(value) == Some(DType::I64) => self.type_vars.push(name),
+            // Another name for what has one.
+            (Some(name), ..) if value.as_name().is_some_and(|n| self.before.iter().any(|(name, _)| *name == n)) => {
+                let Some(held) = value.as_name().and_then(|n| self.names.get(n)).cloned() else { return };
+                self.names.bind(name, held.clone());
+                self.before.push((name, held));
+            }
             (Some(name), ..) if self.of_python(value, &mut vec![]) => {
                 let Ok(new) = self.computed(value) else { return };
                 let held = self.python_value(new.as_ref().unwrap_or(value));
@@ -94,7 +100,7 @@ impl<'a> Cx<'a> {
                 let own = ["len", "max", "min", "sum", "sorted", "list", "tuple", "range", "zip", "enumerate", "str"];
                 let made = |n: &str| own.contains(&n) || before(n);
                 let script = match call.func.dotted() {
-                    Some(n) if n.starts_with("T.") => scalar_type(&call.func).is_some(),
+                    Some(n) if n.starts_with("T.") => n == "T.Buffer" || scalar_type(&call.func).is_some(),
                     Some(n) => n.starts_with("R.") || n.starts_with("I.vdevice") || made(&n),
                     None => false,
                 };

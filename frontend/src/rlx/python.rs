@@ -6,7 +6,7 @@
 //! Source: TVM `script.parser.core.evaluator`, `relax.script.parser.parser`, `bind_assign_value`.
 
 mod formats;
-mod grown;
+mod lists;
 mod literals;
 mod operations;
 mod sequence;
@@ -15,7 +15,7 @@ mod typed;
 use super::context::{Cx, Value};
 use super::syntax::*;
 pub use literals::truth;
-use literals::{element, integer, names, size, slice};
+use literals::{element, equal, integer, names, size, slice};
 use relax_ir::{Diagnostic, Span};
 use typed::{dim_of, of_dims, shape_of};
 
@@ -43,16 +43,20 @@ const CALLS: usize = 50;
 impl<'a> Cx<'a> {
     /// `e` with what Python computes written out; `None` where that is `e` itself.
     pub fn written_out(&mut self, e: &Expr<'a>) -> Rewritten<'a> {
-        Python { cx: self, local: vec![], made: 0, calls: 0, computes: false }.value(e)
+        Python { cx: self, local: vec![], made: 0, calls: 0, defers: 0, computes: false }.value(e)
     }
 
     /// As [`Cx::written_out`], with arithmetic of literals computed too.
     pub fn computed(&mut self, e: &Expr<'a>) -> Rewritten<'a> {
-        Python { cx: self, local: vec![], made: 0, calls: 0, computes: true }.value(e)
+        Python { cx: self, local: vec![], made: 0, calls: 0, defers: 0, computes: true }.value(e)
     }
 
     /// Binds `name` where `value` is a value of Python: whether it is.
     pub fn python_binding(&mut self, name: &'a str, value: &Expr<'a>) -> bool {
+        if let Some(at) = Some(value).filter(|_| self.in_kernel()).and_then(|v| self.collection_of(v)) {
+            self.names.bind(name, Value::Python(at));
+            return true;
+        }
         let value = match &value.kind {
             ExprKind::None | ExprKind::Str(_) | ExprKind::Dict(_) | ExprKind::Lambda(..) => value,
             // A list of sizes stays one of Python, which a shape may be made of; a tuple is a value of Relax.
@@ -114,8 +118,15 @@ impl<'a> Cx<'a> {
     pub fn kernel_without_python(&mut self, s: &Stmt<'a>) -> Result<Option<Stmt<'a>>, Reported> {
         let kind = match &s.kind {
             StmtKind::Assign { target, annotation, value: Some(value) } => {
-                let (place, new) = (self.element_written_out(target)?, self.bound_written_out(value)?);
-                self.note_shared(value);
+                // Another name for a list is that list.
+                let alias = target.as_name().is_some() && annotation.is_none() && self.collection_of(value).is_some();
+                // Python looks at the value first.
+                let new = if alias { None } else { self.bound_written_out(value)? };
+                let place = self.element_written_out(target)?;
+                if !alias {
+                    self.note_shared(value);
+                    self.note_entangled(value, new.as_ref().unwrap_or(value));
+                }
                 let stated = annotation.as_ref().map_or(Ok(None), |a| self.written_out(a))?;
                 (place.is_some() || new.is_some() || stated.is_some()).then(|| StmtKind::Assign {
                     target: place.unwrap_or_else(|| target.clone()),
@@ -136,6 +147,15 @@ impl<'a> Cx<'a> {
                 }
                 changed.then(|| StmtKind::With { items: new, body: body.clone() })
             }
+            StmtKind::Augment { target, .. } if self.changes_collections(target) => {
+                let d = Diagnostic::unsupported(
+                    "python-value",
+                    target.span,
+                    "this changes a list each time it is looked at",
+                );
+                let _: Option<()> = self.report(d.help("give the index a name: `at = T.meta_var(xs.pop())`"));
+                return Err(Reported);
+            }
             StmtKind::Augment { target, value } => {
                 let (place, new) = (self.element_written_out(target)?, self.written_out(value)?);
                 (place.is_some() || new.is_some()).then(|| StmtKind::Augment {
@@ -151,8 +171,8 @@ impl<'a> Cx<'a> {
             }
             StmtKind::Return(Some(e)) => self.written_out(e)?.map(|e| StmtKind::Return(Some(e))),
             StmtKind::Assert(cond, message) => {
-                let said = message.as_ref().map_or(Ok(None), |m| self.written_out(m))?;
                 let new = self.written_out(cond)?;
+                let said = message.as_ref().map_or(Ok(None), |m| self.written_out(m))?;
                 (new.is_some() || said.is_some())
                     .then(|| StmtKind::Assert(new.unwrap_or_else(|| cond.clone()), said.or_else(|| message.clone())))
             }
@@ -181,6 +201,12 @@ impl<'a> Cx<'a> {
             ExprKind::Subscript(..) => self.written_out(target),
             _ => Ok(None),
         }
+    }
+
+    /// Is this a value of a kernel's scope that is no longer open?
+    fn has_ended(&self, value: &Value, scope: Option<usize>) -> bool {
+        let of_scope = !matches!(value, Value::Python(_) | Value::Module | Value::Poison);
+        of_scope && self.in_kernel() && !self.names.is_open(scope)
     }
 
     fn mentions(&self, e: &Expr<'a>, out: &mut Vec<(&'a str, Value, Option<usize>)>) {
@@ -218,6 +244,8 @@ struct Python<'c, 'a> {
     made: usize,
     /// Lambdas whose bodies are under way.
     calls: usize,
+    /// Lambdas whose bodies are looked at where they stand.
+    defers: usize,
     /// Arithmetic of literals that stand as they are is computed.
     computes: bool,
 }
@@ -362,6 +390,7 @@ impl<'a> Python<'_, 'a> {
         let again = |(name, then, scope): &&(&str, Value, Option<usize>)| match (self.cx.names.get(name), then) {
             // In a kernel, a name of a scope that has another value now is the same memory cell.
             (Some(Value::Prim(_)), Value::Prim(_)) if self.cx.in_kernel() => self.cx.names.scope_of(name) != *scope,
+            (_, then) if self.cx.has_ended(then, *scope) => true,
             (Some(Value::Relax(a)), Value::Relax(b)) => a != b,
             (Some(Value::Prim(a)), Value::Prim(b)) => a != b,
             (Some(Value::Buffer(a)), Value::Buffer(b)) => a != b,
@@ -373,10 +402,10 @@ impl<'a> Python<'_, 'a> {
             let d = Diagnostic::error("python-value", span, message);
             return self.refuse(d.help(format!("bind `{other}` before it")));
         }
-        let mut then: Vec<(&'a str, Value)> = vec![];
-        for (name, value, _) in named.mentions.iter().filter(again) {
-            if then.iter().all(|(n, _)| n != name) {
-                then.push((*name, value.clone()));
+        let mut then: Vec<(&'a str, Value, Option<usize>)> = vec![];
+        for (name, value, scope) in named.mentions.iter().filter(again) {
+            if then.iter().all(|(n, ..)| n != name) {
+                then.push((*name, value.clone(), *scope));
             }
         }
         let mut value = named.value.clone();
@@ -392,17 +421,17 @@ impl<'a> Python<'_, 'a> {
         &mut self,
         n: &str,
         value: Expr<'a>,
-        then: Vec<(&'a str, Value)>,
+        then: Vec<(&'a str, Value, Option<usize>)>,
         span: Span,
     ) -> Result<Expr<'a>, Reported> {
         let mut local: Local<'a> = vec![];
-        for (name, meant) in then {
-            let Some(hidden) = self.cx.names.hidden_name() else {
+        for (name, meant, scope) in then {
+            let ended = self.cx.has_ended(&meant, scope);
+            let Some(hidden) = self.cx.names.hide(name, (!ended).then_some(meant), scope) else {
                 let message = format!("`{n}` mentions `{name}`, which stands for another value here");
                 let d = Diagnostic::unsupported("python-value", span, message);
                 return self.refuse(d.help("bind it to another name"));
             };
-            self.cx.names.bind(hidden, meant);
             local.push((name, Some(self.node(ExprKind::Name(hidden), span)?)));
         }
         let outer = std::mem::replace(&mut self.local, local);
@@ -445,10 +474,17 @@ impl<'a> Python<'_, 'a> {
         let defaults: Vec<Expr<'a>> = params.iter().filter_map(|p| p.default.clone()).collect();
         let defaults = self.each(&defaults)?;
         let depth = self.local.len();
-        self.local.extend(params.iter().map(|p| (p.name.name, None)));
-        let new = self.value(body);
-        self.local.truncate(depth);
-        let new = new?;
+        // Without values of comprehensions and lambdas around it, it is looked at where it is called.
+        let new = if self.cx.in_kernel() && depth == 0 {
+            None
+        } else {
+            self.local.extend(params.iter().map(|p| (p.name.name, None)));
+            self.defers += 1;
+            let new = self.value(body);
+            self.defers -= 1;
+            self.local.truncate(depth);
+            new?
+        };
         if new.is_none() && defaults.is_none() {
             return Ok(None);
         }
@@ -460,15 +496,18 @@ impl<'a> Python<'_, 'a> {
     }
 
     fn call(&mut self, call: &CallExpr<'a>, e: &Expr<'a>) -> Rewritten<'a> {
-        let mut all = vec![call.func.clone()];
-        all.extend(call.keywords.iter().map(|(_, v)| v.clone()));
-        let rest = self.each(&all)?;
+        if let Some(answer) = self.method(call, e.span)? {
+            return Ok(Some(answer));
+        }
+        // In Python's order.
+        let func = self.value(&call.func)?;
         let args = self.items(&call.args)?;
-        let changed = rest.is_some() || args.is_some();
-        let mut rest = rest.unwrap_or(all);
+        let stated: Vec<Expr<'a>> = call.keywords.iter().map(|(_, v)| v.clone()).collect();
+        let rest = self.each(&stated)?;
+        let changed = func.is_some() || args.is_some() || rest.is_some();
+        let (func, args) = (func.unwrap_or_else(|| call.func.clone()), args.unwrap_or_else(|| call.args.clone()));
         let mut keywords: Vec<(Ident<'a>, Expr<'a>)> =
-            call.keywords.iter().map(|(k, _)| *k).zip(rest.drain(1..)).collect();
-        let (func, args) = (rest.remove(0), args.unwrap_or_else(|| call.args.clone()));
+            call.keywords.iter().map(|(k, _)| *k).zip(rest.unwrap_or(stated)).collect();
         let args = self.named_arguments(args, &mut keywords)?;
         if let ExprKind::Lambda(params, body) = &func.kind {
             return self.apply(params, body, args, keywords, e.span).map(Some);
@@ -593,7 +632,14 @@ impl<'a> Python<'_, 'a> {
                 Some(items) if items.iter().all(|e| !matches!(e.kind, ExprKind::Starred(_))) => {
                     self.int(items.len() as i128, span).map(Some)
                 }
-                _ => Ok(None),
+                _ => match &of.kind {
+                    ExprKind::Dict(entries) => {
+                        let again = |i: usize| entries[..i].iter().any(|(k, _)| equal(k, &entries[i].0) == Some(true));
+                        let n = (0..entries.len()).filter(|i| !again(*i)).count();
+                        self.int(n as i128, span).map(Some)
+                    }
+                    _ => Ok(None),
+                },
             },
             ("isinstance", [of, classes]) => self.is_instance(of, classes, span).map(Some),
             ("str", [of]) => match (integer(of), of.as_str()) {

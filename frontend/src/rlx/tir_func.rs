@@ -52,6 +52,7 @@ impl<'a> Cx<'a> {
     /// A PrimFunc of the module. `None` when anything in it was reported.
     pub fn prim_func(&mut self, def: &FunctionDef<'a>, span: Span) -> Option<PrimFunc> {
         self.begin_kernel_names();
+        self.one_buffer_each(def)?;
         let written = self.signature_written_out(def).ok()?;
         let def = written.as_ref().unwrap_or(def);
         let mut f = PrimCx {
@@ -323,6 +324,24 @@ impl<'a> Cx<'a> {
         let name = e.as_var().map_or("?", |v| v.name()).to_string();
         let d = Diagnostic::error("tir", e.span(), format!("nothing gives `{name}` a value"));
         self.report(d.help("a declared variable is a dim of a parameter's buffer"))
+    }
+
+    /// A buffer from before the module is the type of one parameter.
+    ///
+    /// Source: TVM's parser makes the buffer once, with its memory: two parameters would share it.
+    fn one_buffer_each(&mut self, def: &FunctionDef<'a>) -> Option<()> {
+        let held = |p: &ParamDef<'a>| match p.annotation.as_ref()?.as_name().and_then(|n| self.names.get(n)) {
+            Some(Value::Python(at)) => Some(*at),
+            _ => None,
+        };
+        let again = def.params.iter().enumerate().find_map(|(i, p)| {
+            let at = held(p)?;
+            def.params[..i].iter().find(|q| held(q) == Some(at)).map(|q| (q.name.name, p))
+        });
+        let Some((other, p)) = again else { return Some(()) };
+        let message = format!("`{other}` and `{}` would be one buffer, with one memory", p.name.name);
+        let d = Diagnostic::error("type", p.name.span, message);
+        self.report(d.help("write T.Buffer(shape, dtype) at each parameter"))
     }
 
     /// `Some(None)` for a handle.

@@ -7,6 +7,7 @@ mod lanes;
 mod llvm;
 mod loops;
 mod matching;
+mod mathematics;
 mod memory;
 mod never;
 mod outside;
@@ -194,11 +195,6 @@ impl<'a> Cx<'a> {
         place: Place,
     ) -> Option<Vec<Item>> {
         let one = |kind: TKind| Some(vec![Item::Stmt(TStmt::at(kind, s.span))]);
-        if let StmtKind::Expr(e) = &s.kind {
-            if let Some(grown) = self.list_grows(e) {
-                return grown.ok().map(|()| vec![]);
-            }
-        }
         let written = match self.python || !self.names.pythons.is_empty() {
             true => self.kernel_without_python(s).ok()?,
             false => None,
@@ -427,6 +423,16 @@ impl<'a> Cx<'a> {
                 }
                 Some(items)
             }
+            "T.add_to_parent" => match call.args.as_slice() {
+                [one] if matches!(one.kind, ExprKind::None) => Some(vec![]),
+                // They stand where they are written, and give it nothing.
+                [one]
+                    if matches!(one.called().as_deref(), Some("T.evaluate" | "T.buffer_store" | "T.add_to_parent")) =>
+                {
+                    self.tir_bare(one, span, f, block, place)
+                }
+                _ => self.error("argument", span, "T.add_to_parent takes one statement"),
+            },
             "print" => self.printed(&call.args).map(|()| vec![]),
             // What the author knows of the elements: nothing is computed.
             "T.assume" => match call.args.as_slice() {
@@ -556,6 +562,11 @@ impl<'a> Cx<'a> {
             }
         }
         let Some(name) = target.as_name() else { return self.expected(target, "a name or an element of a buffer") };
+        if annotation.is_none() && self.collection_of(value).is_some() {
+            self.bound_once(target, false, f)?;
+            self.python_binding(name, value);
+            return Some(vec![]);
+        }
         if annotation.is_none() && (builder::several(value) || value.elements().is_some()) {
             self.bound_once(target, false, f)?;
             self.list_of_values(value)?;

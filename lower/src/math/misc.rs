@@ -6,7 +6,7 @@ use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::DType;
 
 impl Build {
-    /// C's `fmod`: the sign of `x`. f32: exact. f64: exact while `|x / y| < 2^53`, beyond that some value below `|y|`.
+    /// C's `fmod`: the sign of `x`. Exact.
     pub fn fmod(&mut self, x: &PrimExpr, y: &PrimExpr) -> PrimExpr {
         let (a, m) = (self.abs(x), self.abs(y));
         let r = if self.f64 { self.fmod_f64(&a, &m) } else { self.fmod_f32(&a, &m) };
@@ -56,9 +56,32 @@ impl Build {
     }
 
     fn fmod_f64(&mut self, a: &PrimExpr, m: &PrimExpr) -> PrimExpr {
+        let limit = self.c(2f64.powi(52));
+        let most = self.mul(m, &limit);
+        let some = any(raw(BinOp::Gt, a.clone(), most));
+        let mut b = Build::new(self.d);
+        let mut r = a.clone();
+        // Larger quotients by 52 bits a step, from the largest one that two floats have.
+        for i in (1..=40).rev() {
+            let (mut mi, mut left) = (m.clone(), 52 * i);
+            while left > 0 {
+                let by = b.c(2f64.powi(left.min(1000)));
+                mi = b.mul(&mi, &by);
+                left -= left.min(1000);
+            }
+            let step = b.fmod_step_f64(&r, &mi);
+            r = b.select(mi.le(r.clone()), &step, &r);
+        }
+        let slow = b.finish(r);
+        let a = PrimExpr::raw(PrimKind::IfThenElse(some, slow, a.clone()), self.d);
+        let a = self.bind(a);
+        self.fmod_step_f64(&a, m)
+    }
+
+    /// As [`Build::fmod_step`], for quotients below 2^53: the product exactly, by halves.
+    fn fmod_step_f64(&mut self, a: &PrimExpr, m: &PrimExpr) -> PrimExpr {
         let q = self.div(a, m);
         let q = self.trunc(&q);
-        // The product exactly, by halves.
         let half = |b: &mut Build, v: &PrimExpr| {
             let bits = b.bits(v);
             let mask = b.int(!((1 << 27) - 1));

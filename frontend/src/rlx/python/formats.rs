@@ -5,6 +5,7 @@
 /// A value that has a text.
 pub enum Shown {
     Integer(i128),
+    Float(f64),
     Bool(bool),
     Text(String),
     /// A variable, by its name, or None: it takes no format.
@@ -42,6 +43,7 @@ pub fn show(value: Shown, conversion: Option<char>, format: &str) -> Result<Stri
         Shown::Bool(b) if matches!(f.kind, Some('s')) => wrong(format!("`{format}` is for texts, not for {b}")),
         Shown::Bool(b) => f.integer(i128::from(b), format),
         Shown::Integer(v) => f.integer(v, format),
+        Shown::Float(v) => f.float(v, format),
         Shown::Text(s) => f.text(&s, format),
     }
 }
@@ -49,6 +51,8 @@ pub fn show(value: Shown, conversion: Option<char>, format: &str) -> Result<Stri
 fn plain(value: Shown) -> String {
     match value {
         Shown::Integer(v) => v.to_string(),
+        Shown::Float(v) if v.is_sign_negative() && !v.is_nan() => format!("-{}", shortest(-v)),
+        Shown::Float(v) => shortest(v.abs()),
         Shown::Bool(b) => if b { "True" } else { "False" }.to_string(),
         Shown::Text(s) | Shown::Object(s) => s,
     }
@@ -131,13 +135,21 @@ impl Format {
         let size = v.unsigned_abs();
         let (digits, prefix, group) = match self.kind {
             None | Some('d') => (size.to_string(), "", 3),
+            Some('n') if self.grouping.is_none() => (size.to_string(), "", 3),
             Some('b') => (format!("{size:b}"), "0b", 4),
             Some('o') => (format!("{size:o}"), "0o", 4),
             Some('x') => (format!("{size:x}"), "0x", 4),
             Some('X') => (format!("{size:X}"), "0X", 4),
-            Some(k @ ('c' | 'n' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G' | '%')) => {
-                return Err(Refused::Unknown(format!("`{format}`: integers as `{k}` have no text here")))
+            Some('c') => {
+                let plain = self.sign.is_none() && !self.prefix && self.precision.is_none() && self.grouping.is_none();
+                let Some(c) = u32::try_from(v).ok().and_then(char::from_u32).filter(|_| plain) else {
+                    return wrong("this is no character");
+                };
+                let fill = self.fill.unwrap_or(if self.zero { '0' } else { ' ' });
+                let align = self.align.unwrap_or(if self.zero { '=' } else { '>' });
+                return Ok(self.padded("", &c.to_string(), fill, align));
             }
+            Some('e' | 'E' | 'f' | 'F' | 'g' | 'G' | '%') => return self.float(v as f64, format),
             Some(_) => return wrong("an integer has no such form"),
         };
         if self.precision.is_some() {
@@ -148,13 +160,47 @@ impl Format {
             Some(mark) => Some((mark, group)),
             None => None,
         };
-        let sign = match (v < 0, self.sign) {
+        let head = format!("{}{}", self.sign_of(v < 0), if self.prefix { prefix } else { "" });
+        Ok(self.number(&head, digits, "", group))
+    }
+
+    fn sign_of(&self, negative: bool) -> &'static str {
+        match (negative, self.sign) {
             (true, _) => "-",
             (false, Some('+')) => "+",
             (false, Some(' ')) => " ",
             _ => "",
+        }
+    }
+
+    /// Source: CPython `format_float_short`.
+    fn float(&self, v: f64, format: &str) -> Result<String, Refused> {
+        let wrong = |why: &str| Err(Refused::Wrong(format!("`{format}`: {why}")));
+        let group = match (self.grouping, self.kind) {
+            (Some(_), Some('n')) => return wrong("`n` has groups of its own"),
+            (mark, _) => mark.map(|mark| (mark, 3)),
         };
-        let head = format!("{sign}{}", if self.prefix { prefix } else { "" });
+        let (size, p) = (v.abs(), self.precision.unwrap_or(6));
+        let percent = matches!(self.kind, Some('%'));
+        let text = match self.kind {
+            None | Some('e' | 'E' | 'f' | 'F' | 'g' | 'G' | 'n' | '%') if !v.is_finite() => special(v),
+            None if self.precision.is_none() => shortest(size),
+            None => general(size, p.max(1), true, self.prefix),
+            Some('e' | 'E') => with_point(scientific(size, p), self.prefix),
+            Some('f' | 'F') => with_point(format!("{size:.p$}"), self.prefix),
+            Some('%') => with_point(format!("{:.p$}", size * 100.0), self.prefix),
+            Some('g' | 'G' | 'n') => general(size, p.max(1), false, self.prefix),
+            Some(_) => return wrong("a float has no such form"),
+        };
+        let text = if matches!(self.kind, Some('E' | 'F' | 'G')) { text.to_uppercase() } else { text };
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (whole, rest) = text.split_at(if v.is_finite() { end } else { 0 });
+        let rest = if percent { format!("{rest}%") } else { rest.to_string() };
+        Ok(self.number(self.sign_of(v.is_sign_negative() && !v.is_nan()), whole.to_string(), &rest, group))
+    }
+
+    /// `head`, the digits in groups and what follows them, in the field.
+    fn number(&self, head: &str, digits: String, rest: &str, group: Option<(char, usize)>) -> String {
         let fill = self.fill.unwrap_or(if self.zero { '0' } else { ' ' });
         let align = self.align.unwrap_or(if self.zero { '=' } else { '>' });
         let grouped = |digits: &str| match group {
@@ -174,11 +220,11 @@ impl Format {
         // Zeros in front of digits in groups are in groups too.
         let mut digits = digits;
         if group.is_some() && align == '=' && fill == '0' {
-            while head.len() + grouped(&digits).len() < self.width {
+            while head.len() + grouped(&digits).len() + rest.len() < self.width {
                 digits.insert(0, '0');
             }
         }
-        Ok(self.padded(&head, &grouped(&digits), fill, align))
+        self.padded(head, &format!("{}{rest}", grouped(&digits)), fill, align)
     }
 
     fn text(&self, s: &str, format: &str) -> Result<String, Refused> {
@@ -203,6 +249,68 @@ impl Format {
             '=' => format!("{head}{}{body}", pad(missing)),
             _ => format!("{}{head}{body}", pad(missing)),
         }
+    }
+}
+
+fn special(v: f64) -> String {
+    if v.is_nan() { "nan" } else { "inf" }.to_string()
+}
+
+/// `d.ddde+xx` with `p` digits behind the point.
+fn scientific(v: f64, p: usize) -> String {
+    let text = format!("{v:.p$e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+/// The fewest digits that are `v`, as Python's `repr` has them.
+fn shortest(v: f64) -> String {
+    if !v.is_finite() {
+        return special(v);
+    }
+    let text = format!("{v:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if !(-4..16).contains(&exponent) {
+        return scientific(v, digits.len().saturating_sub(2));
+    }
+    let plain = format!("{v}");
+    match plain.contains('.') {
+        true => plain,
+        false => format!("{plain}.0"),
+    }
+}
+
+/// `p` digits in all, without zeros at the end unless `all` of them stay. A number that `stays` a float has one behind the point.
+fn general(v: f64, p: usize, stays: bool, all: bool) -> String {
+    let text = scientific(v, p - 1);
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let at: i64 = exponent.parse().unwrap_or(0);
+    let trimmed = |digits: &str| match (all, digits.contains('.')) {
+        (true, true) => digits.to_string(),
+        (true, false) => format!("{digits}."),
+        (false, true) => digits.trim_end_matches('0').trim_end_matches('.').to_string(),
+        (false, false) => digits.to_string(),
+    };
+    if at < -4 || at >= p as i64 - i64::from(stays) {
+        return format!("{}e{exponent}", trimmed(digits));
+    }
+    let decimals = usize::try_from(p as i64 - 1 - at).unwrap_or(0);
+    let plain = trimmed(&format!("{v:.decimals$}"));
+    match stays && !plain.contains('.') {
+        true => format!("{plain}.0"),
+        false => plain,
+    }
+}
+
+/// With `#` there is a point always.
+fn with_point(text: String, always: bool) -> String {
+    match (always && !text.contains('.'), text.split_once('e')) {
+        (false, _) => text,
+        (true, Some((digits, exponent))) => format!("{digits}.e{exponent}"),
+        (true, None) => format!("{text}."),
     }
 }
 
@@ -277,6 +385,134 @@ mod tests {
         assert_eq!(shown(Shown::Bool(true), Some('s'), "6"), "True  ");
     }
 
+    /// What Python 3.11 prints.
+    #[test]
+    fn integers_as_floats() {
+        let values = [0, -7, 12345, 10_i128.pow(20)];
+        let table = [
+            (".2f", ["0.00", "-7.00", "12345.00", "100000000000000000000.00"]),
+            ("e", ["0.000000e+00", "-7.000000e+00", "1.234500e+04", "1.000000e+20"]),
+            (".3g", ["0", "-7", "1.23e+04", "1e+20"]),
+            ("%", ["0.000000%", "-700.000000%", "1234500.000000%", "10000000000000000000000.000000%"]),
+            ("g", ["0", "-7", "12345", "1e+20"]),
+            ("G", ["0", "-7", "12345", "1E+20"]),
+            ("#.3g", ["0.00", "-7.00", "1.23e+04", "1.00e+20"]),
+            ("+.1e", ["+0.0e+00", "-7.0e+00", "+1.2e+04", "+1.0e+20"]),
+            ("010.1f", ["00000000.0", "-0000007.0", "00012345.0", "100000000000000000000.0"]),
+            (",.2f", ["0.00", "-7.00", "12,345.00", "100,000,000,000,000,000,000.00"]),
+            ("_.1f", ["0.0", "-7.0", "12_345.0", "100_000_000_000_000_000_000.0"]),
+            ("n", ["0", "-7", "12345", "100000000000000000000"]),
+            ("#.0f", ["0.", "-7.", "12345.", "100000000000000000000."]),
+            ("#.0e", ["0.e+00", "-7.e+00", "1.e+04", "1.e+20"]),
+            (".0e", ["0e+00", "-7e+00", "1e+04", "1e+20"]),
+            ("012,.1f", ["00,000,000.0", "-0,000,007.0", "00,012,345.0", "100,000,000,000,000,000,000.0"]),
+        ];
+        for (format, all) in table {
+            for (v, wanted) in values.into_iter().zip(all) {
+                assert_eq!(shown(Shown::Integer(v), None, format), wanted, "{v} as {format}");
+            }
+        }
+        for (format, wanted) in [("c", "A"), ("5c", "    A"), ("<3c", "A  "), ("05c", "0000A"), ("^5c", "  A  ")] {
+            assert_eq!(shown(Shown::Integer(65), None, format), wanted, "{format}");
+        }
+    }
+
+    /// What Python 3.11 prints.
+    #[test]
+    fn floats() {
+        let values = [0.0, -0.5, 6.5, 1_234_567.891, 1e-7, 1e16, 2.5, 0.25];
+        let table = [
+            ("", ["0.0", "-0.5", "6.5", "1234567.891", "1e-07", "1e+16", "2.5", "0.25"]),
+            (".3", ["0.0", "-0.5", "6.5", "1.23e+06", "1e-07", "1e+16", "2.5", "0.25"]),
+            (".2f", ["0.00", "-0.50", "6.50", "1234567.89", "0.00", "10000000000000000.00", "2.50", "0.25"]),
+            (
+                "e",
+                [
+                    "0.000000e+00",
+                    "-5.000000e-01",
+                    "6.500000e+00",
+                    "1.234568e+06",
+                    "1.000000e-07",
+                    "1.000000e+16",
+                    "2.500000e+00",
+                    "2.500000e-01",
+                ],
+            ),
+            ("g", ["0", "-0.5", "6.5", "1.23457e+06", "1e-07", "1e+16", "2.5", "0.25"]),
+            (
+                "8.1f",
+                [
+                    "     0.0",
+                    "    -0.5",
+                    "     6.5",
+                    "1234567.9",
+                    "     0.0",
+                    "10000000000000000.0",
+                    "     2.5",
+                    "     0.2",
+                ],
+            ),
+            (".0f", ["0", "-0", "6", "1234568", "0", "10000000000000000", "2", "0"]),
+            (".1f", ["0.0", "-0.5", "6.5", "1234567.9", "0.0", "10000000000000000.0", "2.5", "0.2"]),
+            (
+                "%",
+                [
+                    "0.000000%",
+                    "-50.000000%",
+                    "650.000000%",
+                    "123456789.100000%",
+                    "0.000010%",
+                    "1000000000000000000.000000%",
+                    "250.000000%",
+                    "25.000000%",
+                ],
+            ),
+            (",.1f", ["0.0", "-0.5", "6.5", "1,234,567.9", "0.0", "10,000,000,000,000,000.0", "2.5", "0.2"]),
+            ("+", ["+0.0", "-0.5", "+6.5", "+1234567.891", "+1e-07", "+1e+16", "+2.5", "+0.25"]),
+            ("_", ["0.0", "-0.5", "6.5", "1_234_567.891", "1e-07", "1e+16", "2.5", "0.25"]),
+            (".1", ["0e+00", "-0.5", "6e+00", "1e+06", "1e-07", "1e+16", "2e+00", "0.2"]),
+            ("#.3", ["0.00", "-0.500", "6.50", "1.23e+06", "1.00e-07", "1.00e+16", "2.50", "0.250"]),
+            (
+                "012,",
+                [
+                    "00,000,000.0",
+                    "-0,000,000.5",
+                    "00,000,006.5",
+                    "1,234,567.891",
+                    "0,000,001e-07",
+                    "0,000,001e+16",
+                    "00,000,002.5",
+                    "0,000,000.25",
+                ],
+            ),
+            ("n", ["0", "-0.5", "6.5", "1.23457e+06", "1e-07", "1e+16", "2.5", "0.25"]),
+            (
+                "<9.1e",
+                [
+                    "0.0e+00  ",
+                    "-5.0e-01 ",
+                    "6.5e+00  ",
+                    "1.2e+06  ",
+                    "1.0e-07  ",
+                    "1.0e+16  ",
+                    "2.5e+00  ",
+                    "2.5e-01  ",
+                ],
+            ),
+        ];
+        for (format, all) in table {
+            for (v, wanted) in values.into_iter().zip(all) {
+                assert_eq!(shown(Shown::Float(v), None, format), wanted, "{v} as {format}");
+            }
+        }
+        let (inf, none) = (f64::INFINITY, f64::NAN);
+        for (v, format, wanted) in
+            [(inf, "06", "000inf"), (-inf, "F", "-INF"), (none, "+.2f", "+nan"), (inf, "%", "inf%"), (-inf, "", "-inf")]
+        {
+            assert_eq!(shown(Shown::Float(v), None, format), wanted, "{v} as {format}");
+        }
+    }
+
     #[test]
     fn texts() {
         let table = [
@@ -323,9 +559,11 @@ mod tests {
             let said = shown(value, None, format);
             assert!(said.starts_with("wrong: "), "{format}: {said}");
         }
-        for (value, format) in [(int(), ".2f"), (int(), "c"), (int(), "9999d")] {
+        for (value, format) in [(Shown::Integer(-1), "c"), (int(), "+c"), (int(), ",n"), (Shown::Float(1.0), "d")] {
             let said = shown(value, None, format);
-            assert!(said.starts_with("unknown: "), "{format}: {said}");
+            assert!(said.starts_with("wrong: "), "{format}: {said}");
         }
+        let said = shown(int(), None, "9999d");
+        assert!(said.starts_with("unknown: "), "{said}");
     }
 }

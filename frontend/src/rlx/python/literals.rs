@@ -82,6 +82,15 @@ pub fn integer(e: &Expr) -> Option<i128> {
     }
 }
 
+/// A literal of a float.
+pub fn float(e: &Expr) -> Option<f64> {
+    match &e.kind {
+        ExprKind::Float(t) => parse_float(t).map(|(v, _)| v),
+        ExprKind::Unary(UnaryOp::Neg, a) => float(a).map(|v| -v),
+        _ => None,
+    }
+}
+
 pub fn floor_div(x: i128, y: i128) -> Option<i128> {
     let (q, r) = (x.checked_div_euclid(y)?, x.checked_rem_euclid(y)?);
     Some(if y < 0 && r != 0 { q - 1 } else { q })

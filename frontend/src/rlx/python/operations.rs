@@ -1,7 +1,7 @@
 //! What Python's operators make of literals and lists, and of what class a value is.
 
 use super::formats::{self, Refused, Shown};
-use super::literals::{among, floor_div, integer, size};
+use super::literals::{among, float, floor_div, integer, size};
 use super::{Python, Reported, Rewritten};
 use crate::rlx::syntax::*;
 use relax_ir::{Diagnostic, Span};
@@ -125,6 +125,7 @@ impl<'a> Python<'_, 'a> {
             let value = self.value(written)?.unwrap_or_else(|| written.clone());
             let shown = match (&value.kind, integer(&value), self.cx.text_of(&value)) {
                 (_, Some(v), _) => Shown::Integer(v),
+                _ if float(&value).is_some() => Shown::Float(float(&value).unwrap_or_default()),
                 (_, _, Some(said)) => Shown::Text(said),
                 (ExprKind::Name(n), ..) => Shown::Object(n.to_string()),
                 (ExprKind::Bool(b), ..) => Shown::Bool(*b),

@@ -22,6 +22,18 @@ fn profile_mark(e: &Expr) -> bool {
     mark && e.as_call().is_some_and(|c| matches!(c.args.as_slice(), [id] if matches!(id.kind, ExprKind::Int(_))))
 }
 
+/// A value that says something of types or of the processor, and computes nothing where it is not used.
+///
+/// Source: TVM src/target/llvm/codegen_llvm.cc has no code for `type_annotation`; `vscale` is one of processors with scalable vectors.
+fn speaks_of_types(e: &Expr) -> bool {
+    let args = e.as_call().map_or(0, |c| c.args.len() + c.keywords.len());
+    match e.called().as_deref() {
+        Some("T.type_annotation" | "T.llvm_lookup_intrinsic_id") => args == 1,
+        Some("T.vscale") => args == 0,
+        _ => false,
+    }
+}
+
 impl<'a> Cx<'a> {
     /// A statement that is none of PrimFuncs in Python's words; `None` where `e` is another one.
     pub(super) fn builder_statement(&mut self, e: &Expr<'a>, span: Span, f: &mut PrimCx) -> Option<Option<Vec<Item>>> {
@@ -59,9 +71,20 @@ impl<'a> Cx<'a> {
             ("T.hint", ..) | ("T.device_entry", [], []) => nothing(Some(())),
             ("T.evaluate", [inner], []) if profile_mark(inner) => nothing(Some(())),
             _ if profile_mark(e) => nothing(Some(())),
+            ("T.evaluate", [inner], []) if speaks_of_types(inner) => nothing(self.spoken_of(inner)),
+            _ if speaks_of_types(e) => nothing(self.spoken_of(e)),
             ("T.static_assert", ..) => nothing(self.static_assertion(call, span)),
             ("T.Assert", ..) => Some(self.assertion_of(call, span).map(|s| vec![Item::Stmt(s)])),
             _ => None,
+        }
+    }
+
+    /// The type or the function that [`speaks_of_types`] names is one.
+    fn spoken_of(&mut self, e: &Expr<'a>) -> Option<()> {
+        match (e.called().as_deref(), e.as_call().and_then(|c| c.args.first())) {
+            (Some("T.type_annotation"), Some(dtype)) => self.dtype(dtype).map(|_| ()),
+            (Some("T.llvm_lookup_intrinsic_id"), Some(name)) => self.string(name).map(|_| ()),
+            _ => Some(()),
         }
     }
 
@@ -240,12 +263,15 @@ pub(super) fn several(value: &Expr) -> bool {
     let inner = value.as_call().filter(|_| made).and_then(|c| c.args.first());
     inner.is_some_and(|e| {
         let list = matches!(e.kind, ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Dict(_));
-        let named = ["T.Range", "T.iter_var", "T.comm_reducer", "T.index_map", "T.grid"];
+        let named = ["T.Range", "T.iter_var", "T.comm_reducer", "T.index_map", "T.grid", "T.llvm_lookup_intrinsic_id"];
         let named = named.iter().chain(&LOOPS);
         if e.called().is_some_and(|c| named.into_iter().any(|n| *n == c)) {
             return true;
         }
-        let literal = matches!(e.kind, ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Str(_) | ExprKind::None);
+        let literal = matches!(
+            e.kind,
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Str(_) | ExprKind::None
+        );
         list || literal || matches!(e.kind, ExprKind::Lambda(..) | ExprKind::Comprehension(_))
     })
 }

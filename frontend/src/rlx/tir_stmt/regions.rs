@@ -131,6 +131,11 @@ impl<'a> Cx<'a> {
             ExprKind::Binary(_, a, b) if [a, b].iter().all(|e| matches!(e.kind, ExprKind::List(_))) => {
                 crate::rlx::python::truth(e)
             }
+            ExprKind::Binary(_, a, b)
+                if [a, b].iter().all(|e| matches!(e.kind, ExprKind::Int(_) | ExprKind::Unary(..))) =>
+            {
+                crate::rlx::python::truth(e)
+            }
             ExprKind::Binary(BinaryOp::Eq, a, b) => Some(self.text_of(a)? == self.text_of(b)?),
             ExprKind::Binary(BinaryOp::Ne, a, b) => Some(self.text_of(a)? != self.text_of(b)?),
             _ => None,
