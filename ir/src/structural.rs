@@ -340,6 +340,9 @@ impl Compare {
             (Call(x), Call(y)) => self.call(x, y),
             (Shape(x), Shape(y)) => self.prims(x, y),
             (Prim(x), Prim(y)) => self.prim(x, y),
+            (ExternFunc(x, Some(f)), ExternFunc(y, Some(g))) if x == y => {
+                self.info(&StructInfo::Func(f.clone()), &StructInfo::Func(g.clone()))
+            }
             (x, y) if x == y => Ok(()),
             _ => self.differ(a, b),
         }
@@ -541,7 +544,7 @@ impl Compare {
 /// Callee and arguments, `R.call_packed` of a named function as a call of that function.
 fn direct(c: &Call) -> (Callee, &[Expr]) {
     match (&c.callee, c.args.first().map(Expr::kind)) {
-        (Callee::Op(op), Some(ExprKind::ExternFunc(_))) if op.name == "call_packed" => {
+        (Callee::Op(op), Some(ExprKind::ExternFunc(..))) if op.name == "call_packed" => {
             (Callee::Expr(c.args[0].clone()), &c.args[1..])
         }
         _ => (c.callee.clone(), &c.args),

@@ -97,7 +97,7 @@ fn kernel_or_leaf(e: &Expr) -> bool {
         ExprKind::Call(c) => c.is_op("call_tir"),
         ExprKind::TupleGetItem(..) | ExprKind::Function(_) => true,
         // It may not be there.
-        ExprKind::ExternFunc(_) => false,
+        ExprKind::ExternFunc(..) => false,
         _ => e.is_leaf(),
     }
 }

@@ -182,7 +182,7 @@ fn communication(
         }
     }
     let name = name.strip_prefix("ccl.").unwrap_or(name);
-    let func = Expr::new(ExprKind::ExternFunc(format!("runtime.disco.{name}")), span);
+    let func = Expr::new(ExprKind::ExternFunc(format!("runtime.disco.{name}"), None), span);
     let args = std::iter::once(x).chain(rest).collect();
     let args = Expr::new(ExprKind::Tuple(args), span);
     let info = match &out {

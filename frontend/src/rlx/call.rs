@@ -161,7 +161,7 @@ impl<'a> Cx<'a> {
     /// The PrimFunc of the module that a packed function's name stands for (relax_spec.md, "Evaluating Expressions", 8).
     fn kernel(&self, f: &RExpr) -> Option<RExpr> {
         match f.kind() {
-            RKind::ExternFunc(symbol) => {
+            RKind::ExternFunc(symbol, _) => {
                 let name = self.kernels.get(symbol.as_str())?;
                 Some(RExpr::new(RKind::GlobalVar(name.to_string()), f.span()))
             }
@@ -267,6 +267,10 @@ impl<'a> Cx<'a> {
         let packed = matches!(decl.name, "call_packed" | "call_pure_packed");
         let attributes = packed && call.keywords.iter().any(|(k, _)| k.name == "attrs_type_key");
         for (k, e) in &call.keywords {
+            if attributes && k.name == "attrs_type_key" && e.as_str().is_none_or(str::is_empty) {
+                ok &= self.expected::<()>(e, "the name of a type in quotes").is_some();
+                continue;
+            }
             if attributes && !params.iter().any(|p| today(p.name) == today(k.name)) {
                 continue;
             }
@@ -332,7 +336,7 @@ impl<'a> Cx<'a> {
     fn operand(&mut self, decl: &'static OpDecl, param: &ParamDecl, e: &Expr<'a>) -> Option<RExpr> {
         self.of_its_type(decl, param, e)?;
         match (&e.kind, param.name) {
-            (ExprKind::Str(name), "func") => Some(RExpr::new(RKind::ExternFunc(name.clone()), e.span)),
+            (ExprKind::Str(name), "func") => Some(RExpr::new(RKind::ExternFunc(name.clone(), None), e.span)),
             // TVM takes a plain tuple for a shape.
             (ExprKind::Tuple(_) | ExprKind::List(_), "shape" | "size" | "tir_vars")
                 if decl.name != "builtin.alloc_tensor" =>

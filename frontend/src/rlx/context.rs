@@ -2,7 +2,6 @@
 
 use super::metadata::Metadata;
 use super::python::Named;
-use super::relax_expr::StatedExtern;
 use super::relax_func::Said;
 use super::syntax::*;
 use super::tir_stmt::{Pointer, View};
@@ -10,10 +9,11 @@ use super::unpack::Types;
 use crate::suggest::nearest;
 use fnv::{FnvHashMap, FnvHashSet};
 use relax_ir::prim::PrimExpr;
-use relax_ir::relax::{RVar, StructInfo};
+use relax_ir::relax::{FuncInfo, RVar, StructInfo};
 use relax_ir::tir::{Buffer, BufferRegion, TensorField};
 use relax_ir::{DType, Diagnostic, Diagnostics, FileId, Span, Var};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Hidden names, by their lengths.
 static BLANKS: [u8; 1024] = [b' '; 1024];
@@ -90,8 +90,8 @@ pub struct Names<'a> {
     pub types: Types,
     /// Parameters and bindings that are scalars, and the shape variables of those that dims and scalars name.
     pub scalars: HashMap<RVar, (DType, Option<Var>)>,
-    /// Bindings of packed functions whose type is stated.
-    pub externs: HashMap<RVar, StatedExtern>,
+    /// Bindings of an `R.ExternFunc` that is a PrimFunc of the module, with the type that is stated.
+    pub kernels: HashMap<RVar, Arc<FuncInfo>>,
     /// Bindings of scalars that are written down.
     pub known: HashMap<RVar, PrimExpr>,
     /// What a PrimFunc reads of the structs of its handles, these by position.
@@ -136,7 +136,7 @@ impl<'a> Names<'a> {
             moving: FnvHashSet::default(),
             types: Types::default(),
             scalars: HashMap::new(),
-            externs: HashMap::new(),
+            kernels: HashMap::new(),
             known: HashMap::new(),
             read: vec![],
             pythons: vec![],
@@ -266,8 +266,6 @@ pub struct Cx<'a> {
     pub globals: Vec<&'a str>,
     /// What functions state of their results, where that is a tuple.
     pub results: HashMap<&'a str, StructInfo>,
-    /// `f = R.ExternFunc("symbol")` of the module, by name.
-    pub externs: HashMap<&'a str, String>,
     /// The names of PrimFuncs by the symbol that packed calls find them by.
     pub kernels: HashMap<String, &'a str>,
     /// `n = TypeVar("n")`
@@ -295,7 +293,6 @@ impl<'a> Cx<'a> {
             module_name: "Module",
             globals: vec![],
             results: HashMap::new(),
-            externs: HashMap::new(),
             kernels: HashMap::new(),
             type_vars: vec![],
             before: vec![],

@@ -92,9 +92,6 @@ impl<'a> Cx<'a> {
                 self.declare(s);
             }
         }
-        self.externs = class.body.iter().filter_map(extern_function).collect();
-        let externs: Vec<&str> = self.externs.keys().copied().collect();
-        self.globals.extend(externs);
         for s in &class.body {
             self.member(s, &mut module);
         }
@@ -147,7 +144,7 @@ impl<'a> Cx<'a> {
             }
             StmtKind::Expr(e) => self.stated(e, s, module),
             StmtKind::Pass | StmtKind::Import | StmtKind::Broken(_) => {}
-            _ if extern_function(s).is_some() => {}
+            _ if is_extern_function(s) => {}
             _ => self.stray(s),
         }
     }
@@ -207,15 +204,11 @@ fn stated_symbol(def: &FunctionDef) -> Option<String> {
     })
 }
 
-/// `f = R.ExternFunc("symbol")`
-fn extern_function<'a>(s: &Stmt<'a>) -> Option<(&'a str, String)> {
-    let StmtKind::Assign { target, value: Some(value), .. } = &s.kind else { return None };
-    match (value.called().as_deref(), value.as_call()?.args.as_slice()) {
-        (Some("R.ExternFunc"), [Expr { kind: ExprKind::Str(symbol), .. }, ..]) => {
-            Some((target.as_name()?, symbol.clone()))
-        }
-        _ => None,
-    }
+/// `f = R.ExternFunc("symbol")`, which no function of the module can be called by.
+fn is_extern_function(s: &Stmt) -> bool {
+    let StmtKind::Assign { target, value: Some(value), .. } = &s.kind else { return false };
+    let symbol = value.as_call().and_then(|c| c.args.first()).and_then(Expr::as_str);
+    target.as_name().is_some() && symbol.is_some() && value.called().as_deref() == Some("R.ExternFunc")
 }
 
 fn function_name<'a>(s: &Stmt<'a>) -> Option<&'a str> {

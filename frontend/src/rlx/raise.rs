@@ -521,7 +521,7 @@ fn loaded(e: &PrimExpr, slots: &Slots) -> Option<PrimExpr> {
 
 /// The name of a function of the runtime, and its arguments.
 fn runtime_call(c: &Call) -> Option<(&str, &[Expr])> {
-    let (ExprKind::Str(name) | ExprKind::ExternFunc(name)) = c.args.first()?.kind() else { return None };
+    let (ExprKind::Str(name) | ExprKind::ExternFunc(name, _)) = c.args.first()?.kind() else { return None };
     match c.op()?.name {
         "call_packed" | "call_pure_packed" => Some((name.as_str(), &c.args[1..])),
         "call_builtin_with_ctx" => match c.args.get(1)?.kind() {

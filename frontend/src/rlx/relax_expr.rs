@@ -7,18 +7,9 @@ use super::syntax::*;
 use crate::suggest::nearest;
 use relax_ir::op;
 use relax_ir::prim::PrimExpr;
-use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind, StructInfo};
+use relax_ir::relax::{Call, Callee, Expr as RExpr, ExprKind as RKind, FuncInfo, StructInfo};
 use relax_ir::{Attrs, Constant, DType, Diagnostic, Span};
-
-/// What the type of an `R.ExternFunc` states.
-#[derive(Clone)]
-pub struct StatedExtern {
-    symbol: String,
-    pure: bool,
-    result: Option<StructInfo>,
-    /// How many there are, where it says so.
-    params: Option<usize>,
-}
+use std::sync::Arc;
 
 impl<'a> Cx<'a> {
     pub fn relax(&mut self, e: &Expr<'a>) -> Option<RExpr> {
@@ -36,10 +27,7 @@ impl<'a> Cx<'a> {
             }
             ExprKind::Attribute(base, field) => {
                 if let Some(name) = self.global_name(base, field) {
-                    match (name?, self.externs.get(field.name)) {
-                        (_, Some(symbol)) => self.extern_function(&symbol.clone()),
-                        (name, None) => RKind::GlobalVar(name),
-                    }
+                    RKind::GlobalVar(name?)
                 } else {
                     let name = e.dotted().unwrap_or_default();
                     return self.error("unknown-name", e.span, format!("`{name}` is no value"));
@@ -244,7 +232,7 @@ impl<'a> Cx<'a> {
                 None => RKind::Tuple(self.relax_list(&call.args)?),
             },
             "R.ExternFunc" => match call.arg(0, "global_symbol").and_then(Expr::as_str) {
-                Some(s) => self.extern_function(s),
+                Some(s) => self.extern_function(s, call)?,
                 None => return self.error("argument", span, "R.ExternFunc takes the name of a function"),
             },
             "R.match_cast" => {
@@ -295,19 +283,15 @@ impl<'a> Cx<'a> {
                 }
             }
         }
-        let stated = self.stated_extern(&call.func);
-        let (mut callee, mut args) = (callee?, args?);
+        let stated = self.stated_kernel(&call.func);
+        let (callee, mut args) = (callee?, args?);
         if let Some(stated) = &stated {
-            if let Some(wanted) = stated.params.filter(|wanted| *wanted != args.len()) {
+            if let Some(wanted) = stated.params.as_ref().map(Vec::len).filter(|wanted| *wanted != args.len()) {
                 let message = format!("this function states {wanted} parameters, {} arguments given", args.len());
                 return self.error("argument", span, message);
             }
-            let outside = !self.kernels.contains_key(&stated.symbol);
-            if let (true, Some(result)) = (sinfo_args.is_empty() && (outside || stated.pure), &stated.result) {
-                sinfo_args = vec![result.clone()];
-            }
-            if outside {
-                callee = RExpr::new(RKind::ExternFunc(stated.symbol.clone()), call.func.span);
+            if sinfo_args.is_empty() && stated.pure {
+                sinfo_args = vec![stated.ret.clone()];
             }
         }
         let callee = match (stated, op::lookup("call_pure_packed")) {
@@ -358,37 +342,38 @@ impl<'a> Cx<'a> {
 
     /// The packed function of this symbol, or the PrimFunc of the module that has it (relax_spec.md, "Evaluating
     /// Expressions", 8).
-    fn extern_function(&self, symbol: &str) -> RKind {
-        match self.kernels.get(symbol) {
+    fn extern_function(&mut self, symbol: &str, call: &CallExpr<'a>) -> Option<RKind> {
+        let stated = self.extern_type(call)?;
+        Some(match self.kernels.get(symbol) {
             Some(name) => RKind::GlobalVar(name.to_string()),
-            None => RKind::ExternFunc(symbol.to_string()),
+            None => RKind::ExternFunc(symbol.to_string(), stated),
+        })
+    }
+
+    /// The type that `R.ExternFunc("f", R.Callable(..))` states.
+    fn extern_type(&mut self, call: &CallExpr<'a>) -> Option<Option<Arc<FuncInfo>>> {
+        let Some(ty) = call.arg(1, "ty").filter(|e| !matches!(e.kind, ExprKind::None)) else { return Some(None) };
+        let info = match ty.kind {
+            ExprKind::Attribute(..) => None,
+            _ => Some(self.struct_info(ty)?),
+        };
+        match info {
+            Some(StructInfo::Func(f)) => Some(Some(f)),
+            _ => {
+                let d = Diagnostic::error("argument", ty.span, "the type of a function is needed here");
+                self.report(d.help("write R.Callable((PARAMETERS), RESULT)"))
+            }
         }
     }
 
-    /// What `R.ExternFunc("f", R.Callable(..))`, or a name of it, states. Without a word on purity a type with parameters
-    /// is pure, one without them is not (TVM's `CallableProxy`).
-    pub fn stated_extern(&mut self, e: &Expr<'a>) -> Option<StatedExtern> {
+    /// What an `R.ExternFunc` that is a PrimFunc of the module, or a name of it, states.
+    pub fn stated_kernel(&mut self, e: &Expr<'a>) -> Option<Arc<FuncInfo>> {
         if let Some(Value::Relax(var)) = e.as_name().and_then(|n| self.names.get(n)) {
-            return self.names.externs.get(var).cloned();
+            return self.names.kernels.get(var).cloned();
         }
         let call = e.as_call().filter(|_| e.called().as_deref() == Some("R.ExternFunc"))?;
-        let symbol = call.arg(0, "global_symbol").and_then(Expr::as_str)?.to_string();
-        let ty = call.arg(1, "ty")?;
-        let ty = ty.as_call().filter(|_| ty.called().as_deref() == Some("R.Callable"))?;
-        let said = |e: &&Expr<'a>| !matches!(e.kind, ExprKind::None);
-        let params = ty.arg(0, "params").filter(said);
-        let pure = match ty.arg(2, "purity").filter(said) {
-            Some(p) => matches!(p.kind, ExprKind::Bool(true)),
-            None => params.is_some(),
-        };
-        // Dims that the parameters have too are those of each call.
-        let own = |result: &Expr<'a>| params.is_some_and(|p| shares_a_dim(p, result));
-        let result = match ty.arg(1, "ret").filter(|result| pure || !own(result)) {
-            Some(result) => Some(self.struct_info(result)?),
-            None => None,
-        };
-        let params = params.map(|p| p.elements().map_or(1, <[_]>::len));
-        Some(StatedExtern { symbol, pure, result, params })
+        let symbol = call.arg(0, "global_symbol").and_then(Expr::as_str)?;
+        self.kernels.contains_key(symbol).then(|| self.extern_type(call))??
     }
 
     /// `R.const(1.5, "float32")`; lists make tensors.
@@ -578,23 +563,4 @@ fn holds(dtype: DType, v: i64) -> bool {
         false => (-(1i64 << (dtype.bits - 1)), (1i64 << (dtype.bits - 1)) - 1),
     };
     (low..=high).contains(&v)
-}
-
-/// Does `result` have a name, or a text, that `params` have too?
-fn shares_a_dim(params: &Expr, result: &Expr) -> bool {
-    let dim = match (&result.kind, result.as_name()) {
-        (ExprKind::Str(s), _) => Some(s.as_str()),
-        (_, name) => name.filter(|n| !matches!(*n, "R" | "T" | "I")),
-    };
-    let type_of_elements = dim.is_some_and(|d| d.parse::<DType>().is_ok());
-    match dim {
-        Some(dim) if !type_of_elements && has_dim(params, dim) => true,
-        _ => result.children().into_iter().any(|c| shares_a_dim(params, c)),
-    }
-}
-
-fn has_dim(e: &Expr, dim: &str) -> bool {
-    e.as_name() == Some(dim)
-        || matches!(&e.kind, ExprKind::Str(s) if s.contains(dim))
-        || e.children().into_iter().any(|c| has_dim(c, dim))
 }

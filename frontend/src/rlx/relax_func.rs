@@ -532,8 +532,8 @@ impl<'a> Cx<'a> {
         if let Some(bound) = &bound {
             self.scalar_binding(&var, annotation.as_ref(), bound);
         }
-        if let Some(stated) = self.stated_extern(value) {
-            self.names.externs.insert(var.clone(), stated);
+        if let Some(stated) = self.stated_kernel(value) {
+            self.names.kernels.insert(var.clone(), stated);
         }
         self.names.bind(name, Value::Relax(var.clone()));
         self.emit(body, Binding { var, annotation, value: bound?, span });
@@ -614,6 +614,17 @@ impl<'a> Cx<'a> {
                         block.ok = false;
                     }
                 }
+            }
+        }
+        // What the function returns from inside of the block is an output, named there or not.
+        let returned = inner.iter().filter_map(|s| match &s.kind {
+            StmtKind::Return(e) => e.as_ref(),
+            _ => None,
+        });
+        let bound: Vec<&str> = inner.iter().flat_map(bound_names).collect();
+        for n in returned.flat_map(mentioned) {
+            if bound.contains(&n) && !block.outputs.contains(&n) {
+                block.outputs.push(n);
             }
         }
         let broken = inner.iter().any(|s| matches!(s.kind, StmtKind::Broken(_)));
@@ -707,6 +718,23 @@ fn names<'e, 'a>(target: &'e Expr<'a>) -> Box<dyn Iterator<Item = &'a str> + 'e>
     match target.elements() {
         Some(items) => Box::new(items.iter().flat_map(names)),
         None => Box::new(target.as_name().into_iter()),
+    }
+}
+
+/// The names that a statement of a dataflow block binds.
+fn bound_names<'a>(s: &Stmt<'a>) -> Vec<&'a str> {
+    match &s.kind {
+        StmtKind::Assign { target, .. } => names(target).collect(),
+        StmtKind::Function(f) => vec![f.name.name],
+        _ => vec![],
+    }
+}
+
+/// The names in an expression.
+fn mentioned<'a>(e: &Expr<'a>) -> Vec<&'a str> {
+    match e.as_name() {
+        Some(n) => vec![n],
+        None => e.children().into_iter().flat_map(mentioned).collect(),
     }
 }
 

@@ -369,6 +369,10 @@ impl<'a> Cx<'a> {
                 if let Some(v) = power(&a, &b) {
                     return Some(v);
                 }
+                if let (Num::Int(x), Num::Int(y @ 0..)) = (&a, &b) {
+                    let d = Diagnostic::error("argument", span, format!("{x} ** {y} does not fit into 127 bits"));
+                    return self.report(d.help(format!("write it as a float: {x}.0 ** {y}")));
+                }
                 let d = Diagnostic::error("type", span, "`**` does not apply to scalars");
                 return self.report(d.help("write T.pow(a, b), of floats"));
             }

@@ -1,7 +1,7 @@
 //! Descriptions of targets: a kind by its name, a tag, JSON in a string, or a dictionary of options. Code is made for the target
 //! of the command line; what a description says must be what its kind has.
 //!
-//! Source: TVM 0.27, `Target.list_kinds`, `target.ListTargetKindOptions`.
+//! Source: TVM 0.27, `Target.list_kinds`, `target.ListTargetKindOptions`, and `target.tag.list_tags` for `target_tags.txt`.
 
 use super::context::Cx;
 use super::syntax::*;
@@ -201,7 +201,8 @@ impl<'a> Cx<'a> {
         match &e.kind {
             // JSON is read by nobody here.
             ExprKind::Str(s) if s.starts_with('{') => Some(()),
-            ExprKind::Str(s) if !s.contains('/') => self.kind_of_target(s, e).map(|_| ()),
+            ExprKind::Str(s) if s.contains('/') => self.tag_of_target(s, e),
+            ExprKind::Str(s) => self.kind_of_target(s, e).map(|_| ()),
             ExprKind::Dict(entries) => {
                 let options = match (entry(entries, "kind"), entry(entries, "tag")) {
                     (Some(kind), _) => {
@@ -210,7 +211,10 @@ impl<'a> Cx<'a> {
                         };
                         Some(self.kind_of_target(name, kind)?)
                     }
-                    (None, Some(tag)) if tag.as_str().is_some_and(|t| t.contains('/')) => None,
+                    (None, Some(Expr { kind: ExprKind::Str(tag), .. })) if tag.contains('/') => {
+                        self.tag_of_target(tag, e)?;
+                        None
+                    }
                     _ => {
                         let d = Diagnostic::error("type", e.span, "this target has no kind");
                         return self.report(d.help("add \"kind\": \"llvm\", say"));
@@ -220,6 +224,18 @@ impl<'a> Cx<'a> {
             }
             _ => Some(()),
         }
+    }
+
+    fn tag_of_target(&mut self, tag: &str, at: &Expr<'a>) -> Option<()> {
+        let tags = include_str!("target_tags.txt").lines();
+        if tags.clone().any(|known| known == tag) {
+            return Some(());
+        }
+        let d = Diagnostic::error("type", at.span, format!("there is no target `{tag}`"));
+        self.report(match nearest(tag, tags) {
+            Some(near) => d.help(format!("did you mean \"{near}\"?")),
+            None => d.help("name a kind of target: \"llvm\", \"cuda\" or {\"kind\": \"llvm\", \"mcpu\": ..}"),
+        })
     }
 
     fn kind_of_target(&mut self, name: &str, at: &Expr<'a>) -> Option<Options> {

@@ -12,6 +12,7 @@ use crate::relax::{
 use crate::span::Span;
 use crate::sym::{Facts, Look};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// What the struct info of an expression depends on. Requirements that stay open are left in `facts`
 /// ([`Facts::take_requirements`]).
@@ -77,7 +78,8 @@ impl Env<'_> {
                     .help("R.match_cast gives a value a more precise type"))
                 }
             },
-            ExprKind::ExternFunc(_) => signature::packed(false),
+            ExprKind::ExternFunc(_, None) => signature::packed(false),
+            ExprKind::ExternFunc(_, Some(stated)) => self.extern_type(stated),
             ExprKind::Call(c) => return self.call(c, e.span()),
             ExprKind::Shape(values) => StructInfo::shape(values.clone()),
             ExprKind::Prim(p) => StructInfo::Prim { dtype: p.dtype(), value: Some(p.clone()) },
@@ -124,7 +126,7 @@ impl Env<'_> {
             }
             Callee::Expr(f) => {
                 let name = match f.kind() {
-                    ExprKind::GlobalVar(n) | ExprKind::ExternFunc(n) => n.clone(),
+                    ExprKind::GlobalVar(n) | ExprKind::ExternFunc(n, _) => n.clone(),
                     ExprKind::Var(v) => v.name().to_string(),
                     _ => "the function".to_string(),
                 };
@@ -139,6 +141,16 @@ impl Env<'_> {
                 }
             }
         }
+    }
+
+    /// The type that an extern function states; what neither its parameters nor the scope know is forgotten.
+    fn extern_type(&self, f: &FuncInfo) -> StructInfo {
+        let own: HashSet<Var> = vars::lone_vars(f.params.iter().flatten()).into_iter().map(|(v, _)| v).collect();
+        let known = |s: &StructInfo| {
+            vars::erase(s, &|v| own.contains(v) || self.scope.contains(v), &|v| self.sinfo.contains_key(v))
+        };
+        let params = f.params.as_ref().map(|params| params.iter().map(known).collect());
+        StructInfo::Func(Arc::new(FuncInfo { params, ret: known(&f.ret), ..f.clone() }))
     }
 
     /// What a call states to be a size is no negative number: proved, refused, or checked.
@@ -219,7 +231,8 @@ impl Env<'_> {
     ) -> Result<StructInfo, Diagnostic> {
         let Some(params) = &f.params else {
             return Ok(match (f.derive.as_deref(), c.sinfo_args.as_slice()) {
-                (Some("empty"), _) | (_, []) => StructInfo::Object,
+                (Some("empty"), _) => f.ret.clone(),
+                (_, []) => StructInfo::Object,
                 (_, [one]) => one.clone(),
                 (_, several) => StructInfo::Tuple(several.to_vec()),
             });

@@ -141,7 +141,7 @@ impl Normalizer<'_> {
                 }
             }
             let target = match args.first().map(Expr::kind) {
-                Some(ExprKind::Str(name) | ExprKind::ExternFunc(name)) => Some(name.clone()),
+                Some(ExprKind::Str(name) | ExprKind::ExternFunc(name, _)) => Some(name.clone()),
                 _ => None,
             };
             if let ("vm.call_tir_dyn", [f, fields]) = (op.name, args.as_slice()) {
@@ -153,7 +153,7 @@ impl Normalizer<'_> {
             if let (Some(name), "call_py_func", Some(ExprKind::Tuple(fields)), Some(packed)) =
                 (&target, op.name, args.get(1).map(Expr::kind), lookup("call_pure_packed"))
             {
-                let f = Expr::new(ExprKind::ExternFunc(name.clone()), args[0].span());
+                let f = Expr::new(ExprKind::ExternFunc(name.clone(), None), args[0].span());
                 let args = std::iter::once(f).chain(fields.iter().cloned()).collect();
                 let sinfo_args = c.sinfo_args.clone();
                 return Call { callee: Callee::Op(packed), args, attrs: Attrs::default(), sinfo_args };
@@ -167,11 +167,11 @@ impl Normalizer<'_> {
                 }
                 if op.name == "call_packed" {
                     let f = args.remove(0);
-                    callee = Callee::Expr(Expr::new(ExprKind::ExternFunc(name), f.span()));
+                    callee = Callee::Expr(Expr::new(ExprKind::ExternFunc(name, None), f.span()));
                 }
             }
         } else if let Callee::Expr(f) = &callee {
-            if let (ExprKind::ExternFunc(name), true) = (f.kind(), self.impure) {
+            if let (ExprKind::ExternFunc(name, None), true) = (f.kind(), self.impure) {
                 if let Some(call) = runtime_calls::operator(name, &args) {
                     return call;
                 }

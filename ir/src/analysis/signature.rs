@@ -56,7 +56,7 @@ pub fn of_global(f: &Func) -> StructInfo {
     StructInfo::Func(Arc::new(vars::rename(&info, &HashSet::new())))
 }
 
-/// The type of an extern function: any arguments, a result as the call states it.
+/// The type of an extern function that states none: any arguments, a result as the call states it.
 pub fn packed(pure: bool) -> StructInfo {
     StructInfo::Func(Arc::new(FuncInfo {
         params: None,

@@ -575,6 +575,10 @@ impl Solve {
             }),
             ExprKind::Shape(dims) => ExprKind::Shape(dims.iter().map(|d| self.dim(d)).collect()),
             ExprKind::Prim(p) => ExprKind::Prim(self.dim(p)),
+            ExprKind::ExternFunc(name, Some(f)) => match self.info(&StructInfo::Func(f.clone())) {
+                StructInfo::Func(f) => ExprKind::ExternFunc(name.clone(), Some(f)),
+                _ => return e.clone(),
+            },
             _ => return e.clone(),
         };
         Expr::new(kind, e.span())

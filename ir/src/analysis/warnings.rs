@@ -61,7 +61,8 @@ fn impure_callee(c: &Call, typed: &Typed) -> Option<String> {
         Callee::Expr(f) => f,
     };
     match f.kind() {
-        ExprKind::ExternFunc(n) => Some(format!("the packed function \"{n}\"")),
+        ExprKind::ExternFunc(_, Some(f)) if f.pure => None,
+        ExprKind::ExternFunc(n, _) => Some(format!("the packed function \"{n}\"")),
         ExprKind::GlobalVar(n) => typed.module.relax(n).filter(|f| !signature::is_pure(f)).map(|_| format!("`{n}`")),
         ExprKind::Var(v) => match typed.sinfo.get(v) {
             Some(StructInfo::Func(f)) if !f.pure => Some(format!("`{}`", v.name())),

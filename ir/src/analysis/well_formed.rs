@@ -257,6 +257,7 @@ impl Scopes<'_> {
                 c.args.iter().for_each(|a| self.expr(a, span));
                 c.sinfo_args.iter().for_each(|s| self.info(s, span));
             }
+            ExprKind::ExternFunc(_, Some(f)) => self.info(&StructInfo::Func(f.clone()), span),
             _ => {}
         }
     }

@@ -82,6 +82,10 @@ fn walk_expr<'a>(e: &'a Expr, f: &mut dyn FnMut(Item<'a>)) {
         }
         ExprKind::Shape(dims) => dims.iter().for_each(|d| f(Item::Prim(d))),
         ExprKind::Prim(p) => f(Item::Prim(p)),
+        ExprKind::ExternFunc(_, Some(func)) => {
+            func.params.iter().flatten().for_each(|s| walk_info(s, &mut |e| f(Item::Prim(e))));
+            walk_info(&func.ret, &mut |e| f(Item::Prim(e)));
+        }
         _ => {}
     }
 }
@@ -337,7 +341,11 @@ impl Printer<'_> {
                 self.branches(&name, None, cond, then, otherwise);
                 name
             }
-            ExprKind::ExternFunc(name) => format!("R.ExternFunc({})", quote(name)),
+            ExprKind::ExternFunc(name, None) => format!("R.ExternFunc({})", quote(name)),
+            ExprKind::ExternFunc(name, Some(f)) => {
+                let stated = self.infos(&[StructInfo::Func(f.clone())], Place::Body);
+                format!("R.ExternFunc({}, {stated})", quote(name))
+            }
             ExprKind::Call(c) => self.call(c),
             ExprKind::Shape(dims) => format!("R.shape([{}])", self.prims(dims)),
             ExprKind::Prim(p) => self.prim(p),
@@ -352,7 +360,7 @@ impl Printer<'_> {
         let op = match &c.callee {
             Callee::Op(op) => op,
             Callee::Expr(f) => {
-                if let ExprKind::ExternFunc(name) = f.kind() {
+                if let ExprKind::ExternFunc(name, None) = f.kind() {
                     let mut args = vec![quote(name)];
                     args.extend(c.args.iter().map(|a| self.expr(a)));
                     if !c.sinfo_args.is_empty() {
@@ -423,7 +431,7 @@ impl Printer<'_> {
     /// An operand; packed functions are named by a plain string.
     fn operand(&mut self, e: &Expr, param: &str) -> String {
         match e.kind() {
-            ExprKind::ExternFunc(name) if param == "func" => quote(name),
+            ExprKind::ExternFunc(name, None) if param == "func" => quote(name),
             _ => self.expr(e),
         }
     }

@@ -82,6 +82,10 @@ impl Copy<'_> {
             }),
             ExprKind::Shape(values) => ExprKind::Shape(values.iter().map(|v| v.substitute(self.dims)).collect()),
             ExprKind::Prim(v) => ExprKind::Prim(v.substitute(self.dims)),
+            ExprKind::ExternFunc(name, Some(f)) => match self.info(&StructInfo::Func(f.clone())) {
+                StructInfo::Func(f) => ExprKind::ExternFunc(name.clone(), Some(f)),
+                _ => return e.clone(),
+            },
             _ => return e.clone(),
         };
         Expr::new(kind, e.span())

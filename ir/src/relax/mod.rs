@@ -96,8 +96,8 @@ pub enum ExprKind {
         then: Arc<SeqExpr>,
         otherwise: Arc<SeqExpr>,
     },
-    /// `R.ExternFunc("name")`
-    ExternFunc(String),
+    /// `R.ExternFunc("name", R.Callable(..))`: with the type that it states, where it states one.
+    ExternFunc(String, Option<Arc<FuncInfo>>),
     Call(Call),
     /// `R.shape([..])`
     Shape(Vec<PrimExpr>),
@@ -165,7 +165,7 @@ impl Expr {
             ExprKind::Constant(_)
             | ExprKind::Var(_)
             | ExprKind::GlobalVar(_)
-            | ExprKind::ExternFunc(_)
+            | ExprKind::ExternFunc(..)
             | ExprKind::Shape(_)
             | ExprKind::Prim(_)
             | ExprKind::Str(_)

@@ -167,7 +167,7 @@ impl Machine<'_> {
                 scope.values.get(v).cloned().ok_or_else(|| Stop::Other(format!("{} has no value", v.name())))?
             }
             ExprKind::GlobalVar(name) => Value::Global(name.clone()),
-            ExprKind::ExternFunc(name) => Value::Extern(name.clone()),
+            ExprKind::ExternFunc(name, _) => Value::Extern(name.clone()),
             ExprKind::Tuple(fields) => {
                 Value::Tuple(fields.iter().map(|f| self.expr(f, scope)).collect::<Result<_, _>>()?)
             }

@@ -273,9 +273,9 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     Ok((program, kernels, warnings))
 }
 
-/// Scalars of types that only memory has: host code holds scalars in registers.
+/// Scalars of types that only memory or a kernel has: host code holds scalars in registers.
 fn narrow_scalars(typed: &Typed) -> Diagnostics {
-    let narrow = |d: DType| d.as_small().is_some() || d.bits < 8;
+    let narrow = |d: DType| d.as_small().is_some() || d.bits < 8 || d.lanes > 1;
     let mut errors = Diagnostics::default();
     let mut refuse = |d: DType, span: Span| {
         let what = format!("a scalar of type {d} is not supported");

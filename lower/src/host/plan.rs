@@ -256,7 +256,7 @@ impl<'a> Planner<'a> {
             }
             ExprKind::GlobalVar(g) => HostValue::Global(g.clone()),
             // It is looked up where it is evaluated, called or not.
-            ExprKind::ExternFunc(g) => return Err(unsupported_call(e.span(), &format!("the packed function {g}"))),
+            ExprKind::ExternFunc(g, _) => return Err(unsupported_call(e.span(), &format!("the packed function {g}"))),
             ExprKind::Tuple(fields) => {
                 HostValue::Tuple(fields.iter().map(|f| self.expr(f, None, scope)).collect::<Res<_>>()?)
             }

@@ -124,7 +124,7 @@ impl Site<'_> {
         match part {
             Part::Stmts(list) => self.kernel(list, c),
             Part::Call { function, args, span } => {
-                let mut list = vec![self.value(ExprKind::ExternFunc(function))];
+                let mut list = vec![self.value(ExprKind::ExternFunc(function, None))];
                 for a in args {
                     list.push(self.given(a, c, span)?);
                 }

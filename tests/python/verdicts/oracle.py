@@ -85,10 +85,11 @@ def inputs(mod, rng, entry="main"):
 
 
 def flat(value):
-    if isinstance(value, (list, tuple, tvm.ir.Array)) or type(value).__name__ == "Array":
-        return [a for v in value for a in flat(v)]
+    # A shape is a tuple too.
     if isinstance(value, tvm.runtime.ShapeTuple):
         return [np.array(list(value), dtype="int64")]
+    if isinstance(value, (list, tuple, tvm.ir.Array)) or type(value).__name__ == "Array":
+        return [a for v in value for a in flat(v)]
     if isinstance(value, (int, bool, float)):
         return [np.array(value)]
     return [value.numpy()]

@@ -19,7 +19,7 @@ const PLAIN: &str = "relax_aot.plain_picture";
 fn plain(cx: &mut NodeCx, data: &Tensor) -> Res<Tensor> {
     let packed = lookup("call_pure_packed");
     let packed = packed.ok_or_else(|| Diagnostic::internal(Span::NONE, "there is no call of packed functions"))?;
-    let name = Expr::new(ExprKind::ExternFunc(PLAIN.to_string()), Span::NONE);
+    let name = Expr::new(ExprKind::ExternFunc(PLAIN.to_string(), None), Span::NONE);
     let args = vec![name, cx.im.b.expr(data)?];
     let info = TensorInfo { shape: None, dtype: Some(DType::U8), ndim: Some(1), vdevice: None };
     let sinfo_args = vec![StructInfo::Tensor(info)];

@@ -21,12 +21,19 @@ fn bodies_are_refused_where_tvm_refuses_them() {
         ("@R.function\ndef Module(y: R.Tensor):\n    return y", "a local function cannot be called `Module`"),
         ("a, *b, c, d = (x, x)", "4 names for a tuple of 2 fields"),
         ("z = R.call_packed(\"f\", x, k=y, ty_args=[R.Tensor])", "`y` is not defined"),
+        (
+            "z = R.call_packed(\"f\", x, attrs_type_key=3, ty_args=[R.Tensor])",
+            "the name of a type in quotes is needed here",
+        ),
+        (
+            "z = R.call_packed(\"f\", x, axis=1, attrs_type_key=\"\", ty_args=[R.Tensor])",
+            "the name of a type in quotes",
+        ),
+        ("z = R.ExternFunc(\"f\", R.Tensor)(x)", "the type of a function is needed here | write R.Callable"),
+        ("z = R.ExternFunc(\"f\", R.Callable)(x)", "the type of a function is needed here | write R.Callable"),
+        ("z = R.ExternFunc(\"f\", R.Tensor((4,)))(x)", "the type of a function is needed here | write R.Callable"),
         ("z = R.ExternFunc(\"f\")(x, [x])", "a function takes values of Relax, this is a list of Python"),
         ("z = R.ExternFunc(\"f\")(x, None)", "None is no value of Relax"),
-        (
-            "f = R.ExternFunc(\"f\", R.Callable((R.Tensor, R.Tensor), R.Tensor))\nz = f(x)",
-            "this function states 2 parameters, 1 arguments given",
-        ),
         ("z = R.arg(\"x\", R.Tensor((4,)))", "two parameters are called `x`"),
         (
             "t = (x,)\nz = R.invoke_pure_closure(x, t, ty_args=[R.Tensor])",
@@ -34,6 +41,7 @@ fn bodies_are_refused_where_tvm_refuses_them() {
         ),
         ("z = R.arg(\"a\")", "R.arg takes a name and a type"),
         ("R.func_ret_type(R.Any)\nR.func_ret_type(R.Any)", "the result of this function is stated twice"),
+        ("z = R.const(2 ** 200, \"float32\")", "2 ** 200 does not fit into 127 bits | write it as a float: 2.0 ** 200"),
         ("z = R.const(0 ** -1, \"float32\")", "`**` does not apply to scalars"),
         ("z = R.zeros((1, 2)[::0], \"float32\")", "an integer is needed here, not a slice"),
         ("z: R.Tensor((n, 4), \"float32\", 3) = x", "a device is needed here, not an integer"),
@@ -62,6 +70,7 @@ fn bodies_are_read_where_tvm_reads_them() {
         "z = R.ExternFunc(\"f\")(x, (x, x))",
         "z = R.invoke_pure_closure(x, R.exp(x), ty_args=[R.Tensor])",
         "I = R.add(x, x)",
+        "z = R.const(2.0 ** 200, \"float64\")",
     ];
     for body in read {
         let found = messages(&relax(body));
@@ -141,6 +150,10 @@ fn devices_have_targets_that_there_are() {
     }
     let refused = [
         ("I.vdevice(\"cudda\")", "there is no target `cudda` | did you mean \"cuda\"?"),
+        ("I.vdevice(\"nvidia/foo\")", "there is no target `nvidia/foo` | name a kind of target"),
+        ("I.vdevice(\"raspberry-pi/4b\")", "there is no target `raspberry-pi/4b`"),
+        ("I.vdevice({\"tag\": \"foo/bar\"})", "there is no target `foo/bar`"),
+        ("I.vdevice({\"kind\": \"llvm\", \"host\": \"nvidia/foo\"})", "there is no target `nvidia/foo`"),
         ("I.vdevice({\"kind\": \"cpu\"})", "there is no target `cpu`"),
         ("I.vdevice({\"mcpu\": \"x\"})", "this target has no kind"),
         ("I.vdevice(\"llvm -mcpu=x\")", "there is no target `llvm -mcpu=x` | a target with options is a dictionary"),

@@ -31,7 +31,9 @@ impl Deriver<'_> {
                     };
                     (format!("`{name}`"), pure)
                 }
-                ExprKind::ExternFunc(name) => (format!("packed function \"{name}\""), false),
+                ExprKind::ExternFunc(name, stated) => {
+                    (format!("packed function \"{name}\""), stated.as_ref().is_some_and(|f| f.pure))
+                }
                 ExprKind::Var(v) => {
                     let pure = !matches!(self.sinfo.get(v), Some(StructInfo::Func(f)) if !f.pure);
                     (format!("`{}`", v.name()), pure)

@@ -315,6 +315,10 @@ fn infer_split(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     };
     let axis = cx.int("axis")?;
     let axis = t.ndim.map(|n| cx.axis(axis, n)).transpose()?;
+    // One part is the tensor, and no tuple.
+    if parts == 1 {
+        return Ok(StructInfo::Tensor(t));
+    }
     let (Some(dims), Some(axis)) = (t.known_dims(), axis) else {
         return Ok(StructInfo::Tuple(vec![StructInfo::Tensor(t.with_dims(None, t.ndim)); parts]));
     };

@@ -91,7 +91,7 @@ impl Gen<'_, '_> {
     /// What is called: the call looks up the name of a packed function.
     fn callee(&mut self, e: &Expr, scope: &mut Scope) -> Res<Dyn> {
         match e.kind() {
-            ExprKind::ExternFunc(name) => Ok(Dyn::Extern(name.clone())),
+            ExprKind::ExternFunc(name, _) => Ok(Dyn::Extern(name.clone())),
             _ => self.expr(e, None, scope),
         }
     }

@@ -497,7 +497,7 @@ impl<'a, 'p> Gen<'a, 'p> {
                 Dyn::Tensor(TensorAt { at, data, dims, dtype: c.dtype })
             }
             ExprKind::GlobalVar(g) => Dyn::Global(g.clone()),
-            ExprKind::ExternFunc(g) => {
+            ExprKind::ExternFunc(g, _) => {
                 self.must_be_registered(g);
                 Dyn::Extern(g.clone())
             }
