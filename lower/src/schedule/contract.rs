@@ -740,6 +740,7 @@ impl Product<'_> {
             order.extend(c.slot.clone());
             let mut point = Point { offsets: vec![], lanes, count: part.count as u16 };
             e.start_lane(&c.lane, width == 1);
+            let below = copying.as_ref().filter(|c| c.behind > 0).and_then(|_| self.below(e, c, width));
             if let Some(c) = &copying {
                 let b = self.b.substitute(&map);
                 let mut direct = inner.clone();
@@ -750,6 +751,7 @@ impl Product<'_> {
                 let copying = Tile {
                     rows: vec![(c.row.var.clone(), c.tile)],
                     copies: (c.behind > 0).then_some(copies),
+                    ahead: below.or(tile.ahead.clone()),
                     ..tile.clone()
                 };
                 spatial(e, &direct, &copying, &first, &mut point.clone())?;

@@ -424,21 +424,25 @@ fn columns_that_do_not_fill_vectors() {
 #[test]
 fn far_right_sides_are_asked_for_ahead() {
     use relax_ir::flat::FlatStmt;
+    /// Innermost loops that ask.
     fn asked(body: &[FlatStmt]) -> usize {
         let one = |s: &FlatStmt| match s {
             FlatStmt::For { body, .. } | FlatStmt::While { body, .. } => asked(body),
             FlatStmt::If { then, otherwise, .. } => asked(then) + asked(otherwise),
-            s => matches!(s, FlatStmt::Prefetch { .. }) as usize,
+            _ => 0,
         };
-        body.iter().map(one).sum()
+        let own = body.iter().any(|s| matches!(s, FlatStmt::Prefetch { .. }));
+        own as usize + body.iter().map(one).sum::<usize>()
     }
     let c = PrimExpr::i64;
-    // 8 MiB, by few rows and by more than ask; 2 MiB; and no processor that is told.
-    for (m, p, n, bytes, any) in [
-        (16i64, 2048i64, 1024i64, 64, true),
-        (400, 2048, 1024, 64, false),
-        (16, 512, 1024, 64, false),
-        (16, 2048, 1024, 16, false),
+    // 8 MiB, read where it is by few rows, copied by a tile for others that ask, and for more than do so; 2 MiB; and no processor
+    // that is told. The reductions of the first three go by three blocks and by two.
+    for (m, p, n, bytes, loops) in [
+        (8i64, 2048i64, 1024i64, 64, 3),
+        (126, 2048, 1024, 64, 4),
+        (1200, 2048, 1024, 64, 2),
+        (400, 512, 1024, 64, 0),
+        (16, 2048, 1024, 16, 0),
     ] {
         let mut k = KernelBuilder::new("far");
         let a = k.input("a", &[c(m), c(p)], DType::F32);
@@ -446,7 +450,7 @@ fn far_right_sides_are_asked_for_ahead() {
         let y =
             k.sum("y", &[c(m), c(n)], DType::F32, &[c(p)], |i, r| at(&a, &[&i[0], &r[0]]) * at(&b, &[&r[0], &i[1]]));
         let flat = schedule(&k.finish(&[y]), &SchedOptions::vectors(bytes)).expect("the kernel is scheduled");
-        assert_eq!(asked(&flat.body) > 0, any, "{m}x{p}x{n}, {bytes}");
+        assert_eq!(asked(&flat.body), loops, "{m}x{p}x{n}, {bytes}");
     }
 }
 

@@ -16,7 +16,10 @@ const FEW_TILES: i64 = 8;
 
 /// Right sides of at least so many bytes that are no constants are asked for ahead, by the tiles of up to so many.
 pub(super) const RIGHT_FAR: i64 = 4 << 20;
-const MOST_ASKING: i64 = 32;
+const MOST_ASKING: i64 = 96;
+
+/// The tile that copies a sliver of them asks for the rows that are so many further down.
+const BELOW: i64 = 32;
 
 impl Product<'_> {
     /// What tiles of `height` rows ask for while they are computed: each its part of the panel behind this one. The first
@@ -68,5 +71,21 @@ impl Product<'_> {
         let ptr = ptr.clone().ptr_add(first.expr()).ptr_add(start + group + bytes);
         let lines = (0..rows).flat_map(|r| (0..lines).map(move |l| r * row + l * LINE)).collect();
         Some(Ahead { ptr, lines, step: rows * row })
+    }
+
+    /// The same of the tile that copies a sliver for those that follow: the lines of rows further down in the same sliver.
+    pub(super) fn below(&self, e: &mut Emit, c: &Columns, width: i64) -> Option<Ahead> {
+        let ([k], PrimKind::Load { ptr, offset }) = (self.n.reduce.as_slice(), self.b.kind()) else { return None };
+        if !self.far || c.rest || k.len()? < UNROLL {
+            return None;
+        }
+        let size = self.b.dtype().bytes() as i64;
+        let first = offset.substitute(&HashMap::from([(c.j.var.clone(), c.start.expr())]));
+        let (row, first) = Poly::of(&first, &e.ranges).split(&k.var)?;
+        let row = row.as_const()? * size;
+        let ptr = ptr.clone().ptr_add(first.scale(size).expr()).ptr_add(BELOW * row);
+        let lines =
+            (0..UNROLL).flat_map(|r| (0..width * size).step_by(LINE as usize).map(move |l| r * row + l)).collect();
+        Some(Ahead { ptr, lines, step: UNROLL * row })
     }
 }
