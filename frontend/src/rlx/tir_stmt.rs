@@ -113,25 +113,9 @@ impl<'a> Cx<'a> {
         block: &mut Option<BlockParts>,
         place: Place,
     ) -> Vec<TStmt> {
-        let mut items = vec![];
-        for (i, s) in stmts.iter().enumerate() {
-            f.mutable = scalars::is_mutable(s, &stmts[i + 1..]);
-            let found = self.describes_first(s, block, place).and_then(|()| self.tir_statement(s, f, block, place));
-            match found {
-                Some(found) => {
-                    items.extend(found);
-                    let goes_on = Some(s).filter(|_| i + 1 < stmts.len()).and_then(|s| self.goes_on(s, f));
-                    items.extend(goes_on.map(|c| Item::Guard(c, s.span)));
-                }
-                None => {
-                    f.ok = false;
-                    self.poison_targets(s);
-                }
-            }
-        }
         // From the end: an enclosing item takes all that follows it.
         let mut out: Vec<TStmt> = vec![];
-        for item in items.into_iter().rev() {
+        for item in self.tir_items(stmts, f, block, place).into_iter().rev() {
             let rest = |out: &mut Vec<TStmt>| {
                 let mut all = std::mem::take(out);
                 all.reverse();
@@ -155,6 +139,33 @@ impl<'a> Cx<'a> {
         }
         out.reverse();
         out
+    }
+
+    /// The statements one by one.
+    fn tir_items(
+        &mut self,
+        stmts: &[Stmt<'a>],
+        f: &mut PrimCx,
+        block: &mut Option<BlockParts>,
+        place: Place,
+    ) -> Vec<Item> {
+        let mut items = vec![];
+        for (i, s) in stmts.iter().enumerate() {
+            f.mutable = scalars::is_mutable(s, &stmts[i + 1..]);
+            let found = self.describes_first(s, block, place).and_then(|()| self.tir_statement(s, f, block, place));
+            match found {
+                Some(found) => {
+                    items.extend(found);
+                    let goes_on = Some(s).filter(|_| i + 1 < stmts.len()).and_then(|s| self.goes_on(s, f));
+                    items.extend(goes_on.map(|c| Item::Guard(c, s.span)));
+                }
+                None => {
+                    f.ok = false;
+                    self.poison_targets(s);
+                }
+            }
+        }
+        items
     }
 
     fn poison_targets(&mut self, s: &Stmt<'a>) {
@@ -241,11 +252,10 @@ impl<'a> Cx<'a> {
                 let s = self.while_loop(cond, body, s.span, f)?;
                 Some(vec![Item::Stmt(s)])
             }
-            // Python decides it while it reads: the other branch is not looked at.
+            // Python decides it while it reads: the other branch is not looked at, and this one is no scope of its own.
             StmtKind::If { cond, then, otherwise } if self.decided(cond).is_some() => {
                 let holds = self.decided(cond) == Some(true);
-                let chosen = self.nested(if holds { then } else { otherwise }, f);
-                Some(vec![Item::Stmt(chosen)])
+                Some(self.tir_items(if holds { then } else { otherwise }, f, block, place))
             }
             StmtKind::If { cond, then, otherwise } => {
                 let cond = if cond.is_error() { None } else { self.condition(cond) };
