@@ -352,6 +352,9 @@ impl<'a> Cx<'a> {
 
     /// The type that `R.ExternFunc("f", R.Callable(..))` states.
     fn extern_type(&mut self, call: &CallExpr<'a>) -> Option<Option<Arc<FuncInfo>>> {
+        if let Some(e) = call.args.get(2) {
+            return self.error("argument", e.span, "R.ExternFunc takes the name of a function and its type");
+        }
         let Some(ty) = call.arg(1, "ty").filter(|e| !matches!(e.kind, ExprKind::None)) else { return Some(None) };
         let info = match ty.kind {
             ExprKind::Attribute(..) => None,
@@ -498,7 +501,10 @@ impl<'a> Cx<'a> {
                 DType::F32 => Constant::new(dtype, vec![], s.to_le_bytes().to_vec()),
                 _ => Constant::scalar_f64(dtype, d),
             }),
-            Num::Expr(_) => self.expected(e, "a number"),
+            Num::Expr(p) => match p.as_int().filter(|_| p.dtype().is_bool()) {
+                Some(b) => Some(Constant::scalar_i64(dtype, b)),
+                None => self.expected(e, "a number"),
+            },
         }
     }
 }
@@ -538,19 +544,27 @@ fn natural_dtype(e: &Expr) -> DType {
     match &e.kind {
         ExprKind::Bool(_) => DType::BOOL,
         ExprKind::Int(_) => DType::I32,
+        ExprKind::Unary(UnaryOp::Not, _) => DType::BOOL,
         ExprKind::Unary(_, a) => natural_dtype(a),
+        ExprKind::Binary(op, ..) if compares(*op) => DType::BOOL,
         ExprKind::Binary(BinaryOp::Pow, _, b) if matches!(b.kind, ExprKind::Unary(UnaryOp::Neg, _)) => DType::F32,
         ExprKind::Binary(op, a, b) if *op != BinaryOp::Div => match natural_dtype(a) {
             DType::F32 => DType::F32,
             _ => natural_dtype(b),
         },
         ExprKind::Call(c) if matches!(c.func.as_name(), Some("int" | "len")) => DType::I32,
-        ExprKind::Tuple(v) | ExprKind::List(v) => match v.iter().map(natural_dtype).find(|t| *t == DType::F32) {
-            Some(t) => t,
-            None => v.first().map_or(DType::F32, natural_dtype),
-        },
+        ExprKind::Tuple(v) | ExprKind::List(v) => {
+            let all: Vec<DType> = v.iter().map(natural_dtype).collect();
+            let widest = [DType::F32, DType::I32, DType::BOOL].into_iter().find(|t| all.contains(t));
+            widest.unwrap_or(DType::F32)
+        }
         _ => DType::F32,
     }
+}
+
+fn compares(op: BinaryOp) -> bool {
+    use BinaryOp::{Eq, Ge, Gt, Le, Lt, Ne};
+    matches!(op, Eq | Ge | Gt | Le | Lt | Ne)
 }
 
 /// Is `v` a value of the integer type?

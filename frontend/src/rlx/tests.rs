@@ -717,6 +717,26 @@ fn constants_are_what_python_computes() {
     assert!(messages(&relax("z = R.const(y, \"uint8\")"))[0].contains("a number is needed here"));
 }
 
+/// One of the elements' types holds all of them, whichever comes first.
+#[test]
+fn lists_of_constants_have_the_type_that_holds_all() {
+    use relax_ir::DType;
+    let rows: [(&str, DType, &[u8]); 6] = [
+        ("[True, 2]", DType::I32, &[1, 0, 0, 0, 2, 0, 0, 0]),
+        ("[[True], [2]]", DType::I32, &[1, 0, 0, 0, 2, 0, 0, 0]),
+        ("[True, False]", DType::BOOL, &[1, 0]),
+        ("[not True, True]", DType::BOOL, &[0, 1]),
+        ("1 < 2", DType::BOOL, &[1]),
+        ("[1 < 2, 3]", DType::I32, &[1, 0, 0, 0, 3, 0, 0, 0]),
+    ];
+    for (written, dtype, bytes) in rows {
+        let m = module(&relax(&format!("z = R.const({written})")));
+        let value = m.relax("main").and_then(|f| Some(f.bindings().next()?.expr().clone())).expect("a binding");
+        let ExprKind::Constant(c) = value.kind() else { panic!("{written}") };
+        assert_eq!((c.dtype, c.bytes()), (dtype, bytes), "{written}");
+    }
+}
+
 /// Memory of a kernel is set aside before it runs.
 #[test]
 fn sizes_of_memory_are_known_before_a_kernel_runs() {

@@ -738,6 +738,9 @@ impl Deriver<'_> {
                 if let Some(f) = e.as_var().and_then(|v| self.locals.get(v)).cloned() {
                     self.locals.insert(var.clone(), f);
                 }
+                if let ExprKind::ExternFunc(_, Some(f)) = e.kind() {
+                    self.check_scope(&StructInfo::Func(f.clone()), e.span(), "the type of a function", 13);
+                }
                 let info = match self.vague.field(e) {
                     Some(d) => Err(self.report(d)),
                     None => self.leaf(e),

@@ -29,6 +29,7 @@ fn bodies_are_refused_where_tvm_refuses_them() {
             "z = R.call_packed(\"f\", x, axis=1, attrs_type_key=\"\", ty_args=[R.Tensor])",
             "the name of a type in quotes",
         ),
+        ("z = R.ExternFunc(\"f\", None, 3)(x)", "R.ExternFunc takes the name of a function and its type"),
         ("z = R.ExternFunc(\"f\", R.Tensor)(x)", "the type of a function is needed here | write R.Callable"),
         ("z = R.ExternFunc(\"f\", R.Callable)(x)", "the type of a function is needed here | write R.Callable"),
         ("z = R.ExternFunc(\"f\", R.Tensor((4,)))(x)", "the type of a function is needed here | write R.Callable"),
