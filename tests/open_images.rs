@@ -38,6 +38,31 @@ class Module:
         return r
 "#;
 
+/// What a network with several scales does: pictures of twice the size, pieces of the channels, both joined.
+const SCALES: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 3, 3), "float32"), b: R.Tensor((32, 32, 3, 3), "float32"), d: R.Tensor((16, 48, 1, 1), "float32")):
+        h = T.int64()
+        w = T.int64()
+        with R.dataflow():
+            s = R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]))
+            t = R.nn.conv2d(s, b, strides=[2, 2], padding=[1, 1, 1, 1])
+            u = R.image.resize2d(t, R.shape([h, w]), method="nearest_neighbor", coordinate_transformation_mode="asymmetric", rounding_method="floor")
+            v = R.image.resize2d(R.nn.conv2d(u, b, padding=[1, 1, 1, 1]), R.shape([h, w]), method="linear", coordinate_transformation_mode="half_pixel")
+            p = R.split(v, 2, axis=1)
+            z = R.concat((p[1], R.strided_slice(s, axes=[1], begin=[0], end=[32])), axis=1)
+            y = R.nn.conv2d(z, d)
+            R.output(y)
+        return y
+"#;
+
+#[test]
+fn of_scales() {
+    let params: &[(&str, &[i64])] = &[("a", &[32, 3, 3, 3]), ("b", &[32, 32, 3, 3]), ("d", &[16, 48, 1, 1])];
+    compare(SCALES, params, 3, 1, &[(1, 1), (2, 3), (5, 4), (8, 8), (14, 23), (7, 66), (40, 1)]);
+}
+
 /// Transformed convolutions, windows of every kind, and how their results are read.
 #[test]
 fn of_windows() {

@@ -60,11 +60,25 @@ impl Pass {
                 None => self.pool(b, c, &mut out)?,
             },
             "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(b, c, &mut out)?,
+            "strided_slice" => self.slice(b, c, &mut out)?,
+            "image.resize2d" => self.resize(b, c, &mut out)?,
+            "onnx.resize_axis" => self.resize_axis(b, c, dims.len(), &mut out)?,
             _ if REDUCTIONS.contains(&name) => self.reduction(b, c, &mut out)?,
             _ if compared || ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,
             _ => return None,
         };
-        let value = self.open_named(&new, &dims, &mut out)?;
+        self.open_bound(b, new, &dims, out)
+    }
+
+    /// Binds `new`, the NHWC form, as what the program names.
+    pub(super) fn open_bound(
+        &mut self,
+        b: &Binding,
+        new: RVar,
+        dims: &[PrimExpr],
+        mut out: Out,
+    ) -> Option<Vec<Binding>> {
+        let value = self.open_named(&new, dims, &mut out)?;
         // What is checked before the tensor is made is checked before its NHWC form is, which may be all that stays.
         if let Some(first) = out.list.first().map(|f| f.var.clone()) {
             for check in out.typed.checks.iter_mut().filter(|k| k.before == b.var) {

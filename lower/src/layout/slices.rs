@@ -23,7 +23,7 @@ impl Pass {
     pub(super) fn slice(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<RVar> {
         let x = self.last_of(c.args.first()?)?;
         let ExprKind::Tuple(axes) = c.args.get(1)?.kind() else { return None };
-        let rank = self.dims(c.args.first()?, out)?.len();
+        let rank = self.shape(c.args.first()?, out)?.len();
         let axis = |e: &Expr| match e.kind() {
             ExprKind::Prim(p) => place(rank, p.as_int()?),
             _ => None,
@@ -38,12 +38,12 @@ impl Pass {
     /// Remembers what a tensor is cut into; [`Pass::piece`] makes the pieces.
     pub(super) fn cut(&mut self, b: &Binding, c: &Call, out: &Out) -> Option<()> {
         let of = self.last_of(c.args.first()?)?;
-        let rank = self.dims(c.args.first()?, out)?.len();
+        let rank = self.shape(c.args.first()?, out)?.len();
         let axis = c.attrs.int("axis")?.rem_euclid(rank as i64);
         let mut cuts = vec![0];
         for field in out.typed.sinfo.get(&b.var)?.as_tuple()? {
             let t = field.as_tensor().filter(|t| t.dtype == Some(DType::F32))?;
-            cuts.push(cuts.last()? + super::dims_of(t)?.get(axis as usize)?);
+            cuts.push(cuts.last()? + t.known_dims()?.get(axis as usize)?.as_int()?);
         }
         self.pieces.insert(b.var.clone(), Pieces { of, axis: place(rank, axis)?, cuts });
         None
@@ -60,9 +60,9 @@ impl Pass {
     }
 
     /// Another size along one axis.
-    pub(super) fn resize_axis(&mut self, b: &Binding, c: &Call, dims: &[i64], out: &mut Out) -> Option<RVar> {
+    pub(super) fn resize_axis(&mut self, b: &Binding, c: &Call, rank: usize, out: &mut Out) -> Option<RVar> {
         let x = c.args.first()?.clone();
-        let axis = place(dims.len(), c.attrs.int("axis")?).filter(|_| self.is_last(&x))?;
+        let axis = place(rank, c.attrs.int("axis")?).filter(|_| self.is_last(&x))?;
         let x = self.as_last(&x, out)?;
         let mut c = c.clone();
         c.attrs.set("axis", AttrValue::Int(axis));
@@ -89,9 +89,13 @@ impl Pass {
         let e = b.expr();
         let ExprKind::TupleGetItem(of, i) = e.kind() else { return None };
         let StructInfo::Tensor(t) = typed.sinfo.get(&b.var)?.clone() else { return None };
-        let dims = super::dims_of(&t).filter(|d| (3..=5).contains(&d.len()))?;
+        let known = super::dims_of(&t).filter(|d| (3..=5).contains(&d.len()));
+        let shape = t.known_dims().filter(|d| known.is_some() || (3..=4).contains(&d.len()))?;
         let mut out = Out { typed, dataflow, span: e.span(), list: vec![] };
         let new = self.piece(b, of, *i, &mut out)?;
-        self.bound(b, new, &dims, out)
+        match known {
+            Some(dims) => self.bound(b, new, &dims, out),
+            None => self.open_bound(b, new, shape, out),
+        }
     }
 }
