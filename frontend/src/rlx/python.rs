@@ -147,7 +147,7 @@ impl<'a> Cx<'a> {
                 }
                 changed.then(|| StmtKind::With { items: new, body: body.clone() })
             }
-            StmtKind::Augment { target, .. } if self.changes_collections(target) => {
+            StmtKind::Augment { target, .. } if lists::changes_collections(target) => {
                 let d = Diagnostic::unsupported(
                     "python-value",
                     target.span,

@@ -28,15 +28,6 @@ impl<'a> Cx<'a> {
         matches!(named.value.kind, ExprKind::List(_) | ExprKind::Dict(_)).then_some(*at)
     }
 
-    /// Does a call in `e` change a collection?
-    pub(super) fn changes_collections(&self, e: &Expr<'a>) -> bool {
-        let changes = e.as_call().is_some_and(|c| match &c.func.kind {
-            ExprKind::Attribute(_, method) => CHANGING.contains(&method.name),
-            _ => false,
-        });
-        changes || e.children().into_iter().any(|c| self.changes_collections(c))
-    }
-
     /// Notes that `value`, which gets a name, is `new`: a list within another one, or one that holds the same lists.
     pub(super) fn note_entangled(&mut self, value: &Expr<'a>, new: &Expr<'a>) {
         let (value, new) = match (value.as_call(), new.as_call()) {
@@ -380,6 +371,15 @@ impl<'a> Python<'_, 'a> {
         };
         self.node(answer, span)
     }
+}
+
+/// Does a call in `e` change a collection?
+pub(super) fn changes_collections(e: &Expr) -> bool {
+    let changes = e.as_call().is_some_and(|c| match &c.func.kind {
+        ExprKind::Attribute(_, method) => CHANGING.contains(&method.name),
+        _ => false,
+    });
+    changes || e.children().into_iter().any(changes_collections)
 }
 
 fn is_collection(e: &Expr) -> bool {

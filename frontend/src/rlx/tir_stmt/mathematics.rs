@@ -134,24 +134,24 @@ const ERFC: [f64; 27] = [
 
 /// Lanczos's sum for the gamma function.
 const LANCZOS: [f64; 15] = [
-    0.999_999_999_999_997_1,
-    57.156235665862923517,
-    -59.597960355475491248,
-    14.136097974741747174,
-    -0.49191381609762019978,
-    0.33994649984811888699e-4,
-    0.46523628927048575665e-4,
-    -0.98374475304879564677e-4,
-    0.15808870322491248884e-3,
-    -0.21026444172410488319e-3,
-    0.21743961811521264320e-3,
-    -0.16431810653676389022e-3,
-    0.84418223983852743293e-4,
-    -0.26190838401581408670e-4,
-    0.36899182659531622704e-5,
+    0.9999999999999971,
+    57.15623566586292,
+    -59.59796035547549,
+    14.136097974741746,
+    -0.4919138160976202,
+    3.399464998481189e-05,
+    4.652362892704858e-05,
+    -9.837447530487956e-05,
+    0.0001580887032249125,
+    -0.00021026444172410488,
+    0.00021743961811521265,
+    -0.0001643181065367639,
+    8.441822398385275e-05,
+    -2.6190838401581408e-05,
+    3.6899182659531625e-06,
 ];
 const LANCZOS_SHIFT: f64 = 5.2421875;
-const SQRT_TWO_PI: f64 = 2.5066282746310005;
+const SQRT_TWO_PI: f64 = 2.5066282746310007;
 
 /// Values with names: each is computed once.
 struct Named {
@@ -252,7 +252,7 @@ impl Named {
     }
 
     /// What no int64 holds is the least one, as processors have it; C leaves it open.
-    fn to_long(&mut self, whole: PrimExpr) -> PrimExpr {
+    fn long_of(&mut self, whole: PrimExpr) -> PrimExpr {
         let whole = self.name(whole.cast(DType::F64));
         let limit = 2f64.powi(63);
         let fits = num(-limit).le(whole.clone()).and(whole.clone().lt(num(limit)));
@@ -379,10 +379,9 @@ impl<'a> Cx<'a> {
             return self.error("argument", span, "a type and the name of the function are missing");
         };
         let (dtype, what) = (self.dtype(dtype)?, self.string(name)?);
-        if let ("nan" | "nanf", [_], true) =
-            (what.as_str(), args, dtype == if what == "nan" { DType::F64 } else { DType::F32 })
-        {
-            self.string(&args[0])?;
+        let none = matches!((what.as_str(), dtype), ("nan", DType::F64) | ("nanf", DType::F32));
+        if let (true, [text]) = (none, args) {
+            self.string(text)?;
             return Some(PrimExpr::float(dtype, f64::NAN).with_span(span));
         }
         let base = match dtype {
@@ -432,7 +431,7 @@ impl<'a> Cx<'a> {
             (Composed::LogB, Kind::Int) => named.ilogb(&args[0]),
             (_, Kind::Long) => {
                 let whole = named.of_floats(f, &args, t);
-                named.to_long(whole)
+                named.long_of(whole)
             }
             _ => named.of_floats(f, &args, t),
         };
