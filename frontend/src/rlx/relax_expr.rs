@@ -501,10 +501,7 @@ impl<'a> Cx<'a> {
                 DType::F32 => Constant::new(dtype, vec![], s.to_le_bytes().to_vec()),
                 _ => Constant::scalar_f64(dtype, d),
             }),
-            Num::Expr(p) => match p.as_int().filter(|_| p.dtype().is_bool()) {
-                Some(b) => Some(Constant::scalar_i64(dtype, b)),
-                None => self.expected(e, "a number"),
-            },
+            Num::Expr(_) => self.expected(e, "a number"),
         }
     }
 }
@@ -544,9 +541,7 @@ fn natural_dtype(e: &Expr) -> DType {
     match &e.kind {
         ExprKind::Bool(_) => DType::BOOL,
         ExprKind::Int(_) => DType::I32,
-        ExprKind::Unary(UnaryOp::Not, _) => DType::BOOL,
         ExprKind::Unary(_, a) => natural_dtype(a),
-        ExprKind::Binary(op, ..) if compares(*op) => DType::BOOL,
         ExprKind::Binary(BinaryOp::Pow, _, b) if matches!(b.kind, ExprKind::Unary(UnaryOp::Neg, _)) => DType::F32,
         ExprKind::Binary(op, a, b) if *op != BinaryOp::Div => match natural_dtype(a) {
             DType::F32 => DType::F32,
@@ -560,11 +555,6 @@ fn natural_dtype(e: &Expr) -> DType {
         }
         _ => DType::F32,
     }
-}
-
-fn compares(op: BinaryOp) -> bool {
-    use BinaryOp::{Eq, Ge, Gt, Le, Lt, Ne};
-    matches!(op, Eq | Ge | Gt | Le | Lt | Ne)
 }
 
 /// Is `v` a value of the integer type?
