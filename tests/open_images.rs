@@ -63,6 +63,25 @@ fn of_scales() {
     compare(SCALES, params, 3, 1, &[(1, 1), (2, 3), (5, 4), (8, 8), (14, 23), (7, 66), (40, 1)]);
 }
 
+/// What two blocks make of the same pictures.
+const BLOCKS: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 3, 3), "float32")):
+        with R.dataflow():
+            s = R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]))
+            R.output(s)
+        with R.dataflow():
+            t = R.add(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]), s)
+            R.output(t)
+        return t
+"#;
+
+#[test]
+fn of_two_blocks() {
+    compare(BLOCKS, &[("a", &[32, 3, 3, 3])], 3, 1, &[(5, 7), (16, 33)]);
+}
+
 /// Transformed convolutions, windows of every kind, and how their results are read.
 #[test]
 fn of_windows() {

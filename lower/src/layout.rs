@@ -100,7 +100,6 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
         last: HashMap::new(),
         turned: HashMap::new(),
         written,
-        bordered: HashMap::new(),
         transformed: HashMap::new(),
         sigmoids: HashMap::new(),
         parts: HashMap::new(),
@@ -147,8 +146,6 @@ struct Pass {
     turned: HashMap<RVar, RVar>,
     /// The variables whose tensor somebody may write to.
     written: HashSet<RVar>,
-    /// Data with columns of zeros at both ends: what it is of, and how many.
-    bordered: HashMap<(RVar, Vec<i64>), RVar>,
     /// Convolutions by Winograd's algorithm, and the size of their tiles.
     transformed: HashMap<RVar, i64>,
     /// Operands of the NHWC forms of `sigmoid`.
