@@ -3,29 +3,23 @@
 //! For some values of the dims sizes are numbers, and [`memory`](super::memory) packs these well. Of two buffers in use at
 //! the same time one then lies below the other. Where each is put on top of those that lie below it there, the
 //! arrangement is right for all sizes and as small as the packed one for those values: an offset is the largest of the ends
-//! below. Ends that are proved to be no larger than others are left out, which mostly leaves one.
+//! below. Ends are [`Bound`]s; those that are below others are left out, and those that one bound is hardly above are one.
 
-use super::memory::{overlap, Item, Layout, Packed, Range};
-use relax_ir::op::{Answer, ShapeFacts};
+use super::bound::Bound;
+use super::memory::{align_up, overlap, Item, Layout, Packed, Range};
+use relax_ir::op::ShapeFacts;
 use relax_ir::program::EntryDim;
 use relax_ir::{PrimExpr, Var};
 use std::collections::HashMap;
 
-/// Ends that an offset may be the largest of; with more the arrangement is given up.
+/// Ends that an offset may be the largest of; more are one.
 const MOST_ENDS: usize = 8;
-/// Bytes that may be left free above an end to make it the larger one of two for all dims, rounded sizes and empty tensors
-/// included: the first always, the others where ends are too many.
-const GAPS: [i64; 4] = [256, 2 << 10, 16 << 10, 64 << 10];
+/// How many times the largest of two ends a bound of both may be, for values of the dims that were looked at.
+const HARDLY: f64 = 1.01;
 /// Times what is in use at once with the dims at their bounds: arrangements below are as good as another there.
 const NEAR: f64 = 1.05;
 /// Bytes of all buffers beyond which values of dims are no example.
 const MOST_BYTES: i64 = 1 << 48;
-/// Questions to the prover: beyond these, arrangements of large models would take longer than their kernels.
-const MOST_PROOFS: usize = 1000;
-/// Parts of an end: with more the arrangement is given up, because comparing them takes long, and so does every call.
-const MOST_PARTS: usize = 300;
-/// Values of the dims for which a question is looked at before the prover is asked.
-const PROBES: usize = 24;
 /// Buffers beyond which packing for several values would take too long.
 const MOST_BUFFERS: usize = 2000;
 
@@ -47,11 +41,9 @@ pub fn arrange(items: &[Open], dims: &[EntryDim], other: Layout, facts: &mut dyn
     let at_bounds = bounded && items_at(items, &samples[0]).is_some();
     samples.retain(|s| items_at(items, s).is_some());
     let sizes: Vec<Vec<Item>> = samples.iter().filter_map(|s| items_at(items, s)).collect();
-    let mut proofs = Proofs { facts, probes: probes(items, dims), known: HashMap::new(), left: MOST_PROOFS };
-    // A size below 0 would lower what lies on it.
-    if items.iter().any(|i| !proofs.at_most(&PrimExpr::i64(0), i.bytes)) {
+    let Some(bounds) = items.iter().map(|i| Bound::of(i.bytes, facts)).collect::<Option<Vec<Bound>>>() else {
         return other;
-    }
+    };
     let packed: Vec<Packed> = sizes.iter().map(|items| Packed::new(items)).collect();
     // How many times what is in use at once, for the bounds, and where it is worst.
     let cost = |total: &PrimExpr| {
@@ -65,7 +57,7 @@ pub fn arrange(items: &[Open], dims: &[EntryDim], other: Layout, facts: &mut dyn
     };
     let mut best = (cost(&other.total), other);
     for p in &packed {
-        let Some(layout) = stack(items, p, best.1.offsets.len(), &mut proofs) else { continue };
+        let Some(layout) = stack(items, &bounds, p, best.1.offsets.len(), &samples) else { continue };
         let own = cost(&layout.total);
         // What is as small is kept as it is.
         if own < (best.0 .0, best.0 .1, best.0 .2 * 0.99) {
@@ -73,15 +65,6 @@ pub fn arrange(items: &[Open], dims: &[EntryDim], other: Layout, facts: &mut dyn
         }
     }
     best.1
-}
-
-/// Values of the dims of all sizes, which differ.
-fn probes(items: &[Open], dims: &[EntryDim]) -> Vec<HashMap<Var, i64>> {
-    const SIZES: [i64; 11] = [1, 2, 3, 5, 8, 17, 31, 64, 200, 511, 1000];
-    let free = free(items);
-    let at = |round: usize, v: usize| SIZES[(round * (v + 1) + round / SIZES.len() + 3 * v) % SIZES.len()];
-    let one = |round: usize| free.iter().enumerate().map(|(i, v)| (v.clone(), near(dims, v, at(round, i)))).collect();
-    (0..PROBES).map(one).collect()
 }
 
 /// Values of the dims: the upper bounds first, then some around which sizes of models lie, and each dim alone at its least.
@@ -134,78 +117,48 @@ fn items_at(items: &[Open], values: &HashMap<Var, i64>) -> Option<Vec<Item>> {
     items.iter().map(item).collect()
 }
 
-/// Answers to what is asked again and again: layers of a model are alike.
-struct Proofs<'a> {
-    facts: &'a mut dyn ShapeFacts,
-    /// What fails for one of these need not be asked.
-    probes: Vec<HashMap<Var, i64>>,
-    known: HashMap<(PrimExpr, PrimExpr), bool>,
-    /// Questions that may still be asked; what is asked beyond them is not known.
-    left: usize,
+/// Places of which the largest is at or above all of these; `samples` are values of the dims.
+fn largest(ends: Vec<Bound>, samples: &[HashMap<Var, i64>]) -> Vec<Bound> {
+    let mut out: Vec<Bound> = vec![];
+    for e in ends {
+        if out.iter().any(|o| e.at_most(o)) {
+            continue;
+        }
+        out.retain(|o| !o.at_most(&e));
+        out.push(e);
+    }
+    let hardly_above = |both: &Bound, a: &Bound, b: &Bound| {
+        let at = |e: &Bound, s| e.evaluate(s).unwrap_or(i64::MAX) as f64;
+        samples.iter().all(|s| at(both, s) <= HARDLY * at(a, s).max(at(b, s)))
+    };
+    let mut k = 0;
+    while k < out.len() {
+        let one = (k + 1..out.len()).find_map(|i| {
+            let both = out[k].join(&out[i]);
+            (out.len() > MOST_ENDS || hardly_above(&both, &out[k], &out[i])).then_some((i, both))
+        });
+        match one {
+            Some((i, both)) => {
+                out.remove(i);
+                out[k] = both;
+            }
+            None => k += 1,
+        }
+    }
+    out
 }
 
-impl Proofs<'_> {
-    fn at_most(&mut self, a: &PrimExpr, b: &PrimExpr) -> bool {
-        if a == b {
-            return true;
-        }
-        let key = (a.clone(), b.clone());
-        if let Some(known) = self.known.get(&key) {
-            return *known;
-        }
-        if self.probes.iter().any(|s| a.evaluate(s).zip(b.evaluate(s)).is_some_and(|(a, b)| a > b)) {
-            self.known.insert(key, false);
-            return false;
-        }
-        if self.left == 0 {
-            return false;
-        }
-        self.left -= 1;
-        let answer = self.facts.prove(&a.clone().le(b.clone())) == Answer::Yes;
-        self.known.insert(key, answer);
-        answer
-    }
-
-    /// Places of which the largest is at or above all of these; `None` where they are too many.
-    fn largest(&mut self, ends: Vec<PrimExpr>) -> Option<Vec<PrimExpr>> {
-        let mut out: Vec<PrimExpr> = vec![];
-        for e in ends {
-            if out.iter().any(|o| self.at_most(&e, o)) {
-                continue;
-            }
-            out.retain(|o| !self.at_most(o, &e));
-            out.push(e);
-        }
-        for (i, gap) in GAPS.into_iter().enumerate() {
-            while (i == 0 || out.len() > MOST_ENDS) && self.join(&mut out, gap) {}
-        }
-        (out.len() <= MOST_ENDS).then_some(out)
-    }
-
-    /// Raises one of `ends` by `gap` so that it is above another, which is left out then. Whether there is such a one.
-    fn join(&mut self, ends: &mut Vec<PrimExpr>, gap: i64) -> bool {
-        if self.left == 0 {
-            return false;
-        }
-        for high in 0..ends.len() {
-            let raised = self.facts.simplify(&(ends[high].clone() + PrimExpr::i64(gap)));
-            for low in (0..ends.len()).filter(|&low| low != high) {
-                if self.at_most(&ends[low], &raised) {
-                    ends[high] = raised;
-                    ends.remove(low);
-                    return true;
-                }
-            }
-        }
-        false
-    }
-}
-
-/// Each buffer on top of those below it in `packed`.
-fn stack(items: &[Open], packed: &Packed, buffers: usize, proofs: &mut Proofs) -> Option<Layout> {
+/// Each buffer on top of those below it in `packed`; `None` where sizes are no int64.
+fn stack(
+    items: &[Open],
+    bounds: &[Bound],
+    packed: &Packed,
+    buffers: usize,
+    samples: &[HashMap<Var, i64>],
+) -> Option<Layout> {
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|&k| (packed.offsets[k], k));
-    let mut ends: Vec<Vec<PrimExpr>> = vec![vec![]; items.len()];
+    let mut ends: Vec<Vec<Bound>> = vec![vec![]; items.len()];
     let mut offsets: Vec<Option<PrimExpr>> = vec![None; buffers];
     // Buffers on which no other lies yet at some step.
     let mut top: Vec<bool> = vec![true; items.len()];
@@ -219,25 +172,24 @@ fn stack(items: &[Open], packed: &Packed, buffers: usize, proofs: &mut Proofs) -
         }
         below.iter().for_each(|&j| top[j] = false);
         let under = below.iter().flat_map(|&j| ends[j].iter().cloned()).collect();
-        let mut own = proofs.largest(under)?;
+        let mut own = largest(under, samples);
         if own.is_empty() {
-            own.push(PrimExpr::i64(0));
+            own.push(Bound::default());
         }
-        let past: Vec<PrimExpr> =
-            own.iter().map(|o| proofs.facts.simplify(&(o.clone() + items[k].bytes.clone()))).collect();
-        if past.iter().any(|e| e.exceeds(MOST_PARTS)) {
-            return None;
-        }
-        ends[k] = proofs.largest(past)?;
-        offsets[items[k].buffer] = Some(greatest(own));
+        // An offset is rounded up, where it is not a multiple as it stands.
+        let past = |o: &Bound| o.plus(&Bound::constant(o.slack()))?.plus(&bounds[k]);
+        ends[k] = own.iter().map(past).collect::<Option<_>>()?;
+        offsets[items[k].buffer] = Some(greatest(&own));
     }
     let all = (0..items.len()).filter(|&k| top[k]).flat_map(|k| ends[k].clone()).collect();
-    let total = greatest(proofs.largest(all)?);
+    let total = greatest(&largest(all, samples));
     Some(Layout { offsets, total, regions: vec![], region_of: vec![] })
 }
 
-fn greatest(of: Vec<PrimExpr>) -> PrimExpr {
-    of.into_iter().reduce(PrimExpr::max).unwrap_or_else(|| PrimExpr::i64(0))
+/// The largest, as an offset.
+fn greatest(of: &[Bound]) -> PrimExpr {
+    let offset = |b: &Bound| if b.slack() == 0 { b.expr() } else { align_up(b.expr()) };
+    of.iter().map(offset).reduce(PrimExpr::max).unwrap_or_else(|| PrimExpr::i64(0))
 }
 
 #[cfg(test)]
@@ -274,7 +226,7 @@ mod tests {
             let items: Vec<Open> = (sizes.iter().zip(&buffers).enumerate())
                 .map(|(buffer, (bytes, b))| Open { buffer, bytes, range: (b.2, b.2 + b.3) })
                 .collect();
-            // End to end: what an arrangement only exceeds by gaps.
+            // End to end: what an arrangement only exceeds by roundings.
             let mut at = PrimExpr::i64(0);
             let mut offsets = vec![];
             for bytes in &sizes {
@@ -288,7 +240,7 @@ mod tests {
                 let of = |e: &PrimExpr| e.evaluate(&values).expect("a number");
                 let begin = |k: usize| of(layout.offsets[k].as_ref().expect("placed"));
                 let total = of(&layout.total);
-                prop_assert!(total <= of(&other.total) + GAPS[3] * 24);
+                prop_assert!(total <= of(&other.total) + 2 * ALIGN * 24);
                 for (k, item) in items.iter().enumerate() {
                     let end = begin(k) + of(item.bytes);
                     prop_assert!(begin(k) >= 0 && begin(k) % 64 == 0 && end <= total);

@@ -5,6 +5,7 @@
 
 mod arrange;
 mod body;
+mod bound;
 mod build;
 mod check_tensor;
 pub(crate) mod checks;

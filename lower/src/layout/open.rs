@@ -2,8 +2,8 @@
 //!
 //! Their convolutions and maxima are windows too, whose kernels take the sizes from their arguments
 //! ([`Window::open`](crate::schedule::window::Window::open)). Which columns lie outside of the data under which window is
-//! not known here: data of convolutions gets its columns of zeros before; rows are left out as they are under windows of
-//! known sizes.
+//! not known here: kernels ask ([`Window::has_edges`]), and data of direct convolutions gets its columns of zeros before;
+//! rows are left out as they are under windows of known sizes.
 
 use super::forms::two;
 use super::planes::CONVOLUTIONS;
@@ -138,7 +138,7 @@ impl Pass {
         data.get(1)?.as_int()?;
         let numbers = |dims: &[PrimExpr]| dims.iter().map(likely).collect::<Option<Vec<i64>>>();
         let (plane, weight) = self.plane(&b.var, c, &numbers(&data)?, &numbers(dims)?)?;
-        let mut after = after(c)?;
+        let after = after(c)?;
         let values = plane.weights(&weight);
         let mut w = plane.whole()?;
         w.open = true;
@@ -160,10 +160,8 @@ impl Pass {
         };
         if let Some(&made) = self.transformed.get(&b.var).filter(|_| w.suits_winograd(self.lanes)) {
             w.kind = Kind::Winograd(made);
-            // The last tile of a row is whole.
-            after += made - 1;
         }
-        let x = if w.kind == Kind::Depthwise { x } else { self.bordered(&mut w, after, x, out)? };
+        let x = if w.has_edges() { x } else { self.bordered(&mut w, after, x, out)? };
         self.choose(&mut w);
         let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];
         self.kernel(b, &w, args, at, out)

@@ -209,9 +209,9 @@ impl Window {
         }
     }
 
-    /// Of open sizes: whether columns may lie outside of the data. Convolutions get data with columns of zeros.
+    /// Of open sizes: whether columns may lie outside of the data. [`Kind::Conv`] gets data with columns of zeros.
     pub fn has_edges(&self) -> bool {
-        (self.kind == Kind::Depthwise || self.is_pool()) && (self.kernel[1] > 1 || self.before[1] > 0)
+        self.kind != Kind::Conv && (self.kernel[1] > 1 || self.before[1] > 0)
     }
 
     /// Whether it has weights.

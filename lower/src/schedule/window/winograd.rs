@@ -175,6 +175,13 @@ impl Sum {
     }
 }
 
+/// Which columns of a tile are inside of the data.
+enum Inside {
+    Known(Vec<bool>),
+    /// Asked when the kernel runs.
+    Asked,
+}
+
 /// First and end instead of first and count.
 fn known(classes: Vec<(i64, i64, Vec<bool>)>) -> Vec<(PrimExpr, PrimExpr, Vec<bool>)> {
     let bounds = |(start, count, inside)| (PrimExpr::i64(start), PrimExpr::i64(start + count), inside);
@@ -332,16 +339,37 @@ impl Plan<'_> {
         out
     }
 
+    /// Tiles of an open row of the data: the first one, those that lie inside, and what is left.
+    fn open_classes(&self, e: &mut Emit) -> Vec<(PrimExpr, PrimExpr, Inside)> {
+        let (w, s) = (&self.r.w, &self.s);
+        let reach = self.r.sizes.size[1].clone() + (w.before[1] - s.read);
+        let first = match w.before[1] {
+            0 => PrimExpr::i64(0),
+            _ => e.hoist(reach.clone().ge(0).select(PrimExpr::i64(1), PrimExpr::i64(0))),
+        };
+        let inside = (reach.floor_div(s.made) + 1).min(self.columns.clone()).max(first.clone());
+        let inside = e.hoist(inside);
+        let known = |before: i64| Inside::Known((0..s.read).map(|j| j >= before).collect());
+        vec![
+            (PrimExpr::i64(0), first.clone(), known(w.before[1])),
+            (first, inside.clone(), known(0)),
+            (inside, self.columns.clone(), Inside::Asked),
+        ]
+    }
+
     /// Data to positions.
     fn read(&self, e: &mut Emit, n: &PrimExpr, first: &PrimExpr, rows: &PrimExpr) -> Res<()> {
         let (w, s, lanes) = (&self.r.w, &self.s, self.sum.lanes);
-        let [h, width] = self.r.sizes.size.clone();
-        let line = e.hoist(width * (w.taken * 4));
+        let [h, columns] = self.r.sizes.size.clone();
+        let line = e.hoist(columns.clone() * (w.taken * 4));
         let width = w.size[1];
         let inside = |t: i64| (0..s.read).map(|j| (0..width).contains(&(t * s.made - w.before[1] + j))).collect();
         let classes = match w.open {
-            true => vec![(PrimExpr::i64(0), self.columns.clone(), vec![true; s.read as usize])],
-            false => known(alike(s.columns, inside)),
+            true => self.open_classes(e),
+            false => known(alike(s.columns, inside))
+                .into_iter()
+                .map(|(a, b, inside)| (a, b, Inside::Known(inside)))
+                .collect(),
         };
         range(e, "r", (0, rows.clone()), 1, |e, r| {
             let top = e.bind("top", (first.clone() + r.clone()) * s.made - w.before[0]);
@@ -355,19 +383,35 @@ impl Plan<'_> {
             for (start, end, inside) in &classes {
                 range(e, "column", (start.clone(), end.clone()), 1, |e, t| {
                     let from = e.bind("at", t.clone() * (s.made * w.taken));
-                    let to = e.bind("at", (r.clone() * self.columns.clone() + t) * w.taken);
+                    let to = e.bind("at", (r.clone() * self.columns.clone() + t.clone()) * w.taken);
+                    // The columns of the tile that are inside of the data, where that is asked.
+                    let bounds = matches!(inside, Inside::Asked).then(|| {
+                        let left = e.bind("left", PrimExpr::i64(w.before[1]) - t * s.made);
+                        (left.clone(), e.bind("right", left + columns.clone()))
+                    });
                     range(e, "c", (0, w.taken), lanes, |e, c| {
                         let (from, to) = (e.bind("at", from + c.clone()), e.bind("at", to + c));
                         for (i, line) in (0..).zip(&lines) {
-                            let d: Vec<PrimExpr> = (0..s.read)
-                                .map(|j| match inside[j as usize] {
-                                    true => {
-                                        let at = from.clone() + (j - w.before[1]) * w.taken;
-                                        self.load(e, line, at)
+                            let mut d = vec![];
+                            for j in 0..s.read {
+                                let at = from.clone() + (j - w.before[1]) * w.taken;
+                                let zero = spread(PrimExpr::zero(DType::F32), lanes as u16);
+                                d.push(match (inside, &bounds) {
+                                    (Inside::Known(inside), _) if !inside[j as usize] => zero,
+                                    (_, None) => self.load(e, line, at),
+                                    (_, Some((left, right))) => {
+                                        let x = e.local("x", zero);
+                                        let here = left.clone().le(j).and(right.clone().gt(j));
+                                        let load = |e: &mut Emit| {
+                                            let value = self.load(e, line, at);
+                                            e.assign(&x, value);
+                                            Ok(())
+                                        };
+                                        e.if_then(here, load, |_| Ok(()))?;
+                                        x.expr()
                                     }
-                                    false => spread(PrimExpr::zero(DType::F32), lanes as u16),
-                                })
-                                .collect();
+                                });
+                            }
                             for (j, x) in (0..).zip(self.sum.data(e, &d)) {
                                 self.keep(e, i, j, x);
                             }
