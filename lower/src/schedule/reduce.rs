@@ -191,6 +191,17 @@ pub(super) fn open_tiles(e: &mut Emit, end: &PrimExpr, rows: i64, alone: i64) ->
     tiles
 }
 
+/// The sizes of these tiles for a known count.
+pub(super) fn tiles_of(count: i64, rows: i64, alone: i64) -> Vec<i64> {
+    let over = count % rows;
+    let share = count > rows && (1..=(rows / 2).min(FEW_LEFT)).contains(&over);
+    let left = over + if share { rows } else { 0 };
+    let first = if left <= alone { left } else { (left + 1) / 2 };
+    let mut tiles = vec![rows; ((count - left) / rows) as usize];
+    tiles.extend([first, left - first].into_iter().filter(|n| *n > 0));
+    tiles
+}
+
 /// One vector of a tile, or one point of scalar code.
 struct Spot {
     /// What the axis variables stand for.

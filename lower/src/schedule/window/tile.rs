@@ -5,7 +5,7 @@ use super::super::emit::{Emit, Lane, Res};
 use super::super::map::{point, spread};
 use super::super::nest::{used_plainly, Target};
 use super::super::poly::Poly;
-use super::super::reduce::open_tiles;
+use super::super::reduce::{open_tiles, tiles_of};
 use super::super::stage::Stage;
 use super::super::SchedOptions;
 use super::{Kind, Sizes, Window};
@@ -72,7 +72,7 @@ pub struct Cut {
     pub start: PrimExpr,
     pub end: PrimExpr,
     pub len: i64,
-    /// Tiles of that length in a row, about where that is open.
+    /// Tiles of that length in a row, of a likely one where that is open.
     pub count: i64,
     /// Runs of taps, with the columns for which they lie inside of the data.
     pub groups: Vec<Group>,
@@ -471,13 +471,14 @@ impl Run {
         // Weights from beyond the first-level cache are read once more for another tile.
         let far = w.depth() * w.panel * 4 > NEAREST;
         let alone = if far { len } else { len.min(FEW_ALONE) };
+        let likely = tiles_of(w.out[1], len, alone);
         for (end, len) in open_tiles(e, &whole, len, alone) {
             let end = e.hoist(left.clone() + end);
             let groups = match is_run(w) {
                 true => vec![tap(0, w.kernel[1], len)],
                 false => (0..w.kernel[1]).map(|i| tap(i, 1, len)).collect(),
             };
-            let count = if start == left { w.out[1] / len } else { 1 };
+            let count = likely.iter().filter(|l| **l == len).count() as i64;
             out.push(Cut { start, end: end.clone(), len, count, groups, asks: false });
             start = end;
         }
