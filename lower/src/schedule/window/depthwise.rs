@@ -82,6 +82,11 @@ fn tile(
 ) -> Res<()> {
     let w = &r.w;
     let line = e.hoist(r.strides()[1].clone() * (w.dilation[0] * 4));
+    // The columns under the tile that are inside of the data, where that is asked.
+    let bounds = cut.asks.then(|| {
+        let left = e.hoist(PrimExpr::i64(w.before[1]) - at.column.clone() * w.stride[1]);
+        (left.clone(), e.hoist(left + r.sizes.size[1].clone()))
+    });
     let pool = w.is_pool();
     let sums = match w.kind {
         Kind::Max => r.starting(e, cut.len, pieces, PrimExpr::min_value(DType::F32)),
@@ -134,13 +139,13 @@ fn tile(
                 }
                 Ok(())
             };
-            if !cut.asks {
-                add(e)?;
-                continue;
+            match &bounds {
+                Some((left, right)) => {
+                    let inside = left.clone().le(column).and(right.clone().gt(column));
+                    e.if_then(inside, add, |_| Ok(()))?;
+                }
+                None => add(e)?,
             }
-            let there = at.column.clone() * w.stride[1] + (column - w.before[1]);
-            let inside = there.clone().ge(0).and(there.lt(r.sizes.size[1].clone()));
-            e.if_then(inside, add, |_| Ok(()))?;
         }
         Ok(())
     })?;

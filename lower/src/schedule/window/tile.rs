@@ -446,44 +446,42 @@ impl Run {
             return cuts(w, len);
         }
         let columns = self.sizes.out[1].clone();
-        // Columns whose windows begin before the data, and the first whose window ends behind it.
-        let (before, stride) = (w.before[1], w.stride[1]);
-        let (left, right) = match w.has_edges() {
-            true => {
-                let left = e.hoist(columns.clone().min((before + stride - 1) / stride));
-                let inside = self.sizes.size[1].clone() + (before - (w.kernel[1] - 1) * w.dilation[1]);
-                let inside = (inside + (stride - 1)).floor_div(stride).min(columns.clone());
-                (left.clone(), e.hoist(inside.max(left)))
-            }
-            false => (PrimExpr::i64(0), columns.clone()),
-        };
-        let tap = |tap: i64, taps: i64, len: i64| Group { tap, taps, inside: vec![true; len as usize] };
-        let edge = |start: &PrimExpr, end: &PrimExpr| {
-            let groups = (0..w.kernel[1]).map(|i| tap(i, 1, 1)).collect();
-            Cut { start: start.clone(), end: end.clone(), len: 1, count: 1, groups, asks: true }
-        };
-        let mut out = vec![];
-        if w.has_edges() {
-            out.push(edge(&PrimExpr::i64(0), &left));
-        }
-        let mut start = left.clone();
-        let whole = e.hoist(right.clone() - left.clone());
         // Weights from beyond the first-level cache are read once more for another tile.
         let far = w.depth() * w.panel * 4 > NEAREST;
         let alone = if far { len } else { len.min(FEW_ALONE) };
-        let likely = tiles_of(w.out[1], len, alone);
-        for (end, len) in open_tiles(e, &whole, len, alone) {
-            let end = e.hoist(left.clone() + end);
-            let groups = match is_run(w) {
-                true => vec![tap(0, w.kernel[1], len)],
-                false => (0..w.kernel[1]).map(|i| tap(i, 1, len)).collect(),
-            };
-            let count = likely.iter().filter(|l| **l == len).count() as i64;
-            out.push(Cut { start, end: end.clone(), len, count, groups, asks: false });
+        let groups = |len: i64| {
+            let tap = |tap: i64, taps: i64| Group { tap, taps, inside: vec![true; len as usize] };
+            match is_run(w) {
+                true => vec![tap(0, w.kernel[1])],
+                false => (0..w.kernel[1]).map(|i| tap(i, 1)).collect(),
+            }
+        };
+        let (mut out, mut start) = (vec![], PrimExpr::i64(0));
+        if w.has_edges() {
+            // Tiles of whole length: those with columns whose windows begin before the data, and those whose windows all
+            // lie inside of it. All others ask.
+            let (before, stride) = (w.before[1], w.stride[1]);
+            let left = (before + stride * len - 1) / (stride * len) * len;
+            let reach = self.sizes.size[1].clone() + (before - (w.kernel[1] - 1) * w.dilation[1] + stride - 1);
+            let inside = e.hoist(reach.floor_div(stride).min(columns.clone()));
+            let wide = columns.clone().ge(left);
+            let first = e.hoist(wide.clone().select(PrimExpr::i64(left), PrimExpr::i64(0)));
+            let whole = e.whole(&first, &inside, len);
+            let end = e.hoist(wide.select(whole.max(first.clone()), PrimExpr::i64(0)));
+            let count = w.out[1] / len;
+            let zero = PrimExpr::i64(0);
+            out.push(Cut { start: zero, end: first.clone(), len, count, groups: groups(len), asks: true });
+            out.push(Cut { start: first, end: end.clone(), len, count, groups: groups(len), asks: false });
             start = end;
         }
-        if w.has_edges() {
-            out.push(edge(&right, &columns));
+        let left = e.hoist(columns - start.clone());
+        let likely = tiles_of(w.out[1], len, alone);
+        let first = start.clone();
+        for (end, len) in open_tiles(e, &left, len, alone) {
+            let end = e.hoist(first.clone() + end);
+            let count = likely.iter().filter(|l| **l == len).count() as i64;
+            out.push(Cut { start, end: end.clone(), len, count, groups: groups(len), asks: w.has_edges() });
+            start = end;
         }
         out
     }

@@ -44,7 +44,7 @@ impl Shape {
         Shape { made, read, rows, columns, block: if fits { small } else { large } }
     }
 
-    /// Tiles of a block.
+    /// Tiles of a block; at most, where sizes are open.
     pub fn tiles(&self) -> i64 {
         self.block * self.columns
     }
@@ -62,20 +62,12 @@ impl Shape {
         }
     }
 
-    /// Tiles of a block, at most.
-    fn most(&self, w: &Window, columns: &PrimExpr) -> PrimExpr {
-        match w.open {
-            true => columns.clone().max(self.tiles()),
-            false => PrimExpr::i64(self.tiles()),
-        }
-    }
-
-    /// Elements of scratch memory, where a block has at most so many tiles and a row of the data so many columns: of a
-    /// transformed position of the data, of the result, and of all.
-    fn scratch(&self, w: &Window, most: &PrimExpr, width: &PrimExpr) -> (PrimExpr, PrimExpr, PrimExpr) {
+    /// Elements of scratch memory, where a row of the data has so many columns: of a transformed position of the data, of
+    /// the result, and of all.
+    fn scratch(&self, w: &Window, width: &PrimExpr) -> (i64, i64, PrimExpr) {
         // A little apart, so that positions do not fall on the same lines of a cache.
-        let (v, m) = (most.clone() * w.taken + 16, most.clone() * w.made + 16);
-        let all = (v.clone() + m.clone()) * (self.read * self.read) + width.clone() * w.taken;
+        let (v, m) = (self.tiles() * w.taken + 16, self.tiles() * w.made + 16);
+        let all = width.clone() * w.taken + (v + m) * self.read * self.read;
         (v, m, all)
     }
 }
@@ -83,8 +75,7 @@ impl Shape {
 /// Bytes of scratch memory.
 pub fn scratch(w: &Window, n: &Sizes, made: i64) -> PrimExpr {
     let s = Shape::new(w, made);
-    let most = s.most(w, &s.columns(w, n));
-    s.scratch(w, &most, &n.size[1]).2 * 4
+    s.scratch(w, &n.size[1]).2 * 4
 }
 
 const SIX: [[f64; 3]; 6] = [
@@ -223,8 +214,8 @@ struct Plan<'a> {
     v: PrimExpr,
     m: PrimExpr,
     zeros: PrimExpr,
-    v_step: PrimExpr,
-    m_step: PrimExpr,
+    v_step: i64,
+    m_step: i64,
     /// Tiles in a row, and all of a row that are whole.
     columns: PrimExpr,
     whole: PrimExpr,
@@ -238,16 +229,14 @@ pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
     let s = Shape::new(w, made);
     let n = &r.sizes;
     let columns = e.hoist(s.columns(w, n));
-    let most = e.hoist(s.most(w, &columns));
-    let (v_step, m_step, _) = s.scratch(w, &most, &n.size[1]);
-    let (v_step, m_step) = (e.hoist(v_step), e.hoist(m_step));
+    let (v_step, m_step, _) = s.scratch(w, &n.size[1]);
     let whole = e.hoist(n.out[1].clone().floor_div(made));
     let places = s.read * s.read;
     // Rows of tiles, and those of a block.
     let all = e.hoist((n.out[0].clone() + (made - 1)).floor_div(made));
     let block = match w.open {
         true => BLOCKS.iter().fold(PrimExpr::i64(1), |block, &rows| {
-            let fits = (columns.clone() * rows).le(most.clone());
+            let fits = (columns.clone() * rows).le(s.tiles());
             e.hoist(fits.select(PrimExpr::i64(rows), block))
         }),
         false => PrimExpr::i64(s.block),
@@ -255,8 +244,8 @@ pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
     let lanes = r.lanes;
     let stack = Var::new("half", DType::HANDLE);
     e.push(FlatStmt::Stack { var: stack.clone(), bytes: (places * lanes * 4) as u32, align: 64 });
-    let m = e.bind("m", scratch.expr().ptr_add(v_step.clone() * (places * 4)));
-    let zeros = e.bind("zeros", scratch.expr().ptr_add((v_step.clone() + m_step.clone()) * (places * 4)));
+    let m = e.bind("m", scratch.expr().ptr_add(v_step * places * 4));
+    let zeros = e.bind("zeros", scratch.expr().ptr_add((v_step + m_step) * places * 4));
     range(e, "z", (0, n.size[1].clone() * w.taken), lanes, |e, z| {
         let value = spread(PrimExpr::zero(DType::F32), lanes as u16);
         e.push(FlatStmt::Store { ptr: zeros.clone(), offset: z, value });
@@ -270,13 +259,19 @@ pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
         range(e, "block", (0, blocks), 1, |e, at| {
             let first = e.bind("first", at * block.clone());
             if !w.open {
-                return plan.block(e, &n, &first, block);
+                let part = Part { n, first, rows: block, from: PrimExpr::i64(0), width: plan.columns.clone() };
+                return plan.block(e, &part);
             }
             e.if_then(
                 first.clone().lt(all.clone()),
                 |e| {
                     let rows = e.bind("rows", block.min(all - first.clone()));
-                    plan.block(e, &n, &first, rows)
+                    // A row of more tiles than a block has goes by parts.
+                    let most = plan.s.tiles();
+                    range(e, "from", (0, plan.columns.clone()), most, |e, from| {
+                        let width = e.bind("width", (plan.columns.clone() - from.clone()).min(most));
+                        plan.block(e, &Part { n, first, rows, from, width })
+                    })
                 },
                 |_| Ok(()),
             )
@@ -284,23 +279,46 @@ pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
     })
 }
 
+/// A block: rows of tiles of picture `n` from row `first` on, of each `width` tiles from tile `from` on.
+struct Part {
+    n: PrimExpr,
+    first: PrimExpr,
+    rows: PrimExpr,
+    from: PrimExpr,
+    width: PrimExpr,
+}
+
+impl Part {
+    /// Which of the tiles `start..end` of a row are in it.
+    fn of(&self, w: &Window, start: &PrimExpr, end: &PrimExpr) -> (PrimExpr, PrimExpr) {
+        match w.open {
+            true => (start.clone().max(self.from.clone()), end.clone().min(self.from.clone() + self.width.clone())),
+            false => (start.clone(), end.clone()),
+        }
+    }
+
+    /// The place of tile `t` of its row `r`.
+    fn tile(&self, r: &PrimExpr, t: &PrimExpr) -> PrimExpr {
+        r.clone() * self.width.clone() + t.clone() - self.from.clone()
+    }
+}
+
 impl Plan<'_> {
-    /// A block of so many rows of tiles of picture `n`, from row `first` on.
-    fn block(&self, e: &mut Emit, n: &PrimExpr, first: &PrimExpr, rows: PrimExpr) -> Res<()> {
+    fn block(&self, e: &mut Emit, part: &Part) -> Res<()> {
         let (r, w, s) = (self.r, &self.r.w, &self.s);
-        let tiles = e.bind("tiles", rows.clone() * self.columns.clone());
-        self.read(e, n, first, &rows)?;
+        let tiles = e.bind("tiles", part.rows.clone() * part.width.clone());
+        self.read(e, part)?;
         range(e, "position", (0, s.read * s.read), 1, |e, p| {
-            let pointer = |e: &mut Emit, base: &PrimExpr, step: PrimExpr| {
+            let pointer = |e: &mut Emit, base: &PrimExpr, step: i64| {
                 let p = e.bind("p", base.clone().ptr_add(p.clone() * (step * 4)));
                 p.as_var().cloned().ok_or_else(|| e.internal("an address that is no variable"))
             };
-            let x = pointer(e, &self.v, self.v_step.clone())?;
-            let weight = pointer(e, &r.weight.expr(), PrimExpr::i64(w.taken * w.made))?;
-            let out = pointer(e, &self.m, self.m_step.clone())?;
+            let x = pointer(e, &self.v, self.v_step)?;
+            let weight = pointer(e, &r.weight.expr(), w.taken * w.made)?;
+            let out = pointer(e, &self.m, self.m_step)?;
             conv::emit(e, &r.product(x, weight, out, s.tiles(), tiles))
         })?;
-        self.write(e, n, first, &rows)
+        self.write(e, part)
     }
 
     fn load(&self, e: &mut Emit, p: &PrimExpr, at: PrimExpr) -> PrimExpr {
@@ -315,28 +333,6 @@ impl Plan<'_> {
 
     fn kept(&self, e: &mut Emit, i: i64, j: i64) -> PrimExpr {
         self.load(e, &self.stack, PrimExpr::i64((i * self.s.read + j) * self.sum.lanes))
-    }
-
-    /// Element `at` of the positions in column `j`: addresses and offsets.
-    fn positions(
-        &self,
-        e: &mut Emit,
-        (base, step): (&PrimExpr, &PrimExpr),
-        at: &PrimExpr,
-        j: i64,
-    ) -> Vec<(PrimExpr, PrimExpr)> {
-        let read = self.s.read;
-        if let Some(step) = step.as_int() {
-            return (0..read).map(|i| (base.clone(), at.clone() + (i * read + j) * step)).collect();
-        }
-        let (first, row) = (e.hoist(step.clone() * (j * 4)), e.hoist(step.clone() * (read * 4)));
-        let mut p = e.bind("p", base.clone().ptr_add(first + at.clone() * 4));
-        let mut out = vec![];
-        for _ in 0..read {
-            out.push((p.clone(), PrimExpr::i64(0)));
-            p = e.bind("p", p.ptr_add(row.clone()));
-        }
-        out
     }
 
     /// Tiles of an open row of the data: the first one, those that lie inside, and what is left.
@@ -358,7 +354,8 @@ impl Plan<'_> {
     }
 
     /// Data to positions.
-    fn read(&self, e: &mut Emit, n: &PrimExpr, first: &PrimExpr, rows: &PrimExpr) -> Res<()> {
+    fn read(&self, e: &mut Emit, part: &Part) -> Res<()> {
+        let Part { n, first, rows, .. } = part;
         let (w, s, lanes) = (&self.r.w, &self.s, self.sum.lanes);
         let [h, columns] = self.r.sizes.size.clone();
         let line = e.hoist(columns.clone() * (w.taken * 4));
@@ -381,9 +378,9 @@ impl Plan<'_> {
                 lines.push(e.bind("p", inside.if_then_else(at, self.zeros.clone())));
             }
             for (start, end, inside) in &classes {
-                range(e, "column", (start.clone(), end.clone()), 1, |e, t| {
+                range(e, "column", part.of(w, start, end), 1, |e, t| {
                     let from = e.bind("at", t.clone() * (s.made * w.taken));
-                    let to = e.bind("at", (r.clone() * self.columns.clone() + t.clone()) * w.taken);
+                    let to = e.bind("at", part.tile(&r, &t) * w.taken);
                     // The columns of the tile that are inside of the data, where that is asked.
                     let bounds = matches!(inside, Inside::Asked).then(|| {
                         let left = e.bind("left", PrimExpr::i64(w.before[1]) - t * s.made);
@@ -418,9 +415,9 @@ impl Plan<'_> {
                         }
                         for j in 0..s.read {
                             let d: Vec<PrimExpr> = (0..s.read).map(|i| self.kept(e, i, j)).collect();
-                            let places = self.positions(e, (&self.v, &self.v_step), &to, j);
-                            for ((ptr, offset), value) in places.into_iter().zip(self.sum.data(e, &d)) {
-                                e.push(FlatStmt::Store { ptr, offset, value });
+                            for (i, value) in (0..).zip(self.sum.data(e, &d)) {
+                                let offset = to.clone() + (i * s.read + j) * self.v_step;
+                                e.push(FlatStmt::Store { ptr: self.v.clone(), offset, value });
                             }
                         }
                         Ok(())
@@ -432,7 +429,8 @@ impl Plan<'_> {
     }
 
     /// Positions to the result.
-    fn write(&self, e: &mut Emit, n: &PrimExpr, first: &PrimExpr, rows: &PrimExpr) -> Res<()> {
+    fn write(&self, e: &mut Emit, part: &Part) -> Res<()> {
+        let Part { n, first, rows, .. } = part;
         let (w, s, lanes) = (&self.r.w, &self.s, self.sum.lanes);
         let inside = |t: i64| (0..s.made).map(|j| t * s.made + j < w.out[1]).collect();
         let all = vec![true; s.made as usize];
@@ -449,13 +447,13 @@ impl Plan<'_> {
             let top = e.bind("top", (first.clone() + r.clone()) * s.made);
             for (start, end, inside) in &classes {
                 let asks = w.open && !start.is_int(0);
-                range(e, "column", (start.clone(), end.clone()), 1, |e, t| {
-                    let from = e.bind("at", (r.clone() * self.columns.clone() + t.clone()) * w.made);
+                range(e, "column", part.of(w, start, end), 1, |e, t| {
+                    let from = e.bind("at", part.tile(&r, &t) * w.made);
                     range(e, "c", (0, w.made), lanes, |e, c| {
                         let from = e.bind("at", from + c.clone());
                         for j in 0..s.read {
-                            let places = self.positions(e, (&self.m, &self.m_step), &from, j);
-                            let m: Vec<PrimExpr> = places.into_iter().map(|(p, at)| self.load(e, &p, at)).collect();
+                            let at = |i: i64| from.clone() + (i * s.read + j) * self.m_step;
+                            let m: Vec<PrimExpr> = (0..s.read).map(|i| self.load(e, &self.m, at(i))).collect();
                             for (i, x) in (0..).zip(self.sum.result(e, &m)) {
                                 self.keep(e, i, j, x);
                             }
