@@ -71,7 +71,10 @@ impl Bound {
     }
 
     pub fn expr(&self) -> PrimExpr {
-        let term = |(dims, c): (&Vec<Var>, &i64)| dims.iter().fold(PrimExpr::i64(*c), |e, d| e * d.expr());
+        let term = |(dims, c): (&Vec<Var>, &i64)| match dims.iter().map(Var::expr).reduce(|a, b| a * b) {
+            Some(product) => product * *c,
+            None => PrimExpr::i64(*c),
+        };
         // Those of most dims first.
         self.0.iter().rev().map(term).reduce(|a, b| a + b).unwrap_or_else(|| PrimExpr::i64(0))
     }

@@ -109,6 +109,7 @@ impl Pass {
             last: true,
             panel: self.lanes,
             open: false,
+            margin: [0, 0],
             plan: Plan { epilogue: self.epilogues.get(&b.var).copied().unwrap_or(0), ..Plan::default() },
         };
         let open = w.made % 4 != 0 || w.before.iter().any(|p| *p < 0) || dims.contains(&0) || data.contains(&0);

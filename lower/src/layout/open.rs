@@ -189,6 +189,7 @@ impl Pass {
             last: true,
             panel: self.lanes,
             open: true,
+            margin: [0, 0],
             plan: Plan { epilogue: self.epilogues.get(&b.var).copied().unwrap_or(0), ..Plan::default() },
         };
         if w.before.iter().any(|p| *p < 0) || w.kernel[1] > 5 || w.dilation[1] > 4 {
@@ -211,6 +212,7 @@ impl Pass {
             return Some(x);
         }
         w.size[1] += before + after;
+        w.margin = [before, after];
         let mut widths = vec![0; 8];
         let columns = if w.last { 2 } else { 3 };
         (widths[2 * columns], widths[2 * columns + 1]) = (before, after);

@@ -148,6 +148,7 @@ impl Pass {
             last: true,
             panel: self.lanes,
             open: false,
+            margin: [0, 0],
             plan: Plan { epilogue: self.epilogues.get(var).copied().unwrap_or(0), ..Plan::default() },
         };
         let mut columns = None;

@@ -107,6 +107,7 @@ impl Pass {
             last: true,
             panel,
             open: false,
+            margin: [0, 0],
             plan: Plan { epilogue, ..Plan::default() },
         };
         let (sy, sx) = (rows.stride, columns.stride);

@@ -116,6 +116,8 @@ pub struct Window {
     /// Pictures, rows and columns are known when the kernel runs ([`Sizes`]); those here are likely ones, for the cost
     /// model alone.
     pub open: bool,
+    /// Columns of zeros that data of open sizes has at both ends.
+    pub margin: [i64; 2],
     pub plan: Plan,
 }
 
@@ -138,6 +140,7 @@ impl Window {
         v.extend([p.rows, p.lanes, p.outer as i64, p.epilogue]);
         v.extend(self.dilation);
         v.extend([self.groups, self.open as i64]);
+        v.extend(self.margin);
         v
     }
 
@@ -145,7 +148,7 @@ impl Window {
     pub fn of(attrs: &Attrs) -> Option<Window> {
         let v = attrs.ints(KEY)?;
         let pair = |i: usize| [v[i], v[i + 1]];
-        (v.len() == 24).then(|| Window {
+        (v.len() == 26).then(|| Window {
             kind: match v[0] {
                 0 => Kind::Conv,
                 1 => Kind::Depthwise,
@@ -167,6 +170,7 @@ impl Window {
             last: v[14] != 0,
             panel: v[15],
             open: v[23] != 0,
+            margin: pair(24),
             plan: Plan {
                 rows: v[16],
                 lanes: v[17],

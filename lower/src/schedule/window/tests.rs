@@ -80,6 +80,7 @@ fn conv(size: [i64; 2], taken: i64, made: i64, kernel: [i64; 2], stride: [i64; 2
         last: true,
         panel: 16,
         open: false,
+        margin: [0, 0],
         plan: Plan::default(),
     }
 }

@@ -96,19 +96,10 @@ fn is_run(w: &Window) -> bool {
 fn cuts(w: &Window, len: i64) -> Vec<Cut> {
     let mut out: Vec<Cut> = vec![];
     let columns = w.out[1];
-    let dense = is_run(w);
     for start in (0..columns).step_by(len as usize) {
         let len = len.min(columns - start);
-        let mut groups: Vec<Group> = vec![];
-        for tap in 0..w.kernel[1] {
-            let at = |i: i64| (start + i) * w.stride[1] + tap * w.dilation[1] - w.before[1];
-            let inside: Vec<bool> = (0..len).map(|i| (0..w.size[1]).contains(&at(i))).collect();
-            match groups.last_mut() {
-                Some(g) if dense && g.inside == inside && g.tap + g.taps == tap => g.taps += 1,
-                _ if inside.contains(&true) => groups.push(Group { tap, taps: 1, inside }),
-                _ => {}
-            }
-        }
+        let at = |tap: i64, i: i64| (start + i) * w.stride[1] + tap * w.dilation[1] - w.before[1];
+        let groups = groups(w, &|tap| (0..len).map(|i| (0..w.size[1]).contains(&at(tap, i))).collect());
         match out.last_mut() {
             Some(c) if c.len == len && c.groups == groups => {
                 c.count += 1;
@@ -121,6 +112,31 @@ fn cuts(w: &Window, len: i64) -> Vec<Cut> {
         }
     }
     out
+}
+
+/// The taps of a whole row of so many columns that are not multiplied with columns of zeros at its ends.
+fn inner(w: &Window, columns: i64) -> Vec<Group> {
+    // Where the steps are longer than a column, how many of those behind the last window is not known.
+    let end = match w.stride[1] {
+        1 => columns + (w.kernel[1] - 1) * w.dilation[1] - w.margin[1],
+        _ => i64::MAX,
+    };
+    let at = |tap: i64, i: i64| i * w.stride[1] + tap * w.dilation[1];
+    groups(w, &|tap| (0..columns).map(|i| (w.margin[0]..end).contains(&at(tap, i))).collect())
+}
+
+/// Runs of taps that are inside of the data for the same columns.
+fn groups(w: &Window, inside: &dyn Fn(i64) -> Vec<bool>) -> Vec<Group> {
+    let mut groups: Vec<Group> = vec![];
+    for tap in 0..w.kernel[1] {
+        let inside = inside(tap);
+        match groups.last_mut() {
+            Some(g) if is_run(w) && g.inside == inside && g.tap + g.taps == tap => g.taps += 1,
+            _ if inside.contains(&true) => groups.push(Group { tap, taps: 1, inside }),
+            _ => {}
+        }
+    }
+    groups
 }
 
 /// The longest tile for which there are registers, and lines of a set of the cache.
@@ -449,13 +465,7 @@ impl Run {
         // Weights from beyond the first-level cache are read once more for another tile.
         let far = w.depth() * w.panel * 4 > NEAREST;
         let alone = if far { len } else { len.min(FEW_ALONE) };
-        let groups = |len: i64| {
-            let tap = |tap: i64, taps: i64| Group { tap, taps, inside: vec![true; len as usize] };
-            match is_run(w) {
-                true => vec![tap(0, w.kernel[1])],
-                false => (0..w.kernel[1]).map(|i| tap(i, 1)).collect(),
-            }
-        };
+        let all = |len: i64| groups(w, &|_| vec![true; len as usize]);
         let (mut out, mut start) = (vec![], PrimExpr::i64(0));
         if w.has_edges() {
             // Tiles of whole length: those with columns whose windows begin before the data, and those whose windows all
@@ -470,17 +480,29 @@ impl Run {
             let end = e.hoist(wide.select(whole.max(first.clone()), PrimExpr::i64(0)));
             let count = w.out[1] / len;
             let zero = PrimExpr::i64(0);
-            out.push(Cut { start: zero, end: first.clone(), len, count, groups: groups(len), asks: true });
-            out.push(Cut { start: first, end: end.clone(), len, count, groups: groups(len), asks: false });
+            out.push(Cut { start: zero, end: first.clone(), len, count, groups: all(len), asks: true });
+            out.push(Cut { start: first, end: end.clone(), len, count, groups: all(len), asks: false });
             start = end;
         }
+        let mut likely = tiles_of(w.out[1], len, alone);
+        if w.kind == Kind::Conv && w.margin != [0, 0] && far && len >= w.out[1] {
+            // A row that is one tile leaves out the zeros at its ends.
+            for size in (len / 2 + 1..=len).rev() {
+                let here = columns.clone().eq(size).select(PrimExpr::i64(size), start.clone());
+                let end = e.hoist(here);
+                let count = (size == w.out[1]) as i64;
+                let groups = inner(w, size);
+                out.push(Cut { start, end: end.clone(), len: size, count, groups, asks: false });
+                start = end;
+            }
+            likely.retain(|_| w.out[1] <= len / 2);
+        }
         let left = e.hoist(columns - start.clone());
-        let likely = tiles_of(w.out[1], len, alone);
         let first = start.clone();
         for (end, len) in open_tiles(e, &left, len, alone) {
             let end = e.hoist(first.clone() + end);
             let count = likely.iter().filter(|l| **l == len).count() as i64;
-            out.push(Cut { start, end: end.clone(), len, count, groups: groups(len), asks: w.has_edges() });
+            out.push(Cut { start, end: end.clone(), len, count, groups: all(len), asks: w.has_edges() });
             start = end;
         }
         out
