@@ -282,7 +282,8 @@ impl Session {
             lines: if self.without_lines { Arc::default() } else { self.sources.lines().into() },
         };
         if options.layout().is_some() && o.opt_level >= 2 && o.specialize != Specialize::Never {
-            self.stage("batches", |_| relax_lower::each::split(&mut typed));
+            let one_memory = options.regions.is_empty();
+            self.stage("batches", |_| relax_lower::each::split(&mut typed, one_memory));
         }
         let mut program = self.stage("lower", |s| {
             let assemble = |f: &FlatFunc, bytes: u32| {

@@ -132,3 +132,50 @@ fn the_workspace_does_not_grow() {
     let line = size.lines().nth(1).expect("its body").trim();
     assert!(line.strip_prefix("return ").is_some_and(|n| n.parse::<u64>().is_ok()), "{line}");
 }
+
+/// Dense layers whose weights come from memory read them once for all images.
+#[test]
+fn dense_layers_at_the_end_go_by_the_batch() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("model.rlx");
+    let text = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 8, 10, 10), "float32"), w: R.Tensor((16, 8, 3, 3), "float32"), d: R.Tensor((2048, 1600), "float32"), e: R.Tensor((2048, 10), "float32"), b: R.Tensor((10,), "float32")):
+        n = T.int64()
+        with R.dataflow():
+            t = R.permute_dims(d)
+            c = R.nn.relu(R.nn.conv2d(x, w, padding=[1, 1, 1, 1]))
+            f = R.reshape(c, R.shape([n, 1600]))
+            g = R.nn.relu(R.matmul(f, t))
+            y = R.add(R.matmul(g, e), b)
+            R.output(y)
+        return y
+"#;
+    std::fs::write(&file, text).expect("the model is written");
+    let params = dir.path().join("w.safetensors");
+    weights(&params, &[("w", &[16, 8, 3, 3]), ("d", &[2048, 1600]), ("e", &[2048, 10]), ("b", &[10])], 3);
+    for threads in ["1", "2"] {
+        let options = ["--params", path(&params), "--prefix", "m", "--threads", threads];
+        let flat = relax_aot(&[&["print", "--stage", "flat", path(&file)], &options[..]].concat());
+        let body = flat.split("for image in").nth(1).expect("images one by one");
+        assert!(body.lines().take(8).any(|l| l.contains("main_rest")), "{}", &body[..body.len().min(900)]);
+        let library = |so: &str, more: &[&str]| {
+            let so = dir.path().join(so);
+            relax_aot(&[&[path(&file), "-o", path(&so)], &options[..], more].concat());
+            Library::open(&so, "m").expect("the library")
+        };
+        let open = library(&format!("open{threads}.so"), &[]);
+        for n in [0, 1, 2, 5] {
+            let args = [tensor(&[n, 8, 10, 10], 1)];
+            let run = |l: &Library| l.run("main", &args, 1).unwrap_or_else(|e| panic!("{n}: {}", e.message));
+            match n {
+                0 => assert_eq!(run(&open)[0].shape, [0, 10]),
+                n => {
+                    let bound = library(&format!("{threads}{n}.so"), &["--dim", &format!("n={n}")]);
+                    close(&run(&open), &run(&bound), &format!("{n} images"));
+                }
+            }
+        }
+    }
+}

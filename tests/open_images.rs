@@ -111,6 +111,79 @@ fn of_windows() {
     compare(WINDOWS, params, 3, 3, &sizes);
 }
 
+/// Windows that reach far beyond the data, by columns and in steps.
+const REACHING: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 1, 1), "float32"), c: R.Tensor((32, 1, 5, 5), "float32")):
+        with R.dataflow():
+            s = R.nn.conv2d(x, a)
+            t = R.nn.conv2d(s, c, padding=[6, 6, 6, 6], dilation=[3, 3], groups=32)
+            u = R.nn.conv2d(s, c, padding=[0, 4, 2, 1], strides=[1, 3], groups=32)
+            m = R.nn.max_pool2d(t, pool_size=[3, 5], strides=[2, 2], padding=[1, 2, 1, 2])
+            r = (t, u, m)
+            R.output(r)
+        return r
+"#;
+
+#[test]
+fn of_windows_that_reach_beyond() {
+    let sizes = [(3, 1), (4, 2), (5, 3), (9, 5), (6, 8), (13, 12), (7, 13), (8, 21), (5, 40), (30, 67)];
+    compare(REACHING, &[("a", &[32, 3, 1, 1]), ("c", &[32, 1, 5, 5])], 3, 3, &sizes);
+}
+
+/// Small pictures of many channels, a row of which is one tile.
+const DEEP: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 3, 3), "float32"), b: R.Tensor((256, 32, 3, 3), "float32"), c: R.Tensor((64, 256, 1, 3), "float32"), d: R.Tensor((64, 256, 3, 3), "float32")):
+        with R.dataflow():
+            s = R.nn.max_pool2d(R.nn.conv2d(x, a, padding=[1, 1, 1, 1], strides=[4, 4]), pool_size=[4, 4], strides=[4, 4], ceil_mode=True)
+            t = R.nn.conv2d(s, b, padding=[1, 1, 1, 1], strides=[2, 2])
+            r = (R.nn.conv2d(t, c, padding=[0, 1, 0, 1]), R.nn.conv2d(t, c, padding=[0, 2, 0, 0]), R.nn.conv2d(t, d, padding=[1, 1, 1, 1], strides=[2, 2]))
+            R.output(r)
+        return r
+"#;
+
+#[test]
+fn of_few_columns() {
+    let params: &[(&str, &[i64])] =
+        &[("a", &[32, 3, 3, 3]), ("b", &[256, 32, 3, 3]), ("c", &[64, 256, 1, 3]), ("d", &[64, 256, 3, 3])];
+    let sizes: Vec<(i64, i64)> = (1..12).map(|n| (40, 32 * n - 13)).collect();
+    compare(DEEP, params, 3, 3, &sizes);
+}
+
+/// Pictures that are halved again and again.
+const HALVES: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 8, "h", "w"), "float32"), a: R.Tensor((32, 8, 1, 1), "float32"), b: R.Tensor((32, 32, 3, 3), "float32")):
+        with R.dataflow():
+            s = R.nn.conv2d(x, a)
+            t = R.nn.conv2d(R.nn.max_pool2d(s, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1]), b, padding=[1, 1, 1, 1])
+            u = R.nn.conv2d(R.nn.max_pool2d(t, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1]), b, padding=[1, 1, 1, 1])
+            v = R.nn.conv2d(R.nn.max_pool2d(u, pool_size=[2, 2], strides=[2, 2]), b, padding=[1, 1, 1, 1])
+            R.output(v)
+        return v
+"#;
+
+/// What is in use at once is nearly all that a workspace for pictures of open sizes takes.
+#[test]
+fn the_workspace_is_that_of_known_sizes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, values) = (dir.path().join("model.rlx"), dir.path().join("w.safetensors"));
+    std::fs::write(&file, HALVES).expect("the model is written");
+    weights(&values, &[("a", &[32, 8, 1, 1]), ("b", &[32, 32, 3, 3])], 3);
+    let size = |options: &[&str], dims: &[i64]| {
+        let so = dir.path().join(format!("{}.so", options.len()));
+        relax_aot(&[&[path(&file), "--params", path(&values), "--prefix", "m", "-o", path(&so)], options].concat());
+        let library = Library::open(&so, "m").expect("the library");
+        library.workspace_size("m_main", dims).expect("a number") as f64
+    };
+    let (open, bound) = (size(&[], &[224, 224]), size(&["--dim", "h=224", "--dim", "w=224"], &[]));
+    assert!(open <= 1.1 * bound, "{open} bytes, {bound} with sizes that are known");
+}
+
 /// Rows shorter than a vector, than three, and longer ones; one row, one column.
 #[test]
 fn of_every_width() {

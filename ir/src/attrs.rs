@@ -46,6 +46,10 @@ pub const FORM_WHEN: &str = "relax_aot.form_when";
 /// The attribute of a private function that computes one image of another one's batch: that one's name.
 pub const EACH_OF: &str = "relax_aot.each_of";
 
+/// The attribute of a private function that computes another one's results from what [`EACH_OF`]'s gave for all images: that
+/// one's name.
+pub const REST_OF: &str = "relax_aot.rest_of";
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttrValue {
     None,

@@ -3,12 +3,15 @@
 //! Kernels for convolutions are made for sizes that are numbers. Where an open batch is all that an exported function
 //! leaves open, and each image of its results follows from the same image of its arguments, the function for a batch of
 //! one is compiled in its place, and the entry runs it once for each image ([`crate::host`]): at the speed of the static
-//! network, and in its memory. [`split`] finds such functions, by a rule for each operator of what it does to the first
-//! dim; those without a rule end the search.
+//! network, and in its memory. Dense layers at the end whose weights come from memory are left to a function of the whole
+//! batch ([`tail`]), which reads them once. [`split`] finds such functions, by a rule for each operator of what it does to
+//! the first dim; those without a rule end the search.
+
+mod tail;
 
 use crate::likely::{self, with_values};
 use relax_ir::analysis::{self, Typed};
-use relax_ir::attrs::{Attrs, EACH_OF, FORM_OF, SHAPE_CONSTRAINTS, VAR_DIVISOR};
+use relax_ir::attrs::{Attrs, EACH_OF, FORM_OF, REST_OF, SHAPE_CONSTRAINTS, VAR_DIVISOR};
 use relax_ir::op::{lookup, Purity};
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, TensorInfo,
@@ -105,9 +108,14 @@ pub fn of<'a>(module: &'a IRModule, name: &str) -> Option<&'a Function> {
     module.relax_funcs().find(|f| f.attrs.str(EACH_OF) == Some(name))
 }
 
+/// What follows it for the whole batch, where that is a function of its own.
+pub fn rest_of<'a>(module: &'a IRModule, name: &str) -> Option<&'a Function> {
+    module.relax_funcs().find(|f| f.attrs.str(REST_OF) == Some(name))
+}
+
 /// Splits every exported function that can be: the function of one image is added, and the function itself states its
-/// results alone.
-pub fn split(typed: &mut Typed) {
+/// results alone. `tails`: dense layers may go by the batch, which takes memory for all images.
+pub fn split(typed: &mut Typed, tails: bool) {
     let names: Vec<String> =
         typed.module.relax_funcs().filter(|f| f.global_symbol().is_some()).map(|f| f.name.clone()).collect();
     for name in names {
@@ -115,26 +123,34 @@ pub fn split(typed: &mut Typed) {
         if typed.module.relax_funcs().any(|g| calls(g, &name)) {
             continue;
         }
-        let Some(one) = batch(f, typed).and_then(|n| one(f, &n)) else { continue };
+        let Some(n) = batch(f, typed) else { continue };
         let Some(body) = f.ret.as_ref().and_then(|ret| nothing(f, ret)) else { continue };
-        let mut t = typed.clone();
-        let fresh = t.module.fresh_name(&one.name);
-        t.module.funcs.push(Func::Relax(Function { name: fresh, ..one }));
-        // Of its forms those for one image and for divisors would be no faster.
-        let needless = |w: &String| w.contains('%') || w.ends_with("== 1");
-        t.module.funcs.retain(|g| match g {
-            Func::Relax(g) => g.attrs.str(FORM_OF) != Some(&name) || !likely::when(g).iter().all(needless),
-            _ => true,
-        });
-        for g in &mut t.module.funcs {
-            match g {
-                Func::Relax(g) if g.name == name => g.body = body.clone(),
-                _ => {}
+        let parts = tail::cut(f, typed, &n).filter(|_| tails);
+        let parts = parts.map(|(images, rest)| (images, Some(rest))).into_iter().chain([(f.clone(), None)]);
+        for (images, rest) in parts {
+            let Some(one) = one(&images, &n) else { continue };
+            let mut t = typed.clone();
+            for new in [Some(one), rest].into_iter().flatten() {
+                let fresh = t.module.fresh_name(&new.name);
+                t.module.funcs.push(Func::Relax(Function { name: fresh, ..new }));
             }
-        }
-        // A function that has an error at that size stays as it is.
-        if analysis::materialise(&mut t).is_ok() && t.checks.is_empty() {
-            *typed = t;
+            // Of its forms those for one image and for divisors would be no faster.
+            let needless = |w: &String| w.contains('%') || w.ends_with("== 1");
+            t.module.funcs.retain(|g| match g {
+                Func::Relax(g) => g.attrs.str(FORM_OF) != Some(&name) || !likely::when(g).iter().all(needless),
+                _ => true,
+            });
+            for g in &mut t.module.funcs {
+                match g {
+                    Func::Relax(g) if g.name == name => g.body = body.clone(),
+                    _ => {}
+                }
+            }
+            // A function that has an error at that size stays as it is.
+            if analysis::materialise(&mut t).is_ok() && t.checks.is_empty() {
+                *typed = t;
+                break;
+            }
         }
     }
 }

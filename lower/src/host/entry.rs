@@ -135,7 +135,8 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         Some(one) => {
             cx.kernels.truncate(kernels);
             let general = forms::General { f, symbol: &symbol, sig: &sig, results: &results };
-            forms::each(cx, typed, &general, one, &base, &layout)?
+            let rest = crate::each::rest_of(&typed.module, &f.name);
+            forms::each(cx, typed, &general, (one, rest), &base, &layout)?
         }
         None => {
             cx.memory.push(memory_use(&symbol, &sig, &plan, &layout, &mut facts));

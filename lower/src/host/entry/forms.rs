@@ -37,7 +37,7 @@ pub(super) fn compile(cx: &mut Context, typed: &Typed, general: &General) -> Vec
     for f in likely::of(&typed.module, &general.f.name) {
         let (checks, kernels, funcs) = (cx.checks.len(), cx.kernels.len(), cx.funcs.len());
         match one(cx, typed, general, f, Why::Likely) {
-            Ok(form) => out.push(form),
+            Ok((form, _)) => out.push(form),
             Err(d) => {
                 cx.checks.truncate(checks);
                 cx.kernels.truncate(kernels);
@@ -67,9 +67,19 @@ enum Why {
     Likely,
     /// An image of each call.
     Each,
+    /// The same, of tensors that are no results.
+    Before,
+    /// What follows for all images.
+    Rest,
 }
 
-fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function, why: Why) -> Result<Form, Diagnostic> {
+fn one(
+    cx: &mut Context,
+    typed: &Typed,
+    general: &General,
+    f: &Function,
+    why: Why,
+) -> Result<(Form, Vec<ResultLeaf>), Diagnostic> {
     let other = |what: &str| Diagnostic::unsupported("likely", f.signature_span, what.to_string());
     // The entry has checked the arguments.
     let mut sig = Signature::new(f, &typed.sinfo, &mut Checks::default(), cx.uncallable)?;
@@ -80,7 +90,7 @@ fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function, why: Wh
         crate::host::parts::parts(&mut plan, &typed.module, &mut cx.kernels, cx.room);
     }
     sig.late = plan.late.clone();
-    let map = alike(&sig, general.sig);
+    let map = same_dims(&sig, general.sig);
     let layout = if cx.regions.is_empty() {
         memory::layout(&plan.bufs, &plan.steps, &sig.dims, &mut facts)
     } else {
@@ -99,7 +109,8 @@ fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function, why: Wh
         (a.open, a.data_dependent(), a.dtype, a.dims.len(), a.passed.is_some())
             == (b.open, b.data_dependent(), b.dtype, b.dims.len(), b.passed.is_some())
     };
-    if results.len() != general.results.len() || !results.iter().zip(general.results).all(same) {
+    let alike = results.len() == general.results.len() && results.iter().zip(general.results).all(same);
+    if why != Why::Before && !alike {
         return Err(other("its results are not laid out as those of the general form"));
     }
     let vars: Option<Vec<PrimExpr>> = sig.body_vars().iter().map(|v| map.get(v).cloned()).collect();
@@ -113,7 +124,7 @@ fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function, why: Wh
 
     let data_bytes = match why {
         Why::Likely => afford(cx, &plan)?,
-        Why::Each => 0,
+        _ => 0,
     };
     let base = format!("{}_{}__{}", cx.prefix, general.symbol, f.name);
     let body = body_function(cx, &base, &sig, &plan, &layout, &results, Part::Whole);
@@ -131,11 +142,12 @@ fn one(cx: &mut Context, typed: &Typed, general: &General, f: &Function, why: Wh
                 code_bytes: None,
             });
         }
-        Why::Each => cx.memory.push(memory_use(general.symbol, &sig, &plan, &layout, &mut facts)),
+        _ => cx.memory.push(memory_use(general.symbol, &sig, &plan, &layout, &mut facts)),
     }
     let total = layout.total.substitute(&map);
     let most = upper_value(&total, general.sig).or_else(|| upper_bound(&total, general.sig, &mut general.sig.facts()));
-    Ok(Form { when, body: callee, vars, total, most, regions: layout.regions.iter().map(|r| r.bytes).collect() })
+    let regions = layout.regions.iter().map(|r| r.bytes).collect();
+    Ok((Form { when, body: callee, vars, total, most, regions }, results))
 }
 
 /// The bytes of weights that a form adds.
@@ -158,16 +170,18 @@ fn afford(cx: &Context, plan: &Plan) -> Result<u64, Diagnostic> {
     Ok(data_bytes)
 }
 
-/// The body of an entry whose images are computed one by one by the function `f`, and its workspace.
+/// The body of an entry whose images are computed one by one by the function `f`, and its workspace. With `rest` they are
+/// not results yet, but that function's last argument.
 pub(super) fn each(
     cx: &mut Context,
     typed: &Typed,
     general: &General,
-    f: &Function,
+    (f, rest): (&Function, Option<&Function>),
     base: &str,
     layout: &Layout,
 ) -> Result<(FlatFunc, Layout), Diagnostic> {
-    let form = one(cx, typed, general, f, Why::Each)?;
+    let (form, made) = one(cx, typed, general, f, if rest.is_some() { Why::Before } else { Why::Each })?;
+    let rest = rest.map(|f| one(cx, typed, general, f, Why::Rest)).transpose()?;
     let (sig, results) = (general.sig, general.results);
     let images = |dims: &[PrimExpr]| dims.first().filter(|d| d.as_var().is_some()).cloned();
     let count = sig.leaves.iter().find_map(|l| match &l.kind {
@@ -191,29 +205,56 @@ pub(super) fn each(
         .collect();
     let outs: Vec<(Var, PrimExpr)> =
         results.iter().map(|r| (Var::new(&r.name, DType::HANDLE), bytes(&r.dims, r.dtype))).collect();
+    // The tensors of all images lie before what the functions work in.
+    let (mut before, mut total) = (vec![], PrimExpr::i64(0));
+    for r in made.iter().filter(|_| rest.is_some()) {
+        let image = PrimExpr::product(&r.dims) * r.dtype.bytes() as i64;
+        before.push((Var::new(&r.name, DType::HANDLE), image.clone(), total.clone()));
+        total = total + memory::align_up(count.clone() * image);
+    }
     let mut params = vec![call.clone(), workspace.clone()];
     params.extend(args.iter().map(|a| a.0.clone()));
     params.extend(sig.body_vars());
     params.extend(outs.iter().map(|o| o.0.clone()));
     params.push(actual.clone());
     let mut b = Builder::new(&mut cx.pool, cx.abi, call.expr());
+    let room = workspace.expr().ptr_add(total.clone());
+    let tensors: Vec<(Var, PrimExpr)> = before
+        .into_iter()
+        .map(|(var, bytes, offset)| {
+            b.push(FlatStmt::Let { var: var.clone(), value: workspace.expr().ptr_add(offset) });
+            (var, bytes)
+        })
+        .collect();
     b.for_range("image", count, |b, i| {
         let at = |(ptr, bytes): &(Var, PrimExpr)| match bytes.is_int(0) {
             true => ptr.expr(),
             false => ptr.expr().ptr_add(i.clone() * bytes.clone()),
         };
-        let mut all = vec![call.expr(), workspace.expr()];
+        let mut all = vec![call.expr(), room.clone()];
         all.extend(args.iter().map(at));
         all.extend(form.vars.iter().cloned());
-        all.extend(outs.iter().map(at));
+        all.extend(if rest.is_some() { &tensors } else { &outs }.iter().map(at));
         all.push(actual.expr());
         let rc = b.call(form.body.clone(), all);
         b.return_if_failed(rc);
     });
+    if let Some((rest, _)) = &rest {
+        let mut all = vec![call.expr(), room];
+        all.extend(args.iter().chain(&tensors).map(|(ptr, _)| ptr.expr()));
+        all.extend(rest.vars.iter().cloned());
+        all.extend(outs.iter().map(|(ptr, _)| ptr.expr()));
+        all.push(actual.expr());
+        let rc = b.call(rest.body.clone(), all);
+        b.return_if_failed(rc);
+    }
     b.ret(PrimExpr::i32(0));
     let body = b.finish(format!("{base}__body"), params, Some(DType::I32), Linkage::Local);
     let mut layout = layout.clone();
-    layout.total = form.total;
+    layout.total = match rest {
+        Some((rest, _)) => total + form.total.max(rest.total),
+        None => form.total,
+    };
     for (r, bytes) in layout.regions.iter_mut().zip(form.regions) {
         r.bytes = bytes;
     }
@@ -221,7 +262,7 @@ pub(super) fn each(
 }
 
 /// The variables of a form's signature as the general one has them.
-fn alike(form: &Signature, general: &Signature) -> HashMap<Var, PrimExpr> {
+fn same_dims(form: &Signature, general: &Signature) -> HashMap<Var, PrimExpr> {
     let mut map = HashMap::new();
     let mut pair = |a: &PrimExpr, b: &PrimExpr| {
         if let Some(v) = a.as_var() {
