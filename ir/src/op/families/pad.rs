@@ -118,10 +118,27 @@ fn pad(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         });
         return Ok(k.finish(&[y]));
     }
-    // Fill, then copy the inside: both run over adjacent elements without a test.
+    // Fill, then copy the inside: both run over adjacent elements without a test. Along one axis both ends are filled alone.
     let y = k.buffer("pad", out.dims, out.dtype);
-    if w.iter().any(|p| *p != (0, 0)) {
-        k.write("pad_value", &y, out.dims, <[PrimExpr]>::to_vec, |_| value);
+    let padded: Vec<usize> = (0..w.len()).filter(|i| w[*i] != (0, 0)).collect();
+    match padded.as_slice() {
+        [] => {}
+        [axis] => {
+            let (before, after) = w[*axis];
+            for (begin, len) in [(PrimExpr::i64(0), before), (x.shape[*axis].clone() + before, after)] {
+                if len > 0 {
+                    let mut dims = out.dims.to_vec();
+                    dims[*axis] = PrimExpr::i64(len);
+                    let to = |i: &[PrimExpr]| {
+                        let mut at = i.to_vec();
+                        at[*axis] = at[*axis].clone() + begin.clone();
+                        at
+                    };
+                    k.write("pad_value", &y, &dims, to, |_| value.clone());
+                }
+            }
+        }
+        _ => k.write("pad_value", &y, out.dims, <[PrimExpr]>::to_vec, |_| value),
     }
     let to = |i: &[PrimExpr]| i.iter().zip(&w).map(|(i, (before, _))| i.clone() + *before).collect();
     k.write("pad_inside", &y, &x.shape, to, |i| x.at(i));
