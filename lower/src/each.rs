@@ -184,7 +184,7 @@ fn nothing(f: &Function, ret: &StructInfo) -> Option<Arc<SeqExpr>> {
     Some(Arc::new(SeqExpr { blocks, body }))
 }
 
-/// The first dim of tensors: the batch, or none of their dims is open.
+/// The first dim of tensors: the batch, which no other dim depends on, or none of their dims depends on it.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Each,
@@ -225,11 +225,11 @@ fn batch(f: &Function, typed: &Typed) -> Option<Var> {
 impl Search<'_> {
     fn tensor(&self, t: &TensorInfo) -> Option<Kind> {
         let dims = t.known_dims()?;
-        let known = |d: &[PrimExpr]| d.iter().all(|d| d.as_int().is_some());
+        let alike = |d: &[PrimExpr]| d.iter().all(|d| !d.vars().contains(self.n));
         let bytes = t.dtype.is_some_and(|d| d.bits >= 8 && d.bits % 8 == 0);
         match dims.split_first() {
-            Some((first, rest)) if first.as_var() == Some(self.n) => (known(rest) && bytes).then_some(Kind::Each),
-            _ => known(dims).then_some(Kind::Free),
+            Some((first, rest)) if first.as_var() == Some(self.n) => (alike(rest) && bytes).then_some(Kind::Each),
+            _ => alike(dims).then_some(Kind::Free),
         }
     }
 

@@ -105,6 +105,8 @@ pub fn kernel(f: &PrimFunc, p: &Product, form: Form) -> FlatFunc {
         other: param("other"),
         y: param("y"),
         sums: param("sums"),
+        sizes: conv.sizes(),
+        stride: c(conv.in_w * conv.in_c),
     };
     let mut params = vec![w.x.clone(), w.w.clone(), w.y.clone()];
     params.extend(crate::kernel_dims(f));
