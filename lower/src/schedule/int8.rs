@@ -598,7 +598,7 @@ impl Writer<'_> {
         });
         let s = &self.sizes;
         let (lines, columns) = self.lines(out);
-        let most = v.whole(v.rows_of(self.form, g.at.len() as i64));
+        let cut = self.cut(out, &columns, v.whole(v.rows_of(self.form, g.at.len() as i64)));
         steps(out, &c(0), &s.batch, 1, &mut |out, n| {
             let first = n.clone() * (s.in_h.clone() * s.in_w.clone()) + (s.in_w.clone() * v.off_h + v.off_w);
             let from = let_(out, "from", self.x.expr().ptr_add(first * v.in_c));
@@ -611,7 +611,7 @@ impl Writer<'_> {
                 let line = let_(out, "line", y * (s.out_w.clone() * v.channels));
                 let to = let_(out, "to", to.clone().ptr_add(line.clone() * v.element()));
                 let other = other.clone().map(|(p, ptr)| (p, ptr.ptr_add(line)));
-                self.in_tiles(out, &columns, most, &mut |out, x, size| {
+                self.in_tiles(out, &cut, &mut |out, x, size| {
                     let from = let_(out, "from", from.clone().ptr_add(x.clone() * (v.stride_w * v.in_c)));
                     let pixel = let_(out, "pixel", x * v.channels);
                     let to = let_(out, "to", to.clone().ptr_add(pixel.clone() * v.element()));

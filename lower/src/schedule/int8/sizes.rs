@@ -1,6 +1,6 @@
 //! Images of sizes that are known when a kernel runs: where its loops get them from, and rows cut into tiles.
 
-use super::{c, let_, loop_, steps, Body, Conv, Writer};
+use super::{c, let_, steps, Body, Conv, Writer};
 use relax_ir::flat::FlatStmt;
 use relax_ir::tir::PrimFunc;
 use relax_ir::{DType, PrimExpr};
@@ -117,41 +117,55 @@ impl Writer<'_> {
         Some(lines)
     }
 
-    /// `f(first, pixels)` for all tiles of a row of so many pixels: whole ones of `most`, and what is left in one. Of an
-    /// open row what is left is one tile or, where that would be a small one, two with the last whole one.
-    pub(super) fn in_tiles(
-        &self,
-        out: &mut Body,
-        row: &PrimExpr,
-        most: i64,
-        f: &mut dyn FnMut(&mut Body, PrimExpr, i64),
-    ) {
-        if let Some(row) = row.as_int() {
-            let whole = row / most.max(1) * most;
-            for (begin, end, size) in [(0, whole, most), (whole, row, row - whole)] {
-                loop_(out, begin, end, size.max(1), &mut |out, x| f(out, x, size));
-            }
-            return;
+    /// A row of so many pixels in tiles of `most`.
+    pub(super) fn cut(&self, out: &mut Body, row: &PrimExpr, most: i64) -> Cut {
+        let most = most.max(1);
+        if let Some(n) = row.as_int() {
+            let whole = n / most * most;
+            return Cut { most, whole: c(whole), left: c(n - whole), tiles: c(1), first: c(n - whole) };
         }
         if most == 1 {
-            return steps(out, &c(0), row, 1, &mut |out, x| f(out, x, 1));
+            return Cut { most, whole: row.clone(), left: c(0), tiles: c(0), first: c(0) };
         }
         let rest = let_(out, "rest", row.clone().floor_mod(most));
         // Halves of what two tiles share are smaller than a whole one.
         let few = rest.clone().gt(0).and(rest.clone().le((most / 2).min(most - 2))).and(row.clone().gt(most));
-        let whole = row.clone() - rest - few.select(c(most), c(0));
-        let whole = let_(out, "whole", whole);
-        steps(out, &c(0), &whole, most, &mut |out, x| f(out, x, most));
+        let whole = let_(out, "whole", row.clone() - rest - few.select(c(most), c(0)));
         let left = let_(out, "left", row.clone() - whole.clone());
         let tiles = let_(out, "tiles", (left.clone() + (most - 1)).floor_div(most));
         // The first of two is the larger one.
         let first = let_(out, "first", left.clone() - (tiles.clone() - 1i64) * left.clone().floor_div(2i64));
-        steps(out, &c(0), &tiles, 1, &mut |out, i| {
+        Cut { most, whole, left, tiles, first }
+    }
+
+    /// `f(first, pixels)` for all tiles of a row.
+    pub(super) fn in_tiles(&self, out: &mut Body, cut: &Cut, f: &mut dyn FnMut(&mut Body, PrimExpr, i64)) {
+        let Cut { most, whole, left, tiles, first } = cut;
+        steps(out, &c(0), whole, *most, &mut |out, x| f(out, x, *most));
+        if let Some(left) = left.as_int() {
+            if left > 0 {
+                f(out, whole.clone(), left);
+            }
+            return;
+        }
+        steps(out, &c(0), tiles, 1, &mut |out, i| {
             let size = let_(out, "size", first.clone() + i.clone() * (left.clone() - first.clone() * 2i64));
             let x = let_(out, "x", whole.clone() + i * first.clone());
             one_of(out, &size, 1, most - 1, &mut |out, size| f(out, x.clone(), size));
         });
     }
+}
+
+/// A row of pixels in tiles: whole ones of `most`, and what is left in one. Of an open row what is left is one tile or,
+/// where that would be a small one, two with the last whole one.
+pub(super) struct Cut {
+    most: i64,
+    /// Pixels of the whole tiles.
+    whole: PrimExpr,
+    /// Pixels behind them, in so many tiles, the first of which has so many.
+    left: PrimExpr,
+    tiles: PrimExpr,
+    first: PrimExpr,
 }
 
 /// `f` of `n`, which is one of `low..=high`.
