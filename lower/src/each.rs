@@ -1,7 +1,7 @@
 //! Batches of convolution networks, image by image.
 //!
-//! Kernels for convolutions are made for sizes that are numbers. Where an open batch is all that an exported function
-//! leaves open, and each image of its results follows from the same image of its arguments, the function for a batch of
+//! Kernels for convolutions are made for a number of images. Where an exported function leaves it open, no other dim
+//! depends on it, and each image of its results follows from the same image of its arguments, the function for a batch of
 //! one is compiled in its place, and the entry runs it once for each image ([`crate::host`]): at the speed of the static
 //! network, and in its memory. [`split`] finds such functions, by a rule for each operator of what it does to the first
 //! dim; those without a rule end the search.

@@ -4,7 +4,8 @@
 //! same bytes in each of them, for nearly all scales, when its coefficients are chosen a few units in the last place from
 //! their exact values; that it does is tried out while compiling, with and without fused multiply-adds.
 
-use super::{real, rounded, Scale, Value};
+use super::kernels::{real, rounded};
+use super::{Scale, Value};
 use crate::schedule::int8::Plus;
 use relax_ir::tir::{KernelBuilder, PrimFunc};
 use relax_ir::{DType, PrimExpr};

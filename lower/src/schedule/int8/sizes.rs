@@ -128,11 +128,11 @@ impl Writer<'_> {
             return Cut { most, whole: row.clone(), left: c(0), tiles: c(0), first: c(0) };
         }
         let rest = let_(out, "rest", row.clone().floor_mod(most));
-        // Halves of what two tiles share are smaller than a whole one.
-        let few = rest.clone().gt(0).and(rest.clone().le((most / 2).min(most - 2))).and(row.clone().gt(most));
+        let longest = longest_left(most);
+        let few = rest.clone().gt(0).and(rest.clone().le((most / 2).min(2 * longest - most))).and(row.clone().gt(most));
         let whole = let_(out, "whole", row.clone() - rest - few.select(c(most), c(0)));
         let left = let_(out, "left", row.clone() - whole.clone());
-        let tiles = let_(out, "tiles", (left.clone() + (most - 1)).floor_div(most));
+        let tiles = let_(out, "tiles", (left.clone() + (longest - 1)).floor_div(longest));
         // The first of two is the larger one.
         let first = let_(out, "first", left.clone() - (tiles.clone() - 1i64) * left.clone().floor_div(2i64));
         Cut { most, whole, left, tiles, first }
@@ -151,13 +151,18 @@ impl Writer<'_> {
         steps(out, &c(0), tiles, 1, &mut |out, i| {
             let size = let_(out, "size", first.clone() + i.clone() * (left.clone() - first.clone() * 2i64));
             let x = let_(out, "x", whole.clone() + i * first.clone());
-            one_of(out, &size, 1, most - 1, &mut |out, size| f(out, x.clone(), size));
+            one_of(out, &size, 1, longest_left(*most), &mut |out, size| f(out, x.clone(), size));
         });
     }
 }
 
-/// A row of pixels in tiles: whole ones of `most`, and what is left in one. Of an open row what is left is one tile or,
-/// where that would be a small one, two with the last whole one.
+/// Pixels of a tile of what is left of an open row, at most: there is code for each number up to it.
+fn longest_left(most: i64) -> i64 {
+    (most - 1).min(8)
+}
+
+/// A row of pixels in tiles: whole ones of `most`, and what is left in one. Of an open row what is left is one or two tiles
+/// of nearly the same size, with the last whole one where it would be small.
 pub(super) struct Cut {
     most: i64,
     /// Pixels of the whole tiles.
