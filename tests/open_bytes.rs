@@ -49,8 +49,8 @@ class Module:
             q9 = R.quantize(c8, R.const(0.1, "float32"), R.const(-9, "int8"), axis=-1, out_dtype="int8")
             d9 = R.dequantize(q9, R.const(0.1, "float32"), R.const(-9, "int8"), axis=-1, out_dtype="float32")
             m9 = R.mean(d9, axis=[2, 3], keepdims=False)
-            q10 = R.quantize(m9, R.const(0.03, "float32"), R.const(-100, "int8"), axis=-1, out_dtype="int8")
-            d10 = R.dequantize(q10, R.const(0.03, "float32"), R.const(-100, "int8"), axis=-1, out_dtype="float32")
+            q10 = R.quantize(m9, R.const(0.0317, "float32"), R.const(-100, "int8"), axis=-1, out_dtype="int8")
+            d10 = R.dequantize(q10, R.const(0.0317, "float32"), R.const(-100, "int8"), axis=-1, out_dtype="float32")
             f4 = R.dequantize(w4, R.const(0.01, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
             p10 = R.matmul(d10, R.permute_dims(f4, axes=[1, 0]))
             q11 = R.quantize(p10, R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="int8")
@@ -88,7 +88,8 @@ fn compare(batch: &str, options: &[&[&str]], sizes: &[(i64, i64, i64)]) {
     int8_weights(&values);
     let wide = std::arch::is_x86_feature_detected!("avx512vl") && std::arch::is_x86_feature_detected!("avx512dq");
     let fused = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
-    let levels = [("baseline", true), ("x86-64-v3", fused), ("x86-64-v4", wide), ("native", true), ("auto", true)];
+    // With narrower vectors networks compute in floats, which may round differently.
+    let levels = [("x86-64-v3", fused), ("x86-64-v4", wide), ("native", fused), ("auto", fused)];
     for (cpu, _) in levels.into_iter().filter(|l| l.1) {
         let library = |so: &str, more: &[&str]| {
             let so = dir.path().join(so);
@@ -106,14 +107,13 @@ fn compare(batch: &str, options: &[&[&str]], sizes: &[(i64, i64, i64)]) {
             }
             let bound = library(&format!("{cpu}_{n}x{h}x{w}.so"), &bound);
             let x = tensor(&[n, 3, h, w], 1);
-            let run = |l: &Library| {
-                l.run("main", &[x.clone()], 3).unwrap_or_else(|e| panic!("{cpu}, {n}x{h}x{w}: {}", e.message))
-            };
+            let what = format!("{cpu}, {n}x{h}x{w}");
+            let run = |l: &Library| l.run("main", &[x.clone()], 3).unwrap_or_else(|e| panic!("{what}: {}", e.message));
             let wanted = run(&bound);
             for (more, l) in options.iter().zip(&open) {
                 for (i, (got, wanted)) in run(l).iter().zip(&wanted).enumerate() {
                     assert_eq!(got.shape, wanted.shape);
-                    assert_eq!(got.bytes(), wanted.bytes(), "{cpu} {more:?}, {n}x{h}x{w}, result {i}");
+                    assert!(got.bytes() == wanted.bytes(), "{what} {more:?}, result {i}");
                 }
             }
         }
