@@ -2,6 +2,7 @@
 //! processors: the same bits.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+#[expect(dead_code, reason = "weights here are bytes")]
 mod command;
 
 use command::{path, relax_aot, tensor};
@@ -132,6 +133,46 @@ fn rows_and_columns() {
 fn and_the_batch() {
     let ways: [&[&str]; 3] = [&[], &["--specialize", "never"], &["--specialize", "never", "--threads", "2"]];
     compare("\"n\"", &ways, &[(1, 5, 9), (2, 14, 23), (5, 8, 16)]);
+}
+
+/// Windows that may not fit are checked in every call, before bytes are made: no float is left for the check's sake.
+#[test]
+fn windows_that_may_not_fit() {
+    const TEXT: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), w0: R.Tensor((36, 3, 3, 3), "int8"), w3: R.Tensor((68, 68, 3, 3), "int8"), w1: R.Tensor((36, 1, 3, 3), "int8"), w2: R.Tensor((68, 36, 1, 1), "int8"), w4: R.Tensor((10, 68), "int8")):
+        with R.dataflow():
+            q0 = R.quantize(x, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")
+            d0 = R.dequantize(q0, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+            f0 = R.dequantize(w0, R.const(0.01, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+            c0 = R.nn.conv2d(d0, f0)
+            q1 = R.quantize(c0, R.const(0.05, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="int8")
+            d1 = R.dequantize(q1, R.const(0.05, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="float32")
+            f1 = R.dequantize(w1, R.const(0.01, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+            c1 = R.nn.conv2d(d1, f1, strides=[3, 2], groups=36)
+            q2 = R.quantize(c1, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="int8")
+            d2 = R.dequantize(q2, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="float32")
+            R.output(d2)
+        return d2
+"#;
+    let dir = tempfile::tempdir().expect("a folder");
+    let [file, values, so] = ["model.rlx", "w.safetensors", "m.so"].map(|name| dir.path().join(name));
+    std::fs::write(&file, TEXT).expect("the model is written");
+    int8_weights(&values);
+    let args = [path(&file), "--params", path(&values), "--prefix", "m"];
+    relax_aot(&[&args[..], &["-o", path(&so)]].concat());
+    let open = Library::open(&so, "m").expect("the library");
+    for ((h, w), shape) in
+        [((5, 5), Some([1, 36, 1, 1])), ((1, 5), None), ((5, 1), None), ((9, 12), Some([1, 36, 2, 4]))]
+    {
+        let made = open.run("main", &[tensor(&[1, 3, h, w], 1)], 1).map(|r| r[0].shape.clone()).ok();
+        assert_eq!(made, shape.map(|s| s.to_vec()), "{h}x{w}");
+    }
+    let flat = relax_aot(&[&["print", "--stage", "flat"][..], &args, &["--target-cpu", "x86-64-v3"]].concat());
+    let calls: Vec<&str> = flat.lines().filter(|l| l.contains("call m_k_")).collect();
+    let called = |name: &str| calls.iter().filter(|l| l.contains(&format!("m_k_{name}"))).count();
+    assert_eq!((called("quantize"), called("qconv2d"), called("dequantize"), calls.len()), (1, 2, 1, 4), "{calls:?}");
 }
 
 /// Kernels of bytes, not of floats.

@@ -36,11 +36,12 @@ const LARGE: f64 = 1e9;
 
 /// Rewrites every Relax function, before operators become kernels. `vector_bytes` are those of the registers in which
 /// four bytes at a time can be multiplied; with `dot4`, the form that is tuned does it in one step,
-/// with `twice` two of them a cycle.
-pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) {
+/// with `twice` two of them a cycle. The result is for [`check_before`].
+pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) -> HashMap<RVar, RVar> {
     let mut names = Names::new(&typed.module);
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     let mut new = vec![];
+    let mut moved = HashMap::new();
     for f in &mut funcs {
         if let Func::Relax(f) = f {
             let values = values(f, &typed.sinfo);
@@ -49,26 +50,30 @@ pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) 
                 continue;
             }
             let mut made = vec![];
-            let mut moved = HashMap::new();
             f.body = map_bindings(&f.body, &mut |b, _| {
                 let new = pass.binding(b, &mut made)?;
-                // What is checked before the floats are made is checked before their bytes are, which may be all that stays.
                 for v in pass.values.get(&b.var).iter().flat_map(|x| x.chain.iter().chain([&b.var])) {
                     moved.insert(v.clone(), new[0].var.clone());
                 }
                 Some(new)
             });
-            for check in &mut typed.checks {
-                if let Some(to) = moved.get(&check.before) {
-                    check.before = to.clone();
-                }
-            }
             typed.sinfo.extend(made);
             new.append(&mut pass.new);
         }
     }
     funcs.extend(new.into_iter().map(Func::Prim));
     typed.module.funcs = funcs;
+    moved
+}
+
+/// What is checked before floats are made is checked before their bytes are, which may be all that stays: `moved` is by
+/// floats.
+pub fn check_before(typed: &mut Typed, moved: &HashMap<RVar, RVar>) {
+    for check in &mut typed.checks {
+        if let Some(to) = moved.get(&check.before) {
+            check.before = to.clone();
+        }
+    }
 }
 
 /// How a tensor was quantised; `zero` counts from the least value of the dtype.
