@@ -110,7 +110,7 @@ impl Site {
     /// The sites of a kernel.
     pub fn of(f: &PrimFunc) -> Vec<Site> {
         if let Some(conv) = Conv::of(f) {
-            return vec![Site::Bytes(conv)];
+            return if conv.open { vec![] } else { vec![Site::Bytes(conv)] };
         }
         let mut out = vec![];
         f.body.walk(&mut |s| {
@@ -230,7 +230,7 @@ pub fn apply(typed: &mut Typed, tuned: &Tuned) {
     for f in &mut typed.module.funcs {
         let Func::Prim(f) = f else { continue };
         if let Some(mut conv) = Conv::of(f) {
-            if let Some(best) = tuned.best(&conv.key(), None) {
+            if let Some(best) = tuned.best(&conv.key(), None).filter(|_| !conv.open) {
                 conv.configure(&best);
                 f.attrs.set(int8::ATTR, conv.attr());
             }

@@ -1,7 +1,7 @@
 //! Batches of convolution networks, image by image.
 //!
-//! Kernels for convolutions are made for sizes that are numbers. Where an open batch is all that an exported function
-//! leaves open, and each image of its results follows from the same image of its arguments, the function for a batch of
+//! Kernels for convolutions are made for a number of images. Where an exported function leaves it open, no other dim
+//! depends on it, and each image of its results follows from the same image of its arguments, the function for a batch of
 //! one is compiled in its place, and the entry runs it once for each image ([`crate::host`]): at the speed of the static
 //! network, and in its memory. Dense layers at the end whose weights come from memory are left to a function of the whole
 //! batch ([`tail`]), which reads them once. [`split`] finds such functions, by a rule for each operator of what it does to
@@ -200,7 +200,7 @@ fn nothing(f: &Function, ret: &StructInfo) -> Option<Arc<SeqExpr>> {
     Some(Arc::new(SeqExpr { blocks, body }))
 }
 
-/// The first dim of tensors: the batch, or none of their dims is open.
+/// The first dim of tensors: the batch, which no other dim depends on, or none of their dims depends on it.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Each,
@@ -241,11 +241,11 @@ fn batch(f: &Function, typed: &Typed) -> Option<Var> {
 impl Search<'_> {
     fn tensor(&self, t: &TensorInfo) -> Option<Kind> {
         let dims = t.known_dims()?;
-        let known = |d: &[PrimExpr]| d.iter().all(|d| d.as_int().is_some());
+        let alike = |d: &[PrimExpr]| d.iter().all(|d| !d.vars().contains(self.n));
         let bytes = t.dtype.is_some_and(|d| d.bits >= 8 && d.bits % 8 == 0);
         match dims.split_first() {
-            Some((first, rest)) if first.as_var() == Some(self.n) => (known(rest) && bytes).then_some(Kind::Each),
-            _ => known(dims).then_some(Kind::Free),
+            Some((first, rest)) if first.as_var() == Some(self.n) => (alike(rest) && bytes).then_some(Kind::Each),
+            _ => alike(dims).then_some(Kind::Free),
         }
     }
 

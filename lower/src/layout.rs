@@ -14,7 +14,7 @@
 mod computed;
 mod follow;
 mod forms;
-mod open;
+pub(crate) mod open;
 mod planes;
 mod slices;
 mod transposed;

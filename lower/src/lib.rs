@@ -194,6 +194,16 @@ pub fn passes(
     until: Until,
 ) -> Result<Typed, Diagnostics> {
     analysis::materialise(&mut typed)?;
+    passes_behind(typed, opt_level, wide, until)
+}
+
+/// The same over a module of which everything is derived.
+fn passes_behind(
+    mut typed: Typed,
+    opt_level: u8,
+    wide: Option<layout::Choice>,
+    until: Until,
+) -> Result<Typed, Diagnostics> {
     outside::resolve(&mut typed)?;
     stand_in::stand_in(&mut typed)?;
     fresh::constants(&mut typed);
@@ -243,13 +253,17 @@ pub fn lower(typed: Typed, options: &Options, wide: Option<Assemble>) -> Result<
 /// an [`Assemble`].
 pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<Typed, Diagnostics> {
     let wide = assembles && options.opt_level >= 2 && options.wide_bytes > 16;
+    let mut moved = HashMap::new();
     if wide {
-        quant::quantised(&mut typed, options.wide_bytes, options.dot4 && !options.versions, options.twice);
+        let dot4 = options.dot4 && !options.versions;
+        moved = quant::quantised(&mut typed, options.wide_bytes, dot4, options.twice);
         quant::dynamic(&mut typed, options.wide_bytes);
         streamed::streamed(&mut typed);
     }
     let layout = options.layout().filter(|_| wide);
-    let mut typed = passes(typed, options.opt_level, layout, Until::Fused)?;
+    analysis::materialise(&mut typed)?;
+    quant::check_before(&mut typed, &moved);
+    let mut typed = passes_behind(typed, options.opt_level, layout, Until::Fused)?;
     if !options.library {
         integer::forget(&mut typed.module);
     }

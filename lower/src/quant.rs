@@ -5,21 +5,27 @@
 //! channels filled up to a multiple of 4, with the border that the convolutions behind it need. What else reads it gets
 //! its floats back. Sums of products are exact in int32; where the float form rounds each product and sum, the integer
 //! form rounds once, when it scales the total to the output. Sums of two tensors are those of the float form ([`sums`]).
+//! Channels are known; how many images there are, and their rows and columns, may be open.
 
 mod dynamic;
+mod kernels;
 mod sums;
 
 pub use dynamic::dynamic;
+use kernels::{bytes, floats, maximum};
 
-use crate::legalize::{call_tir, Names};
-use crate::schedule::int8::{Conv, Pixels, Plus, Tile};
+use crate::layout::open::likely;
+use crate::legalize::{call_tir, scalars, Names};
+use crate::schedule::int8::{Conv, Plus, Sizes, Tile};
+use crate::schedule::streamed::takes;
 use relax_ir::analysis::Typed;
-use relax_ir::prim::Intrin;
+use relax_ir::op::Answer;
 use relax_ir::relax::{
     map_bindings, Binding, BindingValue, Call, Expr, ExprKind, Function, RVar, StructInfo, StructInfoMap,
 };
-use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc, Reducer};
-use relax_ir::{Constant, DType, Func, PrimExpr};
+use relax_ir::sym::Facts;
+use relax_ir::tir::PrimFunc;
+use relax_ir::{Constant, DType, Func, PrimExpr, Var};
 use std::collections::HashMap;
 
 /// Products of bytes that are added in int32 without a carry out of it, at most.
@@ -30,11 +36,12 @@ const LARGE: f64 = 1e9;
 
 /// Rewrites every Relax function, before operators become kernels. `vector_bytes` are those of the registers in which
 /// four bytes at a time can be multiplied; with `dot4`, the form that is tuned does it in one step,
-/// with `twice` two of them a cycle.
-pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) {
+/// with `twice` two of them a cycle. The result is for [`check_before`].
+pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) -> HashMap<RVar, RVar> {
     let mut names = Names::new(&typed.module);
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     let mut new = vec![];
+    let mut moved = HashMap::new();
     for f in &mut funcs {
         if let Func::Relax(f) = f {
             let values = values(f, &typed.sinfo);
@@ -43,13 +50,30 @@ pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) 
                 continue;
             }
             let mut made = vec![];
-            f.body = map_bindings(&f.body, &mut |b, _| pass.binding(b, &mut made));
+            f.body = map_bindings(&f.body, &mut |b, _| {
+                let new = pass.binding(b, &mut made)?;
+                for v in pass.values.get(&b.var).iter().flat_map(|x| x.chain.iter().chain([&b.var])) {
+                    moved.insert(v.clone(), new[0].var.clone());
+                }
+                Some(new)
+            });
             typed.sinfo.extend(made);
             new.append(&mut pass.new);
         }
     }
     funcs.extend(new.into_iter().map(Func::Prim));
     typed.module.funcs = funcs;
+    moved
+}
+
+/// What is checked before floats are made is checked before their bytes are, which may be all that stays: `moved` is by
+/// floats.
+pub fn check_before(typed: &mut Typed, moved: &HashMap<RVar, RVar>) {
+    for check in &mut typed.checks {
+        if let Some(to) = moved.get(&check.before) {
+            check.before = to.clone();
+        }
+    }
 }
 
 /// How a tensor was quantised; `zero` counts from the least value of the dtype.
@@ -92,26 +116,48 @@ enum Kind {
 struct Value {
     kind: Kind,
     scale: Scale,
-    /// Of the result: batch, channels, height, width; a matrix has its rows as the width.
-    dims: [i64; 4],
+    /// Of the result: batch, height, width; a matrix has its rows as the width.
+    images: [PrimExpr; 3],
+    outputs: i64,
     rank: usize,
     /// Top, left, bottom, right.
     pads: [i64; 4],
     /// Read once.
     alone: bool,
+    /// The floats on the way, which nothing else needs.
+    chain: Vec<RVar>,
     held: Option<RVar>,
 }
 
 impl Value {
     fn channels(&self) -> i64 {
-        (self.dims[1] + 3) / 4 * 4
+        (self.outputs + 3) / 4 * 4
+    }
+
+    /// The dims as the model has them.
+    fn dims(&self) -> Vec<PrimExpr> {
+        let [n, h, w] = self.images.clone();
+        match self.rank {
+            4 => vec![n, PrimExpr::i64(self.outputs), h, w],
+            _ => vec![w, PrimExpr::i64(self.outputs)],
+        }
+    }
+
+    /// Batch, rows and columns with the border.
+    fn bordered(&self) -> [PrimExpr; 3] {
+        let [n, h, w] = self.images.clone();
+        let [top, left, bottom, right] = self.pads;
+        [n, h + (top + bottom), w + (left + right)]
     }
 
     /// NHWC with the border.
-    fn shape(&self) -> [i64; 4] {
-        let [n, _, h, w] = self.dims;
-        let [top, left, bottom, right] = self.pads;
-        [n, h + top + bottom, w + left + right, self.channels()]
+    fn shape(&self) -> [PrimExpr; 4] {
+        let [n, h, w] = self.bordered();
+        [n, h, w, PrimExpr::i64(self.channels())]
+    }
+
+    fn is_open(&self) -> bool {
+        self.images.iter().any(|d| d.as_int().is_none())
     }
 }
 
@@ -140,8 +186,12 @@ impl<'a> Defs<'a> {
         }
     }
 
+    fn shape(&self, v: &RVar) -> Option<&[PrimExpr]> {
+        self.sinfo.get(v)?.as_tensor()?.known_dims()
+    }
+
     fn dims(&self, v: &RVar) -> Option<Vec<i64>> {
-        self.sinfo.get(v)?.as_tensor()?.known_dims()?.iter().map(|d| d.as_int()).collect()
+        self.shape(v)?.iter().map(|d| d.as_int()).collect()
     }
 
     /// Scale and zero point of a whole tensor, from a call of `quantize` or `dequantize`.
@@ -228,14 +278,13 @@ impl<'a> Defs<'a> {
     fn value(&self, v: &RVar, c: &Call) -> Option<Value> {
         let dtype = self.sinfo.get(v)?.as_tensor()?.dtype?;
         let scale = self.scale(c, dtype)?;
-        let dims = self.dims(v)?;
-        let rank = dims.len();
-        let dims = match dims[..] {
-            [n, c, h, w] => [n, c, h, w],
-            [m, k] => [1, k, 1, m],
+        let dims = self.shape(v)?;
+        let (outputs, images) = match dims {
+            [n, c, h, w] => (c.as_int()?, [n, h, w].map(PrimExpr::clone)),
+            [m, k] => (k.as_int()?, [PrimExpr::i64(1), PrimExpr::i64(1), m.clone()]),
             _ => return None,
         };
-        if dims.iter().any(|d| *d < 1) {
+        if outputs < 1 || images.iter().any(|d| likely(d).is_none() || !takes(d)) {
             return None;
         }
         let source = &c.args[0];
@@ -244,18 +293,26 @@ impl<'a> Defs<'a> {
             return None;
         }
         let kind = self
-            .conv(source, &dims, rank)
+            .conv(source, dims)
             .or_else(|| self.sum(source, v))
-            .or_else(|| self.max(source))
+            .or_else(|| self.max(source, dims))
             .unwrap_or(Kind::Float(source.clone()));
-        Some(Value { kind, scale, dims, rank, pads: [0; 4], alone: false, held: None })
+        let chain = if matches!(kind, Kind::Float(_)) { vec![] } else { self.chain(source) };
+        Some(Value { chain, kind, scale, images, outputs, rank: dims.len(), pads: [0; 4], alone: false, held: None })
     }
 
-    fn conv(&self, source: &Expr, dims: &[i64; 4], rank: usize) -> Option<Kind> {
+    /// What a product is made of before it is quantised.
+    fn chain(&self, source: &Expr) -> Vec<RVar> {
+        let made = |e: &Expr| e.as_var().filter(|v| self.calls.get(v).is_some_and(|c| !c.is_op("dequantize"))).cloned();
+        let args = self.call(source, "add").map_or(&[][..], |c| &c.args);
+        args.iter().chain([source]).filter_map(made).collect()
+    }
+
+    fn conv(&self, source: &Expr, dims: &[PrimExpr]) -> Option<Kind> {
         if !self.once(source) {
             return None;
         }
-        let channels = dims[1];
+        let (rank, channels) = (dims.len(), dims[1].as_int()?);
         let axis = if rank == 4 { 1 } else { rank - 1 };
         let name = if rank == 4 { "nn.conv2d" } else { "matmul" };
         let (c, bias) = match self.call(source, "add") {
@@ -292,7 +349,8 @@ impl<'a> Defs<'a> {
         let (data, scales) = self.weights(&c.args[1], 0)?;
         let groups = a.int("groups").unwrap_or(1);
         let depthwise = groups > 1;
-        let inputs = self.dims(&input)?[1];
+        let from = self.shape(&input).filter(|d| d.len() == 4)?;
+        let inputs = from[1].as_int()?;
         if depthwise && (groups != inputs || groups != channels || data.shape.get(1) != Some(&1))
             || data.shape.len() != 4
         {
@@ -301,13 +359,16 @@ impl<'a> Defs<'a> {
         if data.elements() / channels as usize > MOST_INPUTS {
             return None;
         }
-        let weights = Weights { data, scales, bias, transposed: false };
         let (strides, pads) = ([strides[0], strides[1]], [pads[0], pads[1], pads[2], pads[3]]);
+        if !windows(&from[2..], &dims[2..], &data.shape[2..], strides, pads) {
+            return None;
+        }
+        let weights = Weights { data, scales, bias, transposed: false };
         Some(Kind::Conv { input, weights, strides, pads, depthwise })
     }
 
     /// The maximum over windows, which is the same for bytes where no border is larger than they.
-    fn max(&self, source: &Expr) -> Option<Kind> {
+    fn max(&self, source: &Expr, dims: &[PrimExpr]) -> Option<Kind> {
         let c = self.call(source, "nn.max_pool2d").filter(|_| self.once(source))?;
         let (input, scale) = self.dequantized(&c.args[0])?;
         let a = &c.attrs;
@@ -318,16 +379,33 @@ impl<'a> Defs<'a> {
         if !plain || !inside || a.bool("ceil_mode") == Some(true) {
             return None;
         }
-        Some(Kind::Max { input, window: pair("pool_size")?, strides: pair("strides")?, pads })
+        let (window, strides) = (pair("pool_size")?, pair("strides")?);
+        let from = self.shape(&input).filter(|d| d.len() == 4 && dims.len() == 4)?;
+        windows(&from[2..], &dims[2..], &window, strides, pads).then_some(Kind::Max { input, window, strides, pads })
     }
 
     /// The sum of two tensors of the same shape.
     fn sum(&self, source: &Expr, v: &RVar) -> Option<Kind> {
         let add = self.call(source, "add").filter(|_| self.once(source))?;
         let (a, b) = (self.dequantized(&add.args[0])?.0, self.dequantized(&add.args[1])?.0);
-        let same = self.dims(&a)? == self.dims(v)? && self.dims(&b)? == self.dims(v)?;
-        same.then_some(Kind::Add(a, b))
+        let of = |v: &RVar| self.shape(v);
+        (same(of(&a)?, of(v)?) && same(of(&b)?, of(v)?)).then_some(Kind::Add(a, b))
     }
+}
+
+/// Whether dims are known to be equal.
+fn same(a: &[PrimExpr], b: &[PrimExpr]) -> bool {
+    let mut facts = Facts::new();
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| facts.equal(a, b) == Answer::Yes)
+}
+
+/// Whether rows and columns `to` are those of windows over rows and columns `from`, as far as one of them is open.
+fn windows(from: &[PrimExpr], to: &[PrimExpr], window: &[i64], strides: [i64; 2], pads: [i64; 4]) -> bool {
+    (0..2).all(|i| {
+        let open = from[i].as_int().is_none() || to[i].as_int().is_none();
+        let room = from[i].clone() + (pads[i] + pads[i + 2] - window[i]);
+        !open || same(&[room.floor_div(strides[i]) + 1i64], &to[i..=i])
+    })
 }
 
 /// The tensors to hold in bytes, with their borders.
@@ -442,14 +520,13 @@ impl Pass<'_> {
         if call.is_op("dequantize") {
             let value = self.values.get(call.args[0].as_var()?)?.clone();
             let held = value.held.clone()?;
-            let dims: Vec<i64> = if value.rank == 4 { value.dims.to_vec() } else { vec![value.dims[3], value.dims[1]] };
-            let out = StructInfo::tensor(dims.into_iter().map(PrimExpr::i64).collect(), DType::F32);
+            let out = StructInfo::tensor(value.dims(), DType::F32);
             let new = self.call(floats(&value), vec![held.expr()], out, e)?;
             return Some(vec![Binding { value: BindingValue::Expr(new), ..b.clone() }]);
         }
         let value = self.values.get(&b.var)?.clone();
         let (prim, args) = self.kernel(&value)?;
-        let info = StructInfo::tensor(value.shape().map(PrimExpr::i64).to_vec(), DType::U8);
+        let info = StructInfo::tensor(value.shape().to_vec(), DType::U8);
         let new = self.call(prim, args, info.clone(), e)?;
         let var = RVar::new("held", b.var.is_dataflow(), b.span);
         made.push((var.clone(), info));
@@ -461,9 +538,10 @@ impl Pass<'_> {
         ])
     }
 
-    fn call(&mut self, mut prim: PrimFunc, args: Vec<Expr>, out: StructInfo, at: &Expr) -> Option<Expr> {
+    fn call(&mut self, mut prim: PrimFunc, mut args: Vec<Expr>, out: StructInfo, at: &Expr) -> Option<Expr> {
         prim.name = self.names.fresh(&prim.name);
         prim.span = at.span();
+        args.extend(scalars(&prim, at));
         let e = call_tir(&prim.name, args, vec![out], at).ok()?;
         self.new.push(prim);
         Some(e)
@@ -488,7 +566,7 @@ impl Pass<'_> {
             Kind::Product { input, weights } => {
                 let (x, var) = held(input)?;
                 let conv = self.conv(value, &x, [1, 1], [1, 1], [0, 0], false);
-                let (inputs, outputs) = (x.dims[1], value.dims[1]);
+                let (inputs, outputs) = (x.outputs, value.outputs);
                 let index = |_: i64, _: i64, i: i64, j: i64| match weights.transposed {
                     true => i * outputs + j,
                     false => j * inputs + i,
@@ -521,34 +599,60 @@ impl Pass<'_> {
     }
 
     fn conv(&self, y: &Value, x: &Value, k: [i64; 2], strides: [i64; 2], off: [i64; 2], depthwise: bool) -> Conv {
-        let ([batch, in_h, in_w, in_c], [_, out_h, out_w, channels]) = (x.shape(), y.shape());
+        let open = x.is_open() || y.is_open();
+        let number = |d: &PrimExpr| likely(d).unwrap_or(1);
+        let ([batch, in_h, in_w], [_, out_h, out_w]) = (x.bordered(), y.bordered());
+        let channels = y.channels();
         let tile = Tile { dot4: self.dot4, ..Tile::default() };
         let tile = if self.twice && !depthwise { tile.for_twice(channels) } else { tile };
         Conv {
-            batch,
-            in_h,
-            in_w,
-            in_c,
+            batch: batch.as_int().unwrap_or(1),
+            in_h: number(&in_h),
+            in_w: number(&in_w),
+            in_c: x.channels(),
             k_h: k[0],
             k_w: k[1],
             stride_h: strides[0],
             stride_w: strides[1],
             off_h: off[0],
             off_w: off[1],
-            rows: y.dims[2],
-            columns: y.dims[3],
+            rows: number(&y.images[1]),
+            columns: number(&y.images[2]),
             channels,
-            out_h,
-            out_w,
+            out_h: number(&out_h),
+            out_w: number(&out_w),
             top: y.pads[0],
             left: y.pads[1],
             depthwise,
             zero: y.scale.zero,
             vector_bytes: self.vector_bytes as i64,
             tile,
+            open,
             ..Conv::default()
         }
     }
+}
+
+/// The sizes of a kernel over `x` that makes `y`: names of its own for what is open, the same name for what is known to
+/// be equal.
+fn sizes(conv: &Conv, x: &Value, y: &Value) -> Sizes {
+    let mut facts = Facts::new();
+    let mut known: Vec<(PrimExpr, PrimExpr)> = vec![];
+    let mut named = |d: PrimExpr, name: &str| {
+        if d.as_int().is_some() {
+            return d;
+        }
+        if let Some((_, var)) = known.iter().find(|(e, _)| facts.equal(e, &d) == Answer::Yes) {
+            return var.clone();
+        }
+        let var = Var::new(name, DType::I64).expr();
+        known.push((d, var.clone()));
+        var
+    };
+    let ([n, in_h, in_w], [_, out_h, out_w]) = (x.bordered(), y.bordered());
+    let x = [named(n.clone(), "n"), named(in_h, "in_h"), named(in_w, "in_w")];
+    let y = [x[0].clone(), named(out_h, "out_h"), named(out_w, "out_w")];
+    conv.sizes_of(&x, &y)
 }
 
 /// The kernel of a convolution or product and its arguments; `index` says where a weight is.
@@ -564,7 +668,7 @@ fn product(
     index: &dyn Fn(i64, i64, i64, i64) -> i64,
 ) -> (PrimFunc, Vec<Expr>) {
     let data = w.data.bytes();
-    let outputs = y.dims[1];
+    let outputs = y.outputs;
     let weight = |ky: i64, kx: i64, i: i64, j: i64| match i < inputs && j < outputs {
         true => data[index(ky, kx, i, j) as usize] as i8,
         false => 0,
@@ -609,102 +713,6 @@ fn product(
         constant(DType::F32, conv.channels, scales),
         constant(DType::F32, conv.channels, biases),
     ];
-    (conv.prim_func(name), args)
-}
-
-fn literals(dims: &[i64]) -> Vec<PrimExpr> {
-    dims.iter().map(|d| PrimExpr::i64(*d)).collect()
-}
-
-/// `clip(round(v))` as the bytes of `to`.
-fn rounded(v: PrimExpr, to: &Scale) -> PrimExpr {
-    let v = v.max(PrimExpr::f32(-to.zero as f32)).min(PrimExpr::f32((255 - to.zero) as f32));
-    (v.call1(Intrin::NearbyInt).cast(DType::I32) + PrimExpr::i32(to.zero as i32)).cast(DType::U8)
-}
-
-/// The real value of a byte.
-fn real(v: PrimExpr, from: &Scale) -> PrimExpr {
-    (v.cast(DType::I32) - PrimExpr::i32(from.zero as i32)).cast(DType::F32) * PrimExpr::f32(from.scale)
-}
-
-/// The position of an element in the tensor as the model has it, and whether it is one.
-fn outside(value: &Value, i: &[PrimExpr]) -> (Vec<PrimExpr>, PrimExpr) {
-    let [_, c, h, w] = value.dims;
-    let (y, x) = (i[1].clone() - value.pads[0], i[2].clone() - value.pads[1]);
-    let mut inside = PrimExpr::bool(true);
-    let zero = PrimExpr::i64(0);
-    if value.shape()[1] > h {
-        inside = inside.and(y.clone().ge(zero.clone())).and(y.clone().lt(PrimExpr::i64(h)));
-    }
-    if value.shape()[2] > w {
-        inside = inside.and(x.clone().ge(zero)).and(x.clone().lt(PrimExpr::i64(w)));
-    }
-    if value.channels() > c {
-        inside = inside.and(i[3].clone().lt(PrimExpr::i64(c)));
-    }
-    let at = if value.rank == 4 { vec![i[0].clone(), i[3].clone(), y, x] } else { vec![x, i[3].clone()] };
-    (at, inside)
-}
-
-/// From floats.
-fn bytes(value: &Value, vector_bytes: u32) -> PrimFunc {
-    let mut k = KernelBuilder::new("quantize");
-    let dims = if value.rank == 4 { value.dims.to_vec() } else { vec![value.dims[3], value.dims[1]] };
-    let x = k.input("x", &literals(&dims), DType::F32);
-    let y = k.compute("y", &literals(&value.shape()), DType::U8, |i| {
-        let (at, inside) = outside(value, i);
-        let v = rounded(x.at(at) / PrimExpr::f32(value.scale.scale), &value.scale);
-        inside.if_then_else(v, PrimExpr::int(DType::U8, value.scale.zero))
-    });
-    let mut f = k.finish(&[y]);
-    if let ([batch, planes @ 1..=4, rows, columns], 4) = (value.dims, value.rank) {
-        let [_, out_h, out_w, _] = value.shape();
-        let ([top, left, ..], Scale { zero, scale, .. }) = (value.pads, value.scale);
-        let vector_bytes = vector_bytes as i64;
-        let p = Pixels { batch, planes, rows, columns, out_h, out_w, top, left, zero, scale, vector_bytes };
-        p.mark(&mut f);
-    }
-    f
-}
-
-/// To floats.
-fn floats(value: &Value) -> PrimFunc {
-    let mut k = KernelBuilder::new("dequantize");
-    let x = k.input("x", &literals(&value.shape()), DType::U8);
-    let at = |x: &Buffer, i: &[PrimExpr]| match i {
-        [n, c, h, w] => x.at([n.clone(), h.clone() + value.pads[0], w.clone() + value.pads[1], c.clone()]),
-        _ => x.at([PrimExpr::i64(0), PrimExpr::i64(0), i[0].clone(), i[1].clone()]),
-    };
-    let dims = if value.rank == 4 { value.dims.to_vec() } else { vec![value.dims[3], value.dims[1]] };
-    let y = k.compute("y", &literals(&dims), DType::F32, |i| real(at(&x, i), &value.scale));
-    k.finish(&[y])
-}
-
-/// Maxima over windows, the first of which begins at `off`.
-fn maximum(value: &Value, x: &Value, window: [i64; 2], strides: [i64; 2], off: [i64; 2]) -> PrimFunc {
-    let mut k = KernelBuilder::new("qmax_pool2d");
-    let input = k.input("x", &literals(&x.shape()), DType::U8);
-    let [n, _, h, w] = value.dims;
-    let most = Reducer { init: PrimExpr::zero(DType::U8), combine: &|a, b| a.max(b) };
-    let shape = literals(&[n, h, w, value.channels()]);
-    let z = k.reduce("max", &shape, DType::U8, &literals(&window), most, |i, r| {
-        let at = |axis: usize| i[axis + 1].clone() * strides[axis] + r[axis].clone() + off[axis];
-        input.at([i[0].clone(), at(0), at(1), i[3].clone()])
-    });
-    if value.pads == [0; 4] && value.scale == x.scale {
-        return k.finish(&[z]);
-    }
-    let y = k.compute("y", &literals(&value.shape()), DType::U8, |i| {
-        let inner = Value { rank: 4, ..value.clone() };
-        let (at, inside) = outside(&inner, i);
-        let [n, c, h, w] = &at[..] else { return PrimExpr::zero(DType::U8) };
-        let v = z.at([n.clone(), h.clone(), w.clone(), c.clone()]);
-        let v = if value.scale == x.scale {
-            v
-        } else {
-            rounded(real(v, &x.scale) / PrimExpr::f32(value.scale.scale), &value.scale)
-        };
-        inside.if_then_else(v, PrimExpr::int(DType::U8, value.scale.zero))
-    });
-    k.finish(&[y])
+    let sizes = if conv.open { sizes(&conv, x, y) } else { conv.sizes() };
+    (conv.prim_func_over(name, &sizes), args)
 }

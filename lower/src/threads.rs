@@ -124,7 +124,7 @@ pub fn worthwhile<'a>(kernels: impl Iterator<Item = &'a PrimFunc>) -> bool {
 /// What a kernel costs, about: multiplications, or what it takes to fetch its tensors.
 fn work(f: &PrimFunc) -> PrimExpr {
     if let Some(conv) = int8::Conv::of(f) {
-        return PrimExpr::i64(conv.steps() / 4);
+        return conv.steps_of(f).floor_div(4);
     }
     let product = |dims: &[PrimExpr]| dims.iter().fold(PrimExpr::i64(1), |n, d| n * d.clone().cast(DType::I64));
     let elements = f.buffers().fold(PrimExpr::i64(0), |n, b| n + product(&b.shape));

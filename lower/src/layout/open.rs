@@ -18,7 +18,7 @@ use std::collections::HashMap;
 const LIKELY: i64 = 224;
 
 /// A dim as the cost model takes it.
-pub(super) fn likely(d: &PrimExpr) -> Option<i64> {
+pub(crate) fn likely(d: &PrimExpr) -> Option<i64> {
     let map: HashMap<Var, PrimExpr> =
         d.vars().into_iter().map(|v| (v.clone(), PrimExpr::int(v.dtype(), LIKELY))).collect();
     d.substitute(&map).as_int().filter(|n| *n > 0)

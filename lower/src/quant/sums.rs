@@ -4,7 +4,8 @@
 //! same bytes in each of them, for nearly all scales, when its coefficients are chosen a few units in the last place from
 //! their exact values; that it does is tried out while compiling, with and without fused multiply-adds.
 
-use super::{literals, real, rounded, Scale, Value};
+use super::kernels::{real, rounded};
+use super::{Scale, Value};
 use crate::schedule::int8::Plus;
 use relax_ir::tir::{KernelBuilder, PrimFunc};
 use relax_ir::{DType, PrimExpr};
@@ -12,7 +13,7 @@ use relax_ir::{DType, PrimExpr};
 /// A sum of tensors with equal borders: those of the terms give that of the sum.
 pub(super) fn sum(value: &Value, a: &Value, b: &Value) -> PrimFunc {
     let mut k = KernelBuilder::new("qadd");
-    let shape = literals(&value.shape());
+    let shape = value.shape();
     let (x, y) = (k.input("a", &shape, DType::U8), k.input("b", &shape, DType::U8));
     let linear = linear(&a.scale, &b.scale, &value.scale);
     let z = k.compute("y", &shape, DType::U8, |i| match linear {

@@ -8,11 +8,13 @@
 //! ([`Conv::pack`]): panels of as many channels as the widest register tile has; in each, four consecutive inputs of
 //! every channel stand together. Narrower forms of a kernel take a panel in groups.
 
+mod border;
 mod depthwise;
 mod meaning;
 mod pixels;
 mod plus;
 mod product;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -29,6 +31,7 @@ pub use pixels::{pixels, Pixels};
 pub use plus::Plus;
 use product::PRODUCT;
 pub use product::{kernel as product, Product};
+pub use sizes::Sizes;
 pub use tile::Tile;
 
 /// The attribute that holds a [`Conv`].
@@ -77,6 +80,9 @@ pub struct Conv {
     /// `y` holds the sums, in int32: no scale, no border, not depthwise. `x` is given as words of four channels, the first
     /// of them in the lowest bits.
     pub sums: bool,
+    /// How many images there are, and their rows and columns, is known when the kernel runs ([`Sizes`]). Numbers here are
+    /// likely ones then, for the choice of tiles; the differences between them, which are borders, hold.
+    pub open: bool,
 }
 
 impl Default for Conv {
@@ -107,6 +113,7 @@ impl Default for Conv {
             tile: Tile::default(),
             plus: None,
             sums: false,
+            open: false,
         }
     }
 }
@@ -154,8 +161,17 @@ pub(super) fn c(v: i64) -> PrimExpr {
 impl Conv {
     /// Products of two bytes.
     pub fn steps(&self) -> i64 {
-        let taken = if self.depthwise { 1 } else { self.in_c };
-        self.batch * self.rows * self.columns * self.channels * self.k_h * self.k_w * taken
+        self.batch * self.rows * self.columns * self.steps_of_pixel()
+    }
+
+    /// Of a PrimFunc that states what it computes, over [`crate::kernel_dims`].
+    pub fn steps_of(&self, f: &PrimFunc) -> PrimExpr {
+        let s = Sizes::of(f, self);
+        s.batch * s.rows * s.columns * self.steps_of_pixel()
+    }
+
+    fn steps_of_pixel(&self) -> i64 {
+        self.channels * self.k_h * self.k_w * if self.depthwise { 1 } else { self.in_c }
     }
 
     /// As an attribute.
@@ -190,6 +206,7 @@ impl Conv {
             self.tile.columns,
             self.tile.dot4 as i64,
             self.sums as i64,
+            self.open as i64,
         ];
         ints.extend(self.plus.iter().flat_map(Plus::ints));
         ints
@@ -201,10 +218,10 @@ impl Conv {
     }
 
     fn from(v: &[i64]) -> Option<Conv> {
-        const OWN: usize = 25;
+        const OWN: usize = 26;
         let (own, rest) = v.split_at_checked(OWN)?;
         let plus = if rest.is_empty() { None } else { Some(Plus::from(rest)?) };
-        let [batch, in_h, in_w, in_c, k_h, k_w, stride_h, stride_w, off_h, off_w, rows, columns, channels, out_h, out_w, top, left, depthwise, zero, bounded, vector_bytes, tile_rows, tile_columns, dot4, sums] =
+        let [batch, in_h, in_w, in_c, k_h, k_w, stride_h, stride_w, off_h, off_w, rows, columns, channels, out_h, out_w, top, left, depthwise, zero, bounded, vector_bytes, tile_rows, tile_columns, dot4, sums, open] =
             *own
         else {
             return None;
@@ -235,6 +252,7 @@ impl Conv {
             tile: Tile { rows: tile_rows, columns: tile_columns, dot4: dot4 != 0 },
             plus,
             sums: sums != 0,
+            open: open != 0,
         })
     }
 
@@ -406,6 +424,9 @@ struct Writer<'a> {
     y: Var,
     /// Sums of tiles on the stack.
     sums: Var,
+    sizes: Sizes,
+    /// Bytes from one row of the data to the next.
+    stride: PrimExpr,
 }
 
 pub(super) type Body = Vec<FlatStmt>;
@@ -427,10 +448,22 @@ pub(super) fn loop_(out: &mut Body, begin: i64, end: i64, step: i64, body: &mut 
     if begin + step >= end {
         return body(out, c(begin));
     }
+    for_(out, c(begin), c(end), step, body);
+}
+
+/// The same where the bounds may be open.
+fn steps(out: &mut Body, begin: &PrimExpr, end: &PrimExpr, step: i64, body: &mut dyn FnMut(&mut Body, PrimExpr)) {
+    match (begin.as_int(), end.as_int()) {
+        (Some(begin), Some(end)) => loop_(out, begin, end, step, body),
+        _ => for_(out, begin.clone(), end.clone(), step, body),
+    }
+}
+
+fn for_(out: &mut Body, begin: PrimExpr, end: PrimExpr, step: i64, body: &mut dyn FnMut(&mut Body, PrimExpr)) {
     let var = Var::new("i", DType::I64);
     let mut inner = vec![];
     body(&mut inner, var.expr());
-    out.push(FlatStmt::For { var, begin: c(begin), end: c(end), step, body: inner });
+    out.push(FlatStmt::For { var, begin, end, step, body: inner });
 }
 
 /// Half of the bytes of each lane, as int16.
@@ -445,6 +478,9 @@ pub(super) fn load(ptr: &PrimExpr, at: PrimExpr, d: DType) -> PrimExpr {
 /// The kernel of a [`Conv`] for wide vectors, at most as wide as those of the weights' order.
 pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
     let param = |name: &str| Var::new(name, DType::HANDLE);
+    let mut body = vec![];
+    let sizes = Sizes::of(f, conv).named(&mut body);
+    let stride = sizes.stride(conv, &mut body);
     let w = Writer {
         conv,
         form,
@@ -456,8 +492,9 @@ pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
         other: param("other"),
         y: param("y"),
         sums: param("sums"),
+        sizes,
+        stride,
     };
-    let mut body = vec![];
     if form.tiles && conv.has_tiles() {
         body.push(w.slot());
     }
@@ -473,49 +510,11 @@ pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
     }
     params.extend(conv.plus.map(|_| w.other));
     params.push(w.y);
+    params.extend(crate::kernel_dims(f));
     FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body, span: f.span }
 }
 
 impl Writer<'_> {
-    /// The border of the output.
-    fn border(&self, out: &mut Body) {
-        let v = self.conv;
-        let pixel = v.channels;
-        let row = v.out_w * pixel;
-        let (bottom, right) = (v.out_h - v.top - v.rows, v.out_w - v.left - v.columns);
-        loop_(out, 0, v.batch, 1, &mut |out, n| {
-            let first = let_(out, "first", self.y.expr().ptr_add(n * (v.out_h * row)));
-            self.fill(out, &first, v.top * row);
-            let below = let_(out, "below", first.clone().ptr_add((v.top + v.rows) * row));
-            self.fill(out, &below, bottom * row);
-            if v.left + right == 0 {
-                return;
-            }
-            loop_(out, v.top, v.top + v.rows, 1, &mut |out, y| {
-                let line = let_(out, "line", first.clone().ptr_add(y * row));
-                self.fill(out, &line, v.left * pixel);
-                let end = let_(out, "end", line.ptr_add((v.left + v.columns) * pixel));
-                self.fill(out, &end, right * pixel);
-            });
-        });
-    }
-
-    /// `bytes` (a multiple of 4) of the border.
-    fn fill(&self, out: &mut Body, at: &PrimExpr, bytes: i64) {
-        let value = PrimExpr::i32((self.conv.border() as u32).wrapping_mul(0x0101_0101) as i32);
-        let (mut from, words) = (0, bytes / 4);
-        let mut lanes = self.form.vector_bytes / 4;
-        while lanes >= 1 {
-            let end = from + (words - from) / lanes * lanes;
-            loop_(out, from, end, lanes, &mut |out, i| {
-                let value = if lanes > 1 { value.clone().broadcast(lanes as u16) } else { value.clone() };
-                out.push(FlatStmt::Store { ptr: at.clone(), offset: i, value });
-            });
-            from = end;
-            lanes = if lanes > 4 { lanes / 2 } else { lanes / 4 };
-        }
-    }
-
     /// The vectors of a panel, as many at a time as there are registers for their tile.
     fn groups(&self, p: &Panel) -> Vec<Group> {
         let lanes = p.lanes.min(self.form.vector_bytes / 4);
@@ -531,12 +530,18 @@ impl Writer<'_> {
 
     /// All pixels of some channels.
     fn panel(&self, out: &mut Body, p: &Panel, column: PrimExpr) {
-        if self.form.tiles && self.conv.has_tiles() && p.lanes == 16 {
+        let groups = |out: &mut Body| self.groups(p).iter().for_each(|g| self.group(out, p, g, &column));
+        if !(self.form.tiles && self.conv.has_tiles() && p.lanes == 16) {
+            return groups(out);
+        }
+        let (_, pixels) = self.lines(out);
+        if pixels.as_int().is_some() {
             return self.tiles(out, p, &column);
         }
-        for g in self.groups(p) {
-            self.group(out, p, &g, &column);
-        }
+        let (mut then, mut otherwise) = (vec![], vec![]);
+        self.tiles(&mut then, p, &column);
+        groups(&mut otherwise);
+        out.push(FlatStmt::If { cond: self.conv.fills_tiles(&pixels), then, otherwise });
     }
 
     fn group(&self, out: &mut Body, p: &Panel, g: &Group, column: &PrimExpr) {
@@ -550,59 +555,55 @@ impl Writer<'_> {
             let at = |t: i64| column.clone() + (t * v.channels + g.first);
             (0..taps).map(|t| let_(out, "w", load(&self.w.expr(), at(t), ints))).collect()
         });
-        // All pixels of an image in one row, where nothing lies between its rows.
-        let columns = v.row();
-        let rows = if columns == v.columns { v.rows } else { 1 };
-        let size = v.even(v.rows_of(self.form, g.at.len() as i64));
-        let whole = columns / size.max(1) * size;
-        loop_(out, 0, v.batch, 1, &mut |out, n| {
-            let first = n.clone() * (v.in_h * v.in_w) + (v.off_h * v.in_w + v.off_w);
+        let s = &self.sizes;
+        let (lines, columns) = self.lines(out);
+        let cut = self.cut(out, &columns, v.whole(v.rows_of(self.form, g.at.len() as i64)));
+        steps(out, &c(0), &s.batch, 1, &mut |out, n| {
+            let first = n.clone() * (s.in_h.clone() * s.in_w.clone()) + (s.in_w.clone() * v.off_h + v.off_w);
             let from = let_(out, "from", self.x.expr().ptr_add(first * v.in_c));
-            let first = n * (v.out_h * v.out_w) + (v.top * v.out_w + v.left);
+            let first = n * (s.out_h.clone() * s.out_w.clone()) + (s.out_w.clone() * v.top + v.left);
             let first = let_(out, "first", first * v.channels + column.clone() + g.first);
             let to = let_(out, "to", self.y.expr().ptr_add(first.clone() * v.element()));
             let other = v.plus.map(|p| (p, self.other.expr().ptr_add(first)));
-            loop_(out, 0, rows, 1, &mut |out, y| {
-                let from = let_(out, "from", from.clone().ptr_add(y.clone() * (v.stride_h * v.in_w * v.in_c)));
-                let line = let_(out, "line", y * (v.out_w * v.channels));
+            steps(out, &c(0), &lines, 1, &mut |out, y| {
+                let from = let_(out, "from", from.clone().ptr_add(y.clone() * (self.stride.clone() * v.stride_h)));
+                let line = let_(out, "line", y * (s.out_w.clone() * v.channels));
                 let to = let_(out, "to", to.clone().ptr_add(line.clone() * v.element()));
                 let other = other.clone().map(|(p, ptr)| (p, ptr.ptr_add(line)));
-                for (begin, end, size) in [(0, whole, size), (whole, columns, columns - whole)] {
-                    loop_(out, begin, end, size.max(1), &mut |out, x| {
-                        let from = let_(out, "from", from.clone().ptr_add(x.clone() * (v.stride_w * v.in_c)));
-                        let pixel = let_(out, "pixel", x * v.channels);
-                        let to = let_(out, "to", to.clone().ptr_add(pixel.clone() * v.element()));
-                        let other = other.clone().map(|(p, ptr)| (p, let_(out, "other", ptr.ptr_add(pixel))));
-                        let sum = |at: &i64| load(&self.sum.expr(), column.clone() + *at, ints);
-                        let sums: Vec<PrimExpr> = g.at.iter().map(|at| let_(out, "sum", sum(at))).collect();
-                        let mut accs: Vec<Vec<Var>> = vec![];
-                        for _ in 0..size {
-                            let local = |out: &mut Body, init: &PrimExpr| {
-                                let var = Var::new("acc", ints);
-                                out.push(FlatStmt::Local { var: var.clone(), init: init.clone() });
-                                var
-                            };
-                            accs.push(sums.iter().map(|s| local(out, s)).collect());
+                self.in_tiles(out, &cut, &mut |out, x, size| {
+                    let from = let_(out, "from", from.clone().ptr_add(x.clone() * (v.stride_w * v.in_c)));
+                    let pixel = let_(out, "pixel", x * v.channels);
+                    let to = let_(out, "to", to.clone().ptr_add(pixel.clone() * v.element()));
+                    let other = other.clone().map(|(p, ptr)| (p, let_(out, "other", ptr.ptr_add(pixel))));
+                    let sum = |at: &i64| load(&self.sum.expr(), column.clone() + *at, ints);
+                    let sums: Vec<PrimExpr> = g.at.iter().map(|at| let_(out, "sum", sum(at))).collect();
+                    let mut accs: Vec<Vec<Var>> = vec![];
+                    for _ in 0..size {
+                        let local = |out: &mut Body, init: &PrimExpr| {
+                            let var = Var::new("acc", ints);
+                            out.push(FlatStmt::Local { var: var.clone(), init: init.clone() });
+                            var
+                        };
+                        accs.push(sums.iter().map(|s| local(out, s)).collect());
+                    }
+                    match v.depthwise {
+                        true if v.weaves() => {
+                            let weights = woven.as_deref().unwrap_or(&[]);
+                            let channel = column.clone() + g.first;
+                            self.woven_taps(out, p, g, &from, &channel, weights, &accs);
                         }
-                        match v.depthwise {
-                            true if v.weaves() => {
-                                let weights = woven.as_deref().unwrap_or(&[]);
-                                let channel = column.clone() + g.first;
-                                self.woven_taps(out, p, g, &from, &channel, weights, &accs);
-                            }
-                            true => {
-                                let channel = column.clone() + g.first;
-                                self.taps(out, &from, &channel, weights.as_deref(), &accs, ints);
-                            }
-                            false => self.dots(out, p, g, &from, column, &accs, ints),
+                        true => {
+                            let channel = column.clone() + g.first;
+                            self.taps(out, &from, &channel, weights.as_deref(), &accs, ints);
                         }
-                        match other {
-                            Some((plus, other)) => self.store_sums(out, g, column, &accs, &plus, &other, &to),
-                            None if v.sums => self.keep(out, g, &accs, &to),
-                            None => self.store(out, p, g, column, &accs, &to),
-                        }
-                    });
-                }
+                        false => self.dots(out, p, g, &from, column, &accs, ints),
+                    }
+                    match other {
+                        Some((plus, other)) => self.store_sums(out, g, column, &accs, &plus, &other, &to),
+                        None if v.sums => self.keep(out, g, &accs, &to),
+                        None => self.store(out, p, g, column, &accs, &to),
+                    }
+                });
             });
         });
     }
@@ -689,7 +690,7 @@ impl Writer<'_> {
         let panel = let_(out, "panel", self.w.expr().ptr_add(column.clone() * v.depth()));
         let unroll = [4, 3, 2].into_iter().find(|u| quads % u == 0).unwrap_or(1);
         loop_(out, 0, v.k_h, 1, &mut |out, ky| {
-            let line = let_(out, "line", from.clone().ptr_add(ky.clone() * (v.in_w * v.in_c)));
+            let line = let_(out, "line", from.clone().ptr_add(ky.clone() * self.stride.clone()));
             let ws = let_(out, "ws", panel.clone().ptr_add(ky * (quads * p.width() * 4)));
             loop_(out, 0, quads, unroll, &mut |out, k| {
                 let at = let_(out, "at", k.clone() * p.width());
@@ -745,13 +746,18 @@ impl Writer<'_> {
         let v = self.conv;
         let bytes = DType::U8.with_lanes(ints.lanes);
         let last = (accs.len() as i64 - 1) * v.stride_w + v.k_w;
+        let lines = self.kernel_rows(out, from);
         for ky in 0..v.k_h {
+            let line = lines.as_ref().map(|l| l[ky as usize].clone());
             for x in 0..last {
                 let users = |(r, _): &(usize, &Vec<Var>)| (0..v.k_w).contains(&(x - *r as i64 * v.stride_w));
                 if !accs.iter().enumerate().any(|u| users(&u)) {
                     continue;
                 }
-                let ptr = from.clone().ptr_add((ky * v.in_w + x) * v.in_c);
+                let ptr = match &line {
+                    Some(line) => line.clone().ptr_add(x * v.in_c),
+                    None => from.clone().ptr_add((ky * v.in_w + x) * v.in_c),
+                };
                 let value = let_(out, "x", load(&ptr, column.clone(), bytes).cast(ints));
                 for (r, row) in accs.iter().enumerate().filter(users) {
                     let tap = ky * v.k_w + x - r as i64 * v.stride_w;

@@ -102,11 +102,10 @@ impl Writer<'_> {
     }
 
     /// A column of pixels, as many rows as the kernel has: what each part is made of.
-    fn weave(&self, out: &mut Body, p: &Panel, g: &Group, from: &PrimExpr, column: &PrimExpr) -> Vec<PrimExpr> {
+    fn weave(&self, out: &mut Body, p: &Panel, g: &Group, row: &dyn Fn(i64) -> PrimExpr) -> Vec<PrimExpr> {
         let v = self.conv;
         let lanes = g.lanes as u16;
         let ints = DType::I32.with_lanes(lanes);
-        let row = |y: i64| from.clone().ptr_add(column.clone()).ptr_add(y * v.in_w * v.in_c);
         if !p.is_woven(v) {
             let bytes = |y: i64| load(&row(y), c(0), DType::U8.with_lanes(lanes)).cast(ints);
             let shifted = (1..v.k_h).map(|y| bytes(y) * PrimExpr::i32(1 << (8 * y)).broadcast(lanes));
@@ -142,12 +141,17 @@ impl Writer<'_> {
     ) {
         let v = self.conv;
         let last = (accs.len() as i64 - 1) * v.stride_w + v.k_w;
+        let lines = self.kernel_rows(out, &from.clone().ptr_add(column.clone()));
         for x in 0..last {
             let users = |(r, _): &(usize, &Vec<Var>)| (0..v.k_w).contains(&(x - *r as i64 * v.stride_w));
             if !accs.iter().enumerate().any(|u| users(&u)) {
                 continue;
             }
-            let parts = self.weave(out, p, g, &from.clone().ptr_add(x * v.in_c), column);
+            let row = |y: i64| match &lines {
+                Some(lines) => lines[y as usize].clone().ptr_add(x * v.in_c),
+                None => from.clone().ptr_add(x * v.in_c).ptr_add(column.clone()).ptr_add(y * v.in_w * v.in_c),
+            };
+            let parts = self.weave(out, p, g, &row);
             let tap = |r: usize| ((x - r as i64 * v.stride_w) as usize) * parts.len();
             if self.form.dot4 {
                 let parts: Vec<PrimExpr> = parts.iter().map(|x| let_(out, "x", x.clone())).collect();

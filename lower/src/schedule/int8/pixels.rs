@@ -1,6 +1,6 @@
 //! Planes of floats to pixels of bytes: the first step of a quantised network over images.
 
-use super::{let_, load, loop_, Conv, Form, Writer};
+use super::{c, let_, load, steps, Conv, Form, Sizes, Writer};
 use relax_ir::attrs::AttrValue;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::tir::PrimFunc;
@@ -26,6 +26,8 @@ pub struct Pixels {
     pub scale: f32,
     /// Bytes of a vector register.
     pub vector_bytes: i64,
+    /// See [`Conv`].
+    pub open: bool,
 }
 
 impl Pixels {
@@ -53,6 +55,7 @@ impl Pixels {
             zero: v.zero,
             scale: f32::from_bits(*scale as u32),
             vector_bytes: v.vector_bytes,
+            open: v.open,
         })
     }
 
@@ -71,6 +74,7 @@ impl Pixels {
             left: self.left,
             zero: self.zero,
             vector_bytes: self.vector_bytes,
+            open: self.open,
             ..Conv::default()
         }
     }
@@ -81,6 +85,9 @@ pub fn pixels(f: &PrimFunc, p: &Pixels, vector_bytes: i64) -> FlatFunc {
     let conv = p.conv();
     let param = |name: &str| Var::new(name, DType::HANDLE);
     let (x, y) = (param("x"), param("y"));
+    let mut body = vec![];
+    // The data of planes is given as `[batch, planes, rows, columns]`.
+    let sizes = Sizes::of_planes(f, &conv).named(&mut body);
     let w = Writer {
         conv: &conv,
         form: Form { vector_bytes, dot4: false, tiles: false },
@@ -92,24 +99,35 @@ pub fn pixels(f: &PrimFunc, p: &Pixels, vector_bytes: i64) -> FlatFunc {
         other: x.clone(),
         y: y.clone(),
         sums: x.clone(),
+        sizes,
+        stride: c(0),
     };
-    let mut body = vec![];
     w.border(&mut body);
-    loop_(&mut body, 0, p.batch, 1, &mut |out, n| {
-        loop_(out, 0, p.rows, 1, &mut |out, row| {
-            let from = n.clone() * (p.planes * p.rows * p.columns * 4) + row.clone() * (p.columns * 4);
+    let Sizes { batch, rows, columns, out_h, out_w, .. } = &w.sizes;
+    let plane = let_(&mut body, "plane", rows.clone() * columns.clone() * 4);
+    steps(&mut body, &c(0), batch, 1, &mut |out, n| {
+        steps(out, &c(0), rows, 1, &mut |out, row| {
+            let from = n.clone() * (plane.clone() * p.planes) + row.clone() * (columns.clone() * 4);
             let from = let_(out, "from", x.expr().ptr_add(from));
-            let to = n.clone() * (p.out_h * p.out_w * 4) + (row + p.top) * (p.out_w * 4) + p.left * 4;
+            let to = n.clone() * (out_h.clone() * out_w.clone() * 4);
+            let to = to + (row + p.top) * (out_w.clone() * 4) + p.left * 4;
             let to = let_(out, "to", y.expr().ptr_add(to));
-            let (mut begin, mut lanes) = (0, vector_bytes / 4);
+            let mut planes = vec![from];
+            for k in 1..p.planes {
+                let next = match plane.as_int() {
+                    Some(bytes) => planes[0].clone().ptr_add(k * bytes),
+                    None => let_(out, "from", planes[k as usize - 1].clone().ptr_add(plane.clone())),
+                };
+                planes.push(next);
+            }
+            let (mut begin, mut lanes) = (c(0), vector_bytes / 4);
             while lanes >= 1 {
-                let end = begin + (p.columns - begin) / lanes * lanes;
-                loop_(out, begin, end, lanes, &mut |out, i| {
+                let end = let_(out, "end", begin.clone() + (columns.clone() - begin.clone()).floor_div(lanes) * lanes);
+                steps(out, &begin, &end, lanes, &mut |out, i| {
                     let missing = (p.planes..4).map(|k| (p.zero as u32) << (8 * k)).sum::<u32>();
                     let mut total = PrimExpr::i32(missing as i32).broadcast(lanes as u16);
-                    for k in 0..p.planes {
-                        let plane = from.clone().ptr_add(k * p.rows * p.columns * 4);
-                        let v = load(&plane, i.clone(), DType::F32.with_lanes(lanes as u16));
+                    for (k, plane) in planes.iter().enumerate() {
+                        let v = load(plane, i.clone(), DType::F32.with_lanes(lanes as u16));
                         let v = v / PrimExpr::f32(p.scale).broadcast(lanes as u16);
                         let q = conv.round(v, lanes as u16);
                         total = total + q * PrimExpr::i32(1 << (8 * k)).broadcast(lanes as u16);
@@ -121,5 +139,7 @@ pub fn pixels(f: &PrimFunc, p: &Pixels, vector_bytes: i64) -> FlatFunc {
             }
         });
     });
-    FlatFunc { name: f.name.clone(), params: vec![x, y], ret: None, linkage: Linkage::Local, body, span: f.span }
+    let mut params = vec![x, y];
+    params.extend(crate::kernel_dims(f));
+    FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body, span: f.span }
 }

@@ -5,7 +5,7 @@
 //! as many at a time as there are registers for; tiles of bytes take 32 or 16 of them, the last of which may be the
 //! second time that a row is computed.
 
-use super::{c, let_, load, loop_, Body, Conv, Form, Panel, Writer};
+use super::{c, let_, load, loop_, steps, Body, Conv, Form, Panel, Writer};
 use relax_ir::attrs::AttrValue;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::{Intrin, Var};
@@ -105,6 +105,8 @@ pub fn kernel(f: &PrimFunc, p: &Product, form: Form) -> FlatFunc {
         other: param("other"),
         y: param("y"),
         sums: param("sums"),
+        sizes: conv.sizes(),
+        stride: c(conv.in_w * conv.in_c),
     };
     let mut params = vec![w.x.clone(), w.w.clone(), w.y.clone()];
     params.extend(crate::kernel_dims(f));
@@ -135,17 +137,6 @@ pub fn kernel(f: &PrimFunc, p: &Product, form: Form) -> FlatFunc {
     FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body, span: f.span }
 }
 
-/// `for i in begin..end`, complete steps alone.
-fn steps(out: &mut Body, begin: PrimExpr, end: PrimExpr, step: i64, f: &mut dyn FnMut(&mut Body, PrimExpr)) {
-    if let (Some(begin), Some(end)) = (begin.as_int(), end.as_int()) {
-        return loop_(out, begin, end, step, f);
-    }
-    let var = Var::new("row", DType::I64);
-    let mut body = vec![];
-    f(&mut body, var.expr());
-    out.push(FlatStmt::For { var, begin, end, step, body });
-}
-
 impl Writer<'_> {
     /// All rows by the columns of a panel, in registers.
     fn rows_of_panel(&self, out: &mut Body, p: &Panel, column: &PrimExpr, rows: &PrimExpr) {
@@ -161,7 +152,7 @@ impl Writer<'_> {
             // What is left of a number that is known is one tile.
             let last = rows.as_int().map_or(1, |n| n % most);
             for (begin, end, count) in [(c(0), whole.clone(), most), (whole, rows.clone(), last)] {
-                steps(out, begin, end, count.max(1), &mut |out, row| {
+                steps(out, &begin, &end, count.max(1), &mut |out, row| {
                     let ints = DType::I32.with_lanes(g.lanes as u16);
                     let from = let_(out, "from", self.x.expr().ptr_add(row.clone() * self.conv.in_c));
                     let first = row * self.conv.channels + column.clone() + g.first;
@@ -207,7 +198,7 @@ impl Writer<'_> {
             let vectors = VECTORS.min(p.count - first);
             for (begin, end, down) in [(c(0), pairs.clone(), 2), (pairs.clone(), rows.clone(), 1)] {
                 // The last rows are computed with those before them.
-                steps(out, begin, end, down * TILE, &mut |out, row| {
+                steps(out, &begin, &end, down * TILE, &mut |out, row| {
                     let row = let_(out, "row", row.min(rows.clone() - down * TILE));
                     self.sums_of_tiles(out, p, column, &panel, &row, [first, vectors, down]);
                 });

@@ -9,8 +9,9 @@ fn tensor(d: DType, shape: &[i64], f: impl Fn(i64) -> i64) -> Tensor {
     Tensor::from_i64(d, shape, &v)
 }
 
-#[test]
-fn kernels_agree_with_their_meaning() {
+/// Convolutions with borders, of one point, depthwise and sums, and those over tiles: 35 pixels as 12, 12 and 11; rows of 8,
+/// two or four at a time; rows of 19 in two tiles; two steps at once.
+fn convolutions() -> (Vec<Conv>, Vec<Conv>) {
     let base = Conv {
         in_h: 9,
         in_w: 10,
@@ -41,49 +42,105 @@ fn kernels_agree_with_their_meaning() {
     let tall = Conv { k_h: 5, rows: 5, ..depthwise };
     let plus = Some(Plus { of_a: 0.71, of_b: 0.43, rest: -20.3, zero: 94 });
     let (added, added_small) = (Conv { plus, ..base }, Conv { plus, ..one });
-    // Tiles: 35 pixels as 12, 12 and 11; rows of 8, two or four at a time; rows of 19 in two tiles; two steps at once.
     let flat = Conv { in_c: 64, ..one };
     let under = Conv { in_c: 64, channels: 80, ..base };
     let beside = Conv { in_c: 32, k_w: 2, in_w: 38, stride_w: 2, columns: 19, out_w: 21, channels: 64, ..base };
     let deep = Conv { in_c: 448, in_h: 4, rows: 3, out_h: 4, columns: 8, channels: 32, k_h: 2, ..beside };
     let tiled = [flat, under, beside, deep].map(|v| [v, Conv { plus, ..v }]).concat();
     assert!(tiled.iter().all(Conv::has_tiles));
-    let forms = [(64, true, true), (64, true, false), (64, false, false), (32, false, false), (16, false, false)];
     let plain = [base, one, packed, strided, depthwise, woven, narrow, large, many, tall, added, added_small];
     assert!(!plain.iter().any(Conv::has_tiles));
+    (plain.to_vec(), tiled)
+}
+
+/// Arguments for a convolution of these sizes.
+fn arguments(v: &Conv) -> Vec<Arg> {
+    let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);
+    let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);
+    let w = relax_ir::Constant::new(v.weight_dtype(), vec![v.weights()], packed);
+    let floats = |scale: f64| {
+        let all: Vec<f64> = (0..v.channels).map(|i| (i % 7 + 1) as f64 * scale).collect();
+        Arg::Tensor(Tensor::from_f64(DType::F32, &[v.channels], &all))
+    };
+    let y = [v.batch, v.out_h, v.out_w, v.channels];
+    let mut args = vec![
+        Arg::Tensor(x),
+        Arg::Tensor(Tensor::from_constant(&w)),
+        Arg::Tensor(tensor(DType::I32, &[v.channels], |i| i * 100 - 700)),
+        floats(0.001),
+        // No scaled sum lies on a half, where one rounding may differ from two.
+        floats(0.3133),
+        Arg::Tensor(Tensor::zeros(DType::U8, &y)),
+    ];
+    if v.plus.is_some() {
+        args.insert(5, Arg::Tensor(tensor(DType::U8, &y, |i| (i * 11 + 3) % 256)));
+    }
+    args
+}
+
+/// Bytes of a register, whether four pairs of bytes are multiplied at a time, and tiles of them.
+const FORMS: [(u32, bool, bool); 5] =
+    [(64, true, true), (64, true, false), (64, false, false), (32, false, false), (16, false, false)];
+
+/// The kernels of `f` in every form beside what it means for these arguments.
+fn compare(f: &PrimFunc, before: &[Arg], what: &dyn std::fmt::Debug) -> Vec<Arg> {
+    let mut args = before.to_vec();
+    run(f, &mut args).unwrap();
+    for (vector_bytes, dot4, tiles) in FORMS {
+        let mut scheduled = before.to_vec();
+        let options = SchedOptions { dot4, tiles, ..SchedOptions::vectors(vector_bytes) };
+        machine::run(f, &mut scheduled, &options).unwrap();
+        let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (args.last(), scheduled.last()) else { panic!() };
+        let differ = a.data.iter().zip(&b.data).position(|(a, b)| a != b);
+        assert_eq!(differ, None, "{vector_bytes} {dot4} {tiles} {what:?}");
+    }
+    args
+}
+
+/// A convolution whose sizes are open, and the one of so many rows and columns.
+fn opened(v: &Conv, rows: i64, columns: i64) -> (PrimFunc, Conv) {
+    let named = |name: &str| Var::new(name, DType::I64).expr();
+    let likely = Conv { open: true, ..*v };
+    let x = ["n", "in_h", "in_w"].map(named);
+    // Where the result has as many columns as the data, they are known to be equal.
+    let wide = if v.in_w == v.out_w { x[2].clone() } else { named("out_w") };
+    let y = [x[0].clone(), named("out_h"), wide];
+    let f = likely.prim_func_over("conv", &likely.sizes_of(&x, &y));
+    let actual = Conv {
+        rows,
+        columns,
+        in_h: v.in_h + (rows - v.rows) * v.stride_h,
+        in_w: v.in_w + (columns - v.columns) * v.stride_w,
+        out_h: v.out_h + rows - v.rows,
+        out_w: v.out_w + columns - v.columns,
+        ..*v
+    };
+    (f, actual)
+}
+
+/// Rows and columns that are open: none, fewer than a tile, whole ones, and what is left in one or two.
+#[test]
+fn open_kernels_agree_with_their_meaning() {
+    let (plain, tiled) = convolutions();
+    for v in plain.into_iter().chain(tiled) {
+        for (rows, columns) in [(0, 3), (1, 1), (2, 2), (1, 5), (3, 7), (2, 9), (5, 12), (1, 17), (2, 19), (1, 31)] {
+            let (f, actual) = opened(&v, rows, columns);
+            assert_eq!(Conv::of(&f), Some(Conv { open: true, ..v }));
+            assert!(crate::kernel_workspace(&f).is_int(0));
+            compare(&f, &arguments(&actual), &actual);
+        }
+    }
+}
+
+#[test]
+fn kernels_agree_with_their_meaning() {
+    let (plain, tiled) = convolutions();
     for v in plain.into_iter().chain(tiled) {
         let f = v.prim_func("conv");
         // Sums are in registers: the meaning's tensor of sums would be four times the result.
         assert!(crate::kernel_workspace(&f).is_int(0));
-        let x = tensor(DType::U8, &[v.batch, v.in_h, v.in_w, v.in_c], |i| (i * 37 + 5) % 256);
-        let packed = v.pack(|y, x, i, j| ((y * 31 + x * 17 + i * 7 + j * 3) % 256 - 128) as i8);
-        let w = relax_ir::Constant::new(v.weight_dtype(), vec![v.weights()], packed);
-        let floats = |scale: f64| {
-            let v: Vec<f64> = (0..base.channels.max(v.channels)).map(|i| (i % 7 + 1) as f64 * scale).collect();
-            v
-        };
-        let n = [v.channels];
-        let mut args = vec![
-            Arg::Tensor(x),
-            Arg::Tensor(Tensor::from_constant(&w)),
-            Arg::Tensor(tensor(DType::I32, &n, |i| i * 100 - 700)),
-            Arg::Tensor(Tensor::from_f64(DType::F32, &n, &floats(0.001)[..v.channels as usize])),
-            Arg::Tensor(Tensor::from_f64(DType::F32, &n, &floats(0.3)[..v.channels as usize])),
-            Arg::Tensor(Tensor::zeros(DType::U8, &[v.batch, v.out_h, v.out_w, v.channels])),
-        ];
-        let y = [v.batch, v.out_h, v.out_w, v.channels];
-        if v.plus.is_some() {
-            args.insert(5, Arg::Tensor(tensor(DType::U8, &y, |i| (i * 11 + 3) % 256)));
-        }
-        let before = args.clone();
-        run(&f, &mut args).unwrap();
-        for (vector_bytes, dot4, tiles) in forms {
-            let mut scheduled = before.clone();
-            machine::run(&f, &mut scheduled, &SchedOptions { dot4, tiles, ..SchedOptions::vectors(vector_bytes) })
-                .unwrap();
-            let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (args.last(), scheduled.last()) else { panic!() };
-            assert_eq!(a.data, b.data, "{vector_bytes} {dot4} {tiles} {v:?}");
-        }
+        let before = arguments(&v);
+        let args = compare(&f, &before, &v);
         if v.has_tiles() {
             continue;
         }

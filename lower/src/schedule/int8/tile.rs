@@ -89,17 +89,29 @@ impl Conv {
         (count, panel.filter(|p| p.is_woven(self)).map_or(most_columns(self.widest(), self.depthwise), |_| 4))
     }
 
-    /// Pixels that are one row of the kernel.
-    pub(super) fn row(&self) -> i64 {
-        let dense = self.k_h * self.k_w == 1
+    /// Whether nothing lies between the rows of an image, so that all of its pixels are one.
+    pub(super) fn is_dense(&self) -> bool {
+        self.k_h * self.k_w == 1
             && self.stride_h * self.stride_w == 1
             && self.in_w == self.columns
             && self.out_w == self.columns
-            && self.off_w == 0;
-        if dense {
+            && self.off_w == 0
+    }
+
+    /// Pixels that are one row of the kernel.
+    pub(super) fn row(&self) -> i64 {
+        if self.is_dense() {
             self.rows * self.columns
         } else {
             self.columns
+        }
+    }
+
+    /// Pixels of the whole tiles of a row, when there are registers for so many.
+    pub(super) fn whole(&self, most: i64) -> i64 {
+        match self.open && self.row() < most {
+            true => most,
+            false => self.even(most),
         }
     }
 

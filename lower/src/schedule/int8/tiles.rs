@@ -2,7 +2,7 @@
 //! time. The packed weights have the order of the right side already. Sums go through the stack, from where they become
 //! bytes as in the other forms.
 
-use super::{c, let_, load, loop_, Body, Conv, Panel, Writer};
+use super::{c, let_, load, loop_, steps, Body, Conv, Panel, Writer};
 use relax_ir::flat::FlatStmt;
 use relax_ir::prim::{Intrin, Var};
 use relax_ir::{DType, PrimExpr};
@@ -66,6 +66,20 @@ impl Conv {
             && self.even(PIXELS) >= LEAST
     }
 
+    /// Rows of the kernel.
+    fn lines(&self) -> i64 {
+        if self.row() == self.columns {
+            self.rows
+        } else {
+            1
+        }
+    }
+
+    /// Whether a row has enough pixels for a tile, where that is open.
+    pub(super) fn fills_tiles(&self, pixels: &PrimExpr) -> PrimExpr {
+        pixels.clone().ge(c(self.even(PIXELS)))
+    }
+
     /// Blocks of a panel with so many vectors. As many multiplications as tiles that are read, unless the weights of a
     /// panel stay in the first-level cache: then one tile of pixels goes with all of its channels.
     fn block(&self, vectors: i64) -> Block {
@@ -73,7 +87,7 @@ impl Conv {
         const NEAR: i64 = 16 << 10;
         let pixels = self.even(PIXELS);
         let row = (self.row() + pixels - 1) / pixels;
-        let lines = if self.row() == self.columns { self.rows } else { 1 };
+        let lines = self.lines();
         let wide = self.depth() * vectors * CHANNELS <= NEAR;
         let vectors = vectors.min(if wide || row * lines == 1 { SUMS } else { 2 });
         let all = SUMS / vectors;
@@ -90,9 +104,9 @@ impl Writer<'_> {
 
     /// All pixels of some channels.
     pub(super) fn tiles(&self, out: &mut Body, p: &Panel, column: &PrimExpr) {
-        let v = self.conv;
+        let (v, s) = (self.conv, &self.sizes);
         let whole = v.block(p.count);
-        let lines = if v.row() == v.columns { v.rows } else { 1 };
+        let (lines, pixels) = self.lines(out);
         for first in (0..p.count).step_by(whole.vectors as usize) {
             let b = Block { vectors: whole.vectors.min(p.count - first), ..whole };
             let read = |out: &mut Body, what: &Var, name: &str| -> Vec<PrimExpr> {
@@ -111,23 +125,29 @@ impl Writer<'_> {
                     false => v.depth() * p.width() - first * CHANNELS * 4,
                 },
             };
-            loop_(out, 0, v.batch, 1, &mut |out, n| {
-                let pixel = n.clone() * (v.in_h * v.in_w) + (v.off_h * v.in_w + v.off_w);
+            steps(out, &c(0), &s.batch, 1, &mut |out, n| {
+                let pixel = n.clone() * (s.in_h.clone() * s.in_w.clone()) + (s.in_w.clone() * v.off_h + v.off_w);
                 let from = let_(out, "from", self.x.expr().ptr_add(pixel * v.in_c));
-                let pixel = n * (v.out_h * v.out_w) + (v.top * v.out_w + v.left);
+                let pixel = n * (s.out_h.clone() * s.out_w.clone()) + (s.out_w.clone() * v.top + v.left);
                 let byte = let_(out, "first", pixel * v.channels + column.clone() + channels.first);
                 let to = let_(out, "to", self.y.expr().ptr_add(byte.clone() * v.element()));
                 let other = v.plus.map(|_| let_(out, "other", self.other.expr().ptr_add(byte)));
                 let image = At { from, to, other };
-                let even = lines / b.down * b.down;
-                for (begin, end, down) in [(0, even, b.down), (even, lines, lines - even)] {
-                    loop_(out, begin, end, down.max(1), &mut |out, y| {
-                        let line = y.clone() * (v.stride_h * v.in_w * v.in_c);
-                        let at = image.moved(out, line, y.clone() * (v.out_w * v.channels * v.element()));
+                let even = let_(out, "even", lines.clone().floor_div(b.down) * b.down);
+                // Of an open number of rows those left are taken one by one.
+                let left = (lines.clone() - even.clone()).as_int().unwrap_or(if b.down > 1 { 1 } else { 0 });
+                for (begin, end, down) in [(c(0), even.clone(), b.down), (even, lines.clone(), left)] {
+                    if down == 0 {
+                        continue;
+                    }
+                    steps(out, &begin, &end, down, &mut |out, y| {
+                        let line = y.clone() * (self.stride.clone() * v.stride_h);
+                        let at = image.moved(out, line, y.clone() * (s.out_w.clone() * (v.channels * v.element())));
                         let blocks = (b.row + b.across - 1) / b.across;
                         let before = let_(out, "before", y.floor_div(b.down) * blocks);
-                        let all = (lines + b.down - 1) / b.down * blocks;
-                        self.row_of_blocks(out, p, &channels, &Block { down, ..b }, &at, column, &before, all);
+                        let all = (v.lines() + b.down - 1) / b.down * blocks;
+                        let b = Block { down, ..b };
+                        self.row_of_blocks(out, p, &channels, &b, &at, column, &before, all, &pixels);
                     });
                 }
             });
@@ -146,17 +166,25 @@ impl Writer<'_> {
         column: &PrimExpr,
         before: &PrimExpr,
         all: i64,
+        pixels: &PrimExpr,
     ) {
         let rows = (16 + all - 1) / all;
         let wide = b.across * b.pixels;
-        let even = b.row / b.across * b.across;
-        for (begin, end, across) in [(0, even, b.across), (even, b.row, b.row - even)] {
+        let row = let_(out, "tiles", (pixels.clone() + (b.pixels - 1)).floor_div(b.pixels));
+        let even = let_(out, "even", row.clone().floor_div(b.across) * b.across);
+        // Of an open number of tiles those left are taken one by one.
+        let left = (row.clone() - even.clone()).as_int().unwrap_or(if b.across > 1 { 1 } else { 0 });
+        for (begin, end, across) in [(c(0), even.clone(), b.across), (even, row.clone(), left)] {
             let b = Block { across, ..*b };
-            loop_(out, begin * b.pixels, end * b.pixels, across.max(1) * b.pixels, &mut |out, x| {
+            if across == 0 {
+                continue;
+            }
+            let ends = row.as_int().is_none() || end == row;
+            steps(out, &(begin * b.pixels), &(end * b.pixels), across * b.pixels, &mut |out, x| {
                 let number = before.clone() + x.clone().floor_div(wide);
                 let line = (number * rows).floor_mod(16i64) * (p.width() * 4);
                 let ahead = NextWeights { bytes: let_(out, "ahead", line + of.next), rows };
-                self.block(out, p, of, &b, at, &x, end == b.row, column, &ahead);
+                self.block(out, p, of, &b, at, &x, ends, column, &ahead, pixels);
             });
         }
     }
@@ -175,11 +203,12 @@ impl Writer<'_> {
         ends: bool,
         column: &PrimExpr,
         ahead: &NextWeights,
+        pixels: &PrimExpr,
     ) {
         let v = self.conv;
         let pixel = v.stride_w * v.in_c;
         let from = let_(out, "from", at.from.clone().ptr_add(x.clone() * pixel));
-        let rest = ends && b.row * b.pixels > v.row();
+        let rest = ends && pixels.as_int().is_none_or(|n| b.row * b.pixels > n);
         // Of the tiles of a row: where each begins, and which of its pixels are new.
         let mut begins: Vec<(PrimExpr, PrimExpr)> = vec![];
         for i in 0..b.across {
@@ -188,7 +217,7 @@ impl Writer<'_> {
                 begins.push((from.clone().ptr_add(i * b.pixels * pixel), c(0)));
                 continue;
             }
-            let begin = let_(out, "begin", x.clone().min(c(v.row() - b.pixels)));
+            let begin = let_(out, "begin", x.clone().min(pixels.clone() - b.pixels));
             let from = let_(out, "last", at.from.clone().ptr_add(begin.clone() * pixel));
             begins.push((from, let_(out, "new", x - begin)));
         }
@@ -213,7 +242,7 @@ impl Writer<'_> {
         let at = at.moved(out, c(0), x.clone() * (v.channels * v.element()));
         for i in 0..b.down * b.across {
             let (down, across) = (i / b.across, i % b.across);
-            let begin = (down * v.out_w + across * b.pixels) * v.channels;
+            let begin = let_(out, "begin", (self.sizes.out_w.clone() * down + across * b.pixels) * v.channels);
             let new = &begins[across as usize].1;
             let row = Var::new("row", DType::I64);
             let mut body = vec![];
@@ -237,12 +266,12 @@ impl Writer<'_> {
         ahead: &NextWeights,
     ) {
         let v = self.conv;
-        let (line, width) = (v.in_w * v.in_c, p.width());
+        let (line, width) = (self.stride.clone(), p.width());
         let inputs = v.k_w * v.in_c;
         let (left, right) = (DType::U8.with_lanes((b.pixels * DEPTH) as u16), DType::I8.with_lanes(1024));
         loop_(out, 0, v.k_h, 1, &mut |out, ky| {
             let ws = let_(out, "ws", of.panel.clone().ptr_add(ky.clone() * (inputs * width)));
-            let down = let_(out, "down", ky * line);
+            let down = let_(out, "down", ky * line.clone());
             loop_(out, 0, inputs, DEPTH, &mut |out, k| {
                 let at = let_(out, "at", down.clone() + k.clone());
                 let ws = let_(out, "ws", ws.clone().ptr_add(k * width));
@@ -260,7 +289,7 @@ impl Writer<'_> {
                     begins.iter().map(|(ptr, _)| let_(out, "ptr", ptr.clone().ptr_add(at.clone()))).collect();
                 let pixels = |out: &mut Body, i: i64| {
                     let ptr = starts[(i % b.across) as usize].clone();
-                    let ptr = ptr.ptr_add(i / b.across * v.stride_h * line);
+                    let ptr = ptr.ptr_add(line.clone() * (i / b.across * v.stride_h));
                     tile(out, ptr, v.stride_w * v.in_c, left)
                 };
                 let weights = |out: &mut Body, j: i64| {

@@ -1,0 +1,113 @@
+//! Kernels between floats and held tensors, and maxima: the same for every target.
+
+use super::{Scale, Value};
+use crate::layout::open::likely;
+use crate::schedule::int8::Pixels;
+use relax_ir::prim::Intrin;
+use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc, Reducer};
+use relax_ir::{DType, PrimExpr};
+
+/// `clip(round(v))` as the bytes of `to`.
+pub(super) fn rounded(v: PrimExpr, to: &Scale) -> PrimExpr {
+    let v = v.max(PrimExpr::f32(-to.zero as f32)).min(PrimExpr::f32((255 - to.zero) as f32));
+    (v.call1(Intrin::NearbyInt).cast(DType::I32) + PrimExpr::i32(to.zero as i32)).cast(DType::U8)
+}
+
+/// The real value of a byte.
+pub(super) fn real(v: PrimExpr, from: &Scale) -> PrimExpr {
+    (v.cast(DType::I32) - PrimExpr::i32(from.zero as i32)).cast(DType::F32) * PrimExpr::f32(from.scale)
+}
+
+/// The position of an element in the tensor as the model has it, and whether it is one.
+fn outside(value: &Value, i: &[PrimExpr]) -> (Vec<PrimExpr>, PrimExpr) {
+    let [_, h, w] = value.images.clone();
+    let [top, left, bottom, right] = value.pads;
+    let (y, x) = (i[1].clone() - value.pads[0], i[2].clone() - value.pads[1]);
+    let mut inside = PrimExpr::bool(true);
+    let zero = PrimExpr::i64(0);
+    if top + bottom > 0 {
+        inside = inside.and(y.clone().ge(zero.clone())).and(y.clone().lt(h));
+    }
+    if left + right > 0 {
+        inside = inside.and(x.clone().ge(zero)).and(x.clone().lt(w));
+    }
+    if value.channels() > value.outputs {
+        inside = inside.and(i[3].clone().lt(PrimExpr::i64(value.outputs)));
+    }
+    let at = if value.rank == 4 { vec![i[0].clone(), i[3].clone(), y, x] } else { vec![x, i[3].clone()] };
+    (at, inside)
+}
+
+/// From floats.
+pub(super) fn bytes(value: &Value, vector_bytes: u32) -> PrimFunc {
+    let mut k = KernelBuilder::new("quantize");
+    let x = k.input("x", &value.dims(), DType::F32);
+    let y = k.compute("y", &value.shape(), DType::U8, |i| {
+        let (at, inside) = outside(value, i);
+        let v = rounded(x.at(at) / PrimExpr::f32(value.scale.scale), &value.scale);
+        inside.if_then_else(v, PrimExpr::int(DType::U8, value.scale.zero))
+    });
+    let mut f = k.finish(&[y]);
+    if let (planes @ 1..=4, 4) = (value.outputs, value.rank) {
+        let number = |d: &PrimExpr| likely(d).unwrap_or(1);
+        let ([batch, rows, columns], [_, out_h, out_w]) = (&value.images, value.bordered());
+        let ([top, left, ..], Scale { zero, scale, .. }) = (value.pads, value.scale);
+        let p = Pixels {
+            batch: batch.as_int().unwrap_or(1),
+            planes,
+            rows: number(rows),
+            columns: number(columns),
+            out_h: number(&out_h),
+            out_w: number(&out_w),
+            top,
+            left,
+            zero,
+            scale,
+            vector_bytes: vector_bytes as i64,
+            open: value.is_open(),
+        };
+        p.mark(&mut f);
+    }
+    f
+}
+
+/// To floats.
+pub(super) fn floats(value: &Value) -> PrimFunc {
+    let mut k = KernelBuilder::new("dequantize");
+    let x = k.input("x", &value.shape(), DType::U8);
+    let at = |x: &Buffer, i: &[PrimExpr]| match i {
+        [n, c, h, w] => x.at([n.clone(), h.clone() + value.pads[0], w.clone() + value.pads[1], c.clone()]),
+        _ => x.at([PrimExpr::i64(0), PrimExpr::i64(0), i[0].clone(), i[1].clone()]),
+    };
+    let y = k.compute("y", &value.dims(), DType::F32, |i| real(at(&x, i), &value.scale));
+    k.finish(&[y])
+}
+
+/// Maxima over windows, the first of which begins at `off`.
+pub(super) fn maximum(value: &Value, x: &Value, window: [i64; 2], strides: [i64; 2], off: [i64; 2]) -> PrimFunc {
+    let mut k = KernelBuilder::new("qmax_pool2d");
+    let input = k.input("x", &x.shape(), DType::U8);
+    let [n, h, w] = value.images.clone();
+    let most = Reducer { init: PrimExpr::zero(DType::U8), combine: &|a, b| a.max(b) };
+    let shape = [n, h, w, PrimExpr::i64(value.channels())];
+    let z = k.reduce("max", &shape, DType::U8, &window.map(PrimExpr::i64), most, |i, r| {
+        let at = |axis: usize| i[axis + 1].clone() * strides[axis] + r[axis].clone() + off[axis];
+        input.at([i[0].clone(), at(0), at(1), i[3].clone()])
+    });
+    if value.pads == [0; 4] && value.scale == x.scale {
+        return k.finish(&[z]);
+    }
+    let y = k.compute("y", &value.shape(), DType::U8, |i| {
+        let inner = Value { rank: 4, ..value.clone() };
+        let (at, inside) = outside(&inner, i);
+        let [n, c, h, w] = &at[..] else { return PrimExpr::zero(DType::U8) };
+        let v = z.at([n.clone(), h.clone(), w.clone(), c.clone()]);
+        let v = if value.scale == x.scale {
+            v
+        } else {
+            rounded(real(v, &x.scale) / PrimExpr::f32(value.scale.scale), &value.scale)
+        };
+        inside.if_then_else(v, PrimExpr::int(DType::U8, value.scale.zero))
+    });
+    k.finish(&[y])
+}

@@ -1,0 +1,192 @@
+//! Quantised networks over images of open sizes beside the same ones whose sizes are bound, in the kernels of several
+//! processors: the same bits.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+#[expect(dead_code, reason = "weights here are bytes")]
+mod command;
+
+use command::{path, relax_aot, tensor};
+use relax_aot::loader::Library;
+use std::path::Path;
+
+/// Convolutions with borders, of one point, depthwise ones and those with a sum behind them, a sum that has nothing before
+/// it, maxima, a mean and a product.
+const MODEL: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((BATCH, 3, "h", "w"), "float32"), w0: R.Tensor((36, 3, 3, 3), "int8"), w1: R.Tensor((36, 1, 3, 3), "int8"), w2: R.Tensor((68, 36, 1, 1), "int8"), w3: R.Tensor((68, 68, 3, 3), "int8"), w4: R.Tensor((10, 68), "int8")):
+        with R.dataflow():
+            q0 = R.quantize(x, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")
+            d0 = R.dequantize(q0, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+            f0 = R.dequantize(w0, R.const(0.01, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+            c0 = R.nn.conv2d(d0, f0, padding=[1, 1, 1, 1])
+            q1 = R.quantize(c0, R.const(0.05, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="int8")
+            d1 = R.dequantize(q1, R.const(0.05, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="float32")
+            f1 = R.dequantize(w1, R.const(0.01, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+            c1 = R.nn.conv2d(d1, f1, strides=[2, 2], padding=[1, 1, 1, 1], groups=36)
+            q2 = R.quantize(c1, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="int8")
+            d2 = R.dequantize(q2, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="float32")
+            e1 = R.nn.conv2d(d2, f1, padding=[1, 1, 1, 1], groups=36)
+            q3 = R.quantize(e1, R.const(0.07, "float32"), R.const(2, "int8"), axis=-1, out_dtype="int8")
+            d3 = R.dequantize(q3, R.const(0.07, "float32"), R.const(2, "int8"), axis=-1, out_dtype="float32")
+            a3 = R.add(d3, d2)
+            q4 = R.quantize(a3, R.const(0.09, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="uint8")
+            d4 = R.dequantize(q4, R.const(0.09, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="float32")
+            f2 = R.dequantize(w2, R.const(0.006, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+            c4 = R.nn.conv2d(d4, f2)
+            q5 = R.quantize(c4, R.const(0.07, "float32"), R.const(121, "uint8"), axis=-1, out_dtype="uint8")
+            d5 = R.dequantize(q5, R.const(0.07, "float32"), R.const(121, "uint8"), axis=-1, out_dtype="float32")
+            f3 = R.dequantize(w3, R.const(0.004, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+            c5 = R.nn.conv2d(d5, f3, padding=[1, 1, 1, 1])
+            q6 = R.quantize(c5, R.const(0.08, "float32"), R.const(100, "uint8"), axis=-1, out_dtype="uint8")
+            d6 = R.dequantize(q6, R.const(0.08, "float32"), R.const(100, "uint8"), axis=-1, out_dtype="float32")
+            a6 = R.add(d6, d5)
+            q7 = R.quantize(a6, R.const(0.09, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="uint8")
+            d7 = R.dequantize(q7, R.const(0.09, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="float32")
+            m7 = R.nn.max_pool2d(d7, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1])
+            q8 = R.quantize(m7, R.const(0.09, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="uint8")
+            d8 = R.dequantize(q8, R.const(0.09, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="float32")
+            c8 = R.nn.conv2d(d8, f3, strides=[2, 1], padding=[1, 1, 1, 1])
+            q9 = R.quantize(c8, R.const(0.1, "float32"), R.const(-9, "int8"), axis=-1, out_dtype="int8")
+            d9 = R.dequantize(q9, R.const(0.1, "float32"), R.const(-9, "int8"), axis=-1, out_dtype="float32")
+            m9 = R.mean(d9, axis=[2, 3], keepdims=False)
+            q10 = R.quantize(m9, R.const(0.0317, "float32"), R.const(-100, "int8"), axis=-1, out_dtype="int8")
+            d10 = R.dequantize(q10, R.const(0.0317, "float32"), R.const(-100, "int8"), axis=-1, out_dtype="float32")
+            f4 = R.dequantize(w4, R.const(0.01, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+            p10 = R.matmul(d10, R.permute_dims(f4, axes=[1, 0]))
+            q11 = R.quantize(p10, R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="int8")
+            d11 = R.dequantize(q11, R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="float32")
+            r = (d4, d9, d11)
+            R.output(r)
+        return r
+"#;
+
+/// Weights of int8 as a file of safetensors.
+fn int8_weights(file: &Path) {
+    let list: [(&str, &[i64]); 5] = [
+        ("w0", &[36, 3, 3, 3]),
+        ("w1", &[36, 1, 3, 3]),
+        ("w2", &[68, 36, 1, 1]),
+        ("w3", &[68, 68, 3, 3]),
+        ("w4", &[10, 68]),
+    ];
+    let (mut head, mut data): (Vec<String>, Vec<u8>) = Default::default();
+    for (name, shape) in list {
+        let begin = data.len();
+        data.extend((0..shape.iter().product::<i64>()).map(|i| ((i * 7919 + 13) % 251 - 125) as i8 as u8));
+        head.push(format!(r#""{name}":{{"dtype":"I8","shape":{shape:?},"data_offsets":[{begin},{}]}}"#, data.len()));
+    }
+    let head = format!("{{{}}}", head.join(","));
+    let all = [&(head.len() as u64).to_le_bytes()[..], head.as_bytes(), &data].concat();
+    std::fs::write(file, all).expect("the weights are written");
+}
+
+/// Libraries of open sizes, compiled with each of `options`, beside those of each size.
+fn compare(batch: &str, options: &[&[&str]], sizes: &[(i64, i64, i64)]) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, values) = (dir.path().join("model.rlx"), dir.path().join("w.safetensors"));
+    std::fs::write(&file, MODEL.replace("BATCH", batch)).expect("the model is written");
+    int8_weights(&values);
+    let wide = std::arch::is_x86_feature_detected!("avx512vl") && std::arch::is_x86_feature_detected!("avx512dq");
+    let fused = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+    // With narrower vectors networks compute in floats, which may round differently.
+    let levels = [("x86-64-v3", fused), ("x86-64-v4", wide), ("native", fused), ("auto", fused)];
+    for (cpu, _) in levels.into_iter().filter(|l| l.1) {
+        let library = |so: &str, more: &[&str]| {
+            let so = dir.path().join(so);
+            let args = [path(&file), "--params", path(&values), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu];
+            relax_aot(&[&args[..], more].concat());
+            Library::open(&so, "m").expect("the library")
+        };
+        let open: Vec<Library> =
+            options.iter().enumerate().map(|(i, more)| library(&format!("{cpu}_{i}.so"), more)).collect();
+        for &(n, h, w) in sizes {
+            let dims = [format!("h={h}"), format!("w={w}"), format!("n={n}")];
+            let mut bound = vec!["--dim", &dims[0], "--dim", &dims[1]];
+            if batch != "1" {
+                bound.extend(["--dim", &dims[2]]);
+            }
+            let bound = library(&format!("{cpu}_{n}x{h}x{w}.so"), &bound);
+            let x = tensor(&[n, 3, h, w], 1);
+            let what = format!("{cpu}, {n}x{h}x{w}");
+            let run = |l: &Library| l.run("main", &[x.clone()], 3).unwrap_or_else(|e| panic!("{what}: {}", e.message));
+            let wanted = run(&bound);
+            for (more, l) in options.iter().zip(&open) {
+                for (i, (got, wanted)) in run(l).iter().zip(&wanted).enumerate() {
+                    assert_eq!(got.shape, wanted.shape);
+                    assert!(got.bytes() == wanted.bytes(), "{what} {more:?}, result {i}");
+                }
+            }
+        }
+    }
+}
+
+/// Rows shorter than a tile, whole tiles, and what is left of one.
+#[test]
+fn rows_and_columns() {
+    let sizes = [(1, 1), (2, 3), (3, 17), (9, 16), (31, 46), (16, 64), (40, 1), (2, 131)].map(|(h, w)| (1, h, w));
+    compare("1", &[&[], &["--threads", "2"]], &sizes);
+}
+
+/// How many images there are, too: one by one, and all in each kernel.
+#[test]
+fn and_the_batch() {
+    let ways: [&[&str]; 3] = [&[], &["--specialize", "never"], &["--specialize", "never", "--threads", "2"]];
+    compare("\"n\"", &ways, &[(1, 5, 9), (2, 14, 23), (5, 8, 16)]);
+}
+
+/// Windows that may not fit are checked in every call, before bytes are made: no float is left for the check's sake.
+#[test]
+fn windows_that_may_not_fit() {
+    const TEXT: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), w0: R.Tensor((36, 3, 3, 3), "int8"), w3: R.Tensor((68, 68, 3, 3), "int8"), w1: R.Tensor((36, 1, 3, 3), "int8"), w2: R.Tensor((68, 36, 1, 1), "int8"), w4: R.Tensor((10, 68), "int8")):
+        with R.dataflow():
+            q0 = R.quantize(x, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")
+            d0 = R.dequantize(q0, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+            f0 = R.dequantize(w0, R.const(0.01, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+            c0 = R.nn.conv2d(d0, f0)
+            q1 = R.quantize(c0, R.const(0.05, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="int8")
+            d1 = R.dequantize(q1, R.const(0.05, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="float32")
+            f1 = R.dequantize(w1, R.const(0.01, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+            c1 = R.nn.conv2d(d1, f1, strides=[3, 2], groups=36)
+            q2 = R.quantize(c1, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="int8")
+            d2 = R.dequantize(q2, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="float32")
+            R.output(d2)
+        return d2
+"#;
+    let dir = tempfile::tempdir().expect("a folder");
+    let [file, values, so] = ["model.rlx", "w.safetensors", "m.so"].map(|name| dir.path().join(name));
+    std::fs::write(&file, TEXT).expect("the model is written");
+    int8_weights(&values);
+    let args = [path(&file), "--params", path(&values), "--prefix", "m"];
+    relax_aot(&[&args[..], &["-o", path(&so)]].concat());
+    let open = Library::open(&so, "m").expect("the library");
+    for ((h, w), shape) in
+        [((5, 5), Some([1, 36, 1, 1])), ((1, 5), None), ((5, 1), None), ((9, 12), Some([1, 36, 2, 4]))]
+    {
+        let made = open.run("main", &[tensor(&[1, 3, h, w], 1)], 1).map(|r| r[0].shape.clone()).ok();
+        assert_eq!(made, shape.map(|s| s.to_vec()), "{h}x{w}");
+    }
+    let flat = relax_aot(&[&["print", "--stage", "flat"][..], &args, &["--target-cpu", "x86-64-v3"]].concat());
+    let calls: Vec<&str> = flat.lines().filter(|l| l.contains("call m_k_")).collect();
+    let called = |name: &str| calls.iter().filter(|l| l.contains(&format!("m_k_{name}"))).count();
+    assert_eq!((called("quantize"), called("qconv2d"), called("dequantize"), calls.len()), (1, 2, 1, 4), "{calls:?}");
+}
+
+/// Kernels of bytes, not of floats.
+#[test]
+fn in_integers() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, values) = (dir.path().join("model.rlx"), dir.path().join("w.safetensors"));
+    int8_weights(&values);
+    for batch in ["1", "\"n\""] {
+        std::fs::write(&file, MODEL.replace("BATCH", batch)).expect("the model is written");
+        let args = ["print", "--stage", "flat", path(&file), "--params", path(&values), "--target-cpu", "x86-64-v3"];
+        let flat = relax_aot(&args);
+        let called =
+            |name: &str| flat.lines().filter(|l| l.contains(&format!("_k_{name}")) && l.contains("call")).count();
+        assert_eq!((called("qconv2d"), called("qmatmul"), called("conv2d")), (6, 1, 0), "batch {batch}");
+    }
+}
