@@ -12,6 +12,7 @@ use super::map::{point, spread, strips};
 use super::mirrored::Mirrored;
 use super::nest::{scan, used_plainly, Nest};
 use super::poly::Poly;
+use super::sliver::four;
 use super::stage::{Axis, Stage};
 use super::transpose::totals;
 use super::SchedOptions;
@@ -34,7 +35,33 @@ pub struct Tile {
     /// What is read is also written elsewhere.
     pub copies: Option<Copies>,
     /// What will be read behind this.
-    pub ahead: Option<Ahead>,
+    pub ahead: Vec<Ahead>,
+    /// What is copied for the tiles of the next block.
+    pub next: Option<Next>,
+}
+
+/// What tiles copy while sums are made: some pieces in each round of the innermost loop, up to the last one.
+#[derive(Clone)]
+pub struct Next {
+    pub piece: Piece,
+    /// The number of a piece.
+    pub number: Var,
+    /// The first piece of a tile, the pieces of a round, and the last one of all.
+    pub first: PrimExpr,
+    pub each: i64,
+    pub last: i64,
+    /// The points of the tiles that are enough for all.
+    pub rows: i64,
+    /// What is asked for with a piece: a place, and bytes behind it.
+    pub asked: (PrimExpr, Vec<i64>),
+}
+
+#[derive(Clone)]
+pub enum Piece {
+    /// A row of vectors.
+    Row(Copies),
+    /// Four vectors of four lanes, whose columns go so many elements apart.
+    Square { lane: Var, rows: Vec<PrimExpr>, ptr: Var, offset: PrimExpr, apart: i64 },
 }
 
 /// Memory that is asked for while sums are made: some lines of [`LINE`] bytes in each round of the innermost loop.
@@ -46,6 +73,20 @@ pub struct Ahead {
     pub lines: Vec<i64>,
     /// Bytes from those of a round to those of the next.
     pub step: i64,
+    /// So many rounds share a line: each asks for its own of as many groups of lines, so many bytes apart.
+    pub turns: (i64, i64),
+}
+
+impl Ahead {
+    /// Where the round at step `k` of the reduction begins to ask, `unroll` steps a round.
+    fn at(&self, ptr: PrimExpr, k: &Var, unroll: i64) -> PrimExpr {
+        let (turns, apart) = self.turns;
+        if turns == 1 {
+            return ptr.ptr_add(k.expr() * (self.step / unroll));
+        }
+        let round = k.expr().floor_div(unroll).floor_mod(turns) * apart;
+        ptr.ptr_add(k.expr().floor_div(unroll * turns) * (self.step * turns) + round)
+    }
 }
 
 /// Bytes of a cache line.
@@ -255,16 +296,48 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
     match along {
         None => {
             let locals = finals.clone();
-            let ahead = t.ahead.as_ref().map(|a| (a, e.hoist(a.ptr.clone())));
+            let next = t.next.as_ref().map(|n| (n, e.hoist(n.first.clone())));
+            let ahead: Vec<(&Ahead, PrimExpr)> = t.ahead.iter().map(|a| (a, e.hoist(a.ptr.clone()))).collect();
             steps(e, t, &n.reduce, &mut HashMap::new(), &mut |e, k| {
+                let per_row = p.count as usize + t.vector.as_ref().is_some_and(|v| v.last.is_some()) as usize;
+                let row = &points[..per_row.min(points.len())];
                 if let Some(c) = &t.copies {
-                    let per_row = p.count as usize + t.vector.as_ref().is_some_and(|v| v.last.is_some()) as usize;
-                    copy(e, c, &points[..per_row.min(points.len())], k)?;
+                    copy(e, c, row, k)?;
                 }
-                if let (Some((a, ptr)), [axis], true) = (&ahead, n.reduce.as_slice(), k.is_empty()) {
-                    let first = ptr.clone().ptr_add(axis.var.expr() * (a.step / t.unroll));
-                    for line in &a.lines {
-                        e.push(FlatStmt::Prefetch { ptr: first.clone().ptr_add(*line) });
+                if let (Some((n, first)), [axis], true) = (&next, n.reduce.as_slice(), k.is_empty()) {
+                    let round = axis.var.expr().floor_div(t.unroll) * n.each + first.clone();
+                    for i in 0..n.each {
+                        let at = e.bind("copied", (round.clone() + i).min(PrimExpr::i64(n.last)));
+                        let map = HashMap::from([(n.number.clone(), at)]);
+                        match &n.piece {
+                            Piece::Row(c) => copy(e, c, row, &map)?,
+                            Piece::Square { lane, rows, ptr, offset, apart } => {
+                                e.start_lane(lane, false);
+                                let mut values = vec![];
+                                for r in rows {
+                                    let x = e.value(&r.substitute(&map), &Lane::of(lane, 4))?;
+                                    values.push(e.bind("row", x));
+                                }
+                                e.end_lane(lane);
+                                for (i, column) in four(e, &values).into_iter().enumerate() {
+                                    let offset = offset.substitute(&map) + i as i64 * apart;
+                                    let offset = Poly::of(&offset, &e.ranges);
+                                    e.store_apart(ptr, &offset, column)?;
+                                }
+                            }
+                        }
+                        let ptr = e.bind("asked", n.asked.0.substitute(&map));
+                        for line in &n.asked.1 {
+                            e.push(FlatStmt::Prefetch { ptr: ptr.clone().ptr_add(*line) });
+                        }
+                    }
+                }
+                if let ([axis], true) = (n.reduce.as_slice(), k.is_empty()) {
+                    for (a, ptr) in &ahead {
+                        let first = e.bind("ahead", a.at(ptr.clone(), &axis.var, t.unroll));
+                        for line in &a.lines {
+                            e.push(FlatStmt::Prefetch { ptr: first.clone().ptr_add(*line) });
+                        }
                     }
                 }
                 update(e, n, &points, &locals, k, None)
@@ -584,7 +657,8 @@ pub fn rows_for(e: &Emit, a: &Axis, most: i64) -> i64 {
 }
 
 fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
-    let scalar = Tile { vector: None, rows: vec![], unroll: 1, balanced: false, copies: None, ahead: None };
+    let scalar =
+        Tile { vector: None, rows: vec![], unroll: 1, balanced: false, copies: None, ahead: vec![], next: None };
     let updates: Vec<&PrimExpr> = n.accs.iter().map(|a| &a.update).collect();
     let values = n.values();
     let acc_bytes = n.accs.iter().map(|a| compute_type(a.var.dtype()).bytes()).max().unwrap_or(4);
@@ -692,7 +766,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     let size = updates.iter().map(|u| weight(u)).sum::<usize>();
     let points = rows.iter().map(|(_, r)| *r as usize).product::<usize>() * v.count as usize;
     let unroll = if heavy || v.combine.is_some() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
-    Tile { vector: Some(v), rows, unroll, balanced: false, copies: None, ahead: None }
+    Tile { vector: Some(v), rows, unroll, balanced: false, copies: None, ahead: vec![], next: None }
 }
 
 /// Lanes of vectors along `a`: where registers are wide, no more than it has elements.
