@@ -7,13 +7,14 @@
 //! memory, turned the wrong way, and are turned by squares in registers for the epilogue. Each sum is made in the order of
 //! the reduction, as in [`super::contract`]: the same bits.
 
+use super::beside::Ahead;
 use super::contract::{factors, parts, rows_ahead, sides, tile_columns, tile_rows, Part, LEAST_WORK, LEFT_FAR};
 use super::emit::{has_load, Emit, Lane, Res};
 use super::map::point;
 use super::nest::{Nest, Target};
 use super::panels::{padded, whole_slivers};
 use super::poly::Poly;
-use super::reduce::{rows_for, spatial, Ahead, Last, Point, Tile, Vector};
+use super::reduce::{rows_for, spatial, Last, Point, Tile, Vector};
 use super::sliver::Sliver;
 use super::stage::{Axis, Stage};
 use super::transpose::{starts, turned};

@@ -6,13 +6,14 @@
 //! equal loads of a tile are shared. Float sums are reassociated when the vectors run along the reduction; each
 //! step is a fused multiply-add where the target has one. Integer results are exact.
 
+pub use super::beside::LINE;
+use super::beside::{Ahead, Copies, Next};
 use super::contract::contraction;
 use super::emit::{compute_type, Emit, Lane, Res};
 use super::map::{point, spread, strips};
 use super::mirrored::Mirrored;
 use super::nest::{scan, used_plainly, Nest};
 use super::poly::Poly;
-use super::sliver::four;
 use super::stage::{Axis, Stage};
 use super::transpose::totals;
 use super::SchedOptions;
@@ -40,58 +41,6 @@ pub struct Tile {
     pub next: Option<Next>,
 }
 
-/// What tiles copy while sums are made: some pieces in each round of the innermost loop, up to the last one.
-#[derive(Clone)]
-pub struct Next {
-    pub piece: Piece,
-    /// The number of a piece.
-    pub number: Var,
-    /// The first piece of a tile, the pieces of a round, and the last one of all.
-    pub first: PrimExpr,
-    pub each: i64,
-    pub last: i64,
-    /// The points of the tiles that are enough for all.
-    pub rows: i64,
-    /// What is asked for with a piece: a place, and bytes behind it.
-    pub asked: (PrimExpr, Vec<i64>),
-}
-
-#[derive(Clone)]
-pub enum Piece {
-    /// A row of vectors.
-    Row(Copies),
-    /// Four vectors of four lanes, whose columns go so many elements apart.
-    Square { lane: Var, rows: Vec<PrimExpr>, ptr: Var, offset: PrimExpr, apart: i64 },
-}
-
-/// Memory that is asked for while sums are made: some lines of [`LINE`] bytes in each round of the innermost loop.
-#[derive(Clone)]
-pub struct Ahead {
-    /// Where the tile begins to ask. It need not be memory of the program.
-    pub ptr: PrimExpr,
-    /// The lines of a round: bytes behind that place.
-    pub lines: Vec<i64>,
-    /// Bytes from those of a round to those of the next.
-    pub step: i64,
-    /// So many rounds share a line: each asks for its own of as many groups of lines, so many bytes apart.
-    pub turns: (i64, i64),
-}
-
-impl Ahead {
-    /// Where the round at step `k` of the reduction begins to ask, `unroll` steps a round.
-    fn at(&self, ptr: PrimExpr, k: &Var, unroll: i64) -> PrimExpr {
-        let (turns, apart) = self.turns;
-        if turns == 1 {
-            return ptr.ptr_add(k.expr() * (self.step / unroll));
-        }
-        let round = k.expr().floor_div(unroll).floor_mod(turns) * apart;
-        ptr.ptr_add(k.expr().floor_div(unroll * turns) * (self.step * turns) + round)
-    }
-}
-
-/// Bytes of a cache line.
-pub const LINE: i64 = 64;
-
 /// Rows behind the last tile that share it, and the most that are one tile and two whatever the tile is.
 const FEW_LEFT: i64 = 2;
 const MOST_LEFT: i64 = 8;
@@ -99,14 +48,6 @@ const MOST_LEFT: i64 = 8;
 /// Rows side by side where steps are no vectors, and operations of a step at most.
 const BESIDE: i64 = 8;
 const LIGHT: usize = 4;
-
-/// A value along the vectors, which each reduction step stores to memory that nothing else of the nest reads or writes.
-#[derive(Clone)]
-pub struct Copies {
-    pub value: PrimExpr,
-    pub ptr: Var,
-    pub offset: PrimExpr,
-}
 
 #[derive(Clone)]
 pub struct Vector {
@@ -233,10 +174,10 @@ pub(super) fn open_tiles(e: &mut Emit, end: &PrimExpr, rows: i64, alone: i64) ->
 }
 
 /// One vector of a tile, or one point of scalar code.
-struct Spot {
+pub(super) struct Spot {
     /// What the axis variables stand for.
-    map: HashMap<Var, PrimExpr>,
-    lane: Lane,
+    pub map: HashMap<Var, PrimExpr>,
+    pub lane: Lane,
     /// Its first lane, from the beginning of the tile.
     at: i64,
     /// Lanes before the end of the axis.
@@ -302,43 +243,13 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
                 let per_row = p.count as usize + t.vector.as_ref().is_some_and(|v| v.last.is_some()) as usize;
                 let row = &points[..per_row.min(points.len())];
                 if let Some(c) = &t.copies {
-                    copy(e, c, row, k)?;
-                }
-                if let (Some((n, first)), [axis], true) = (&next, n.reduce.as_slice(), k.is_empty()) {
-                    let round = axis.var.expr().floor_div(t.unroll) * n.each + first.clone();
-                    for i in 0..n.each {
-                        let at = e.bind("copied", (round.clone() + i).min(PrimExpr::i64(n.last)));
-                        let map = HashMap::from([(n.number.clone(), at)]);
-                        match &n.piece {
-                            Piece::Row(c) => copy(e, c, row, &map)?,
-                            Piece::Square { lane, rows, ptr, offset, apart } => {
-                                e.start_lane(lane, false);
-                                let mut values = vec![];
-                                for r in rows {
-                                    let x = e.value(&r.substitute(&map), &Lane::of(lane, 4))?;
-                                    values.push(e.bind("row", x));
-                                }
-                                e.end_lane(lane);
-                                for (i, column) in four(e, &values).into_iter().enumerate() {
-                                    let offset = offset.substitute(&map) + i as i64 * apart;
-                                    let offset = Poly::of(&offset, &e.ranges);
-                                    e.store_apart(ptr, &offset, column)?;
-                                }
-                            }
-                        }
-                        let ptr = e.bind("asked", n.asked.0.substitute(&map));
-                        for line in &n.asked.1 {
-                            e.push(FlatStmt::Prefetch { ptr: ptr.clone().ptr_add(*line) });
-                        }
-                    }
+                    c.emit(e, row, k)?;
                 }
                 if let ([axis], true) = (n.reduce.as_slice(), k.is_empty()) {
-                    for (a, ptr) in &ahead {
-                        let first = e.bind("ahead", a.at(ptr.clone(), &axis.var, t.unroll));
-                        for line in &a.lines {
-                            e.push(FlatStmt::Prefetch { ptr: first.clone().ptr_add(*line) });
-                        }
+                    if let Some((next, first)) = &next {
+                        next.round(e, first, &axis.var, t.unroll, row)?;
                     }
+                    ahead.iter().for_each(|(a, ptr)| a.round(e, ptr, &axis.var, t.unroll));
                 }
                 update(e, n, &points, &locals, k, None)
             })?
@@ -367,17 +278,6 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn copy(e: &mut Emit, c: &Copies, row: &[Spot], k: &HashMap<Var, PrimExpr>) -> Res<()> {
-    for s in row {
-        let mut map = s.map.clone();
-        map.extend(k.iter().map(|(v, x)| (v.clone(), x.clone())));
-        let x = e.value(&c.value.substitute(&map), &s.lane)?;
-        let offset = Poly::of(&c.offset.substitute(&map), &e.ranges);
-        e.store_apart(&c.ptr, &offset, spread(x, s.lane.lanes))?;
-    }
-    Ok(())
 }
 
 /// The lanes before the end, as vectors of 4 lanes or more and single ones: first lane, lanes.

@@ -1,8 +1,8 @@
 //! What the tiles of a product ask for while they are computed: right sides that no cache nearby holds.
 
+use super::super::beside::{Ahead, LINE};
 use super::super::emit::Emit;
 use super::super::poly::Poly;
-use super::super::reduce::{Ahead, LINE};
 use super::super::stage::Axis;
 use super::{Columns, Product, Right, UNROLL};
 use relax_ir::prim::PrimKind;

@@ -4,10 +4,11 @@
 //! A copy alone leaves the multipliers idle, since it waits for lines that lie a row apart, or turns squares in registers.
 //! Between multiplications it takes loads, stores and shuffles that they leave free.
 
+use super::super::beside::{Ahead, Copies, Next, Piece, LINE};
 use super::super::emit::{Emit, Res};
 use super::super::nest::Target;
 use super::super::poly::Poly;
-use super::super::reduce::{Ahead, Copies, Next, Piece, Tile, LINE};
+use super::super::reduce::Tile;
 use super::super::stage::Axis;
 use super::super::SchedOptions;
 use super::{tile_rows, widest, Columns, Part, Product, Right, RIGHT_FAR, UNROLL};
@@ -15,10 +16,10 @@ use relax_ir::prim::PrimKind;
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
-/// Rows that share a copy: fewer have too little to do meanwhile, for more a copy is cheap.
+/// Rows that share a copy: fewer have too little to do meanwhile, for more a copy is cheap, unless it waits for what it turns.
 const LEAST_ROWS: i64 = 33;
 const MOST_ROWS: i64 = 128;
-const MOST_ROWS_TURNED: i64 = 256;
+const MOST_ROWS_FAR: i64 = 256;
 /// Steps of the shortest reduction, plain and turned.
 const LEAST_STEPS: i64 = 512;
 const LEAST_STEPS_TURNED: i64 = 256;
@@ -42,12 +43,15 @@ pub(super) fn passing(
     turned: bool,
 ) -> bool {
     let (Some(rows), Some(depth), Some(columns)) = (rows, depth, columns) else { return false };
-    let (most, least) = match turned {
-        true => (MOST_ROWS_TURNED, LEAST_STEPS_TURNED),
-        false => (MOST_ROWS, LEAST_STEPS),
+    let far = depth * columns * 4 >= RIGHT_FAR;
+    let worth = match turned {
+        true => {
+            let most = if far { MOST_ROWS_FAR } else { MOST_ROWS };
+            o.vector_bytes == 64 && rows <= most && depth >= LEAST_STEPS_TURNED && depth % SHARING == 0
+        }
+        false => rows <= MOST_ROWS && depth >= LEAST_STEPS && far,
     };
-    let kind = if turned { o.vector_bytes == 64 && depth % SHARING == 0 } else { depth * columns * 4 >= RIGHT_FAR };
-    o.is_wide() && kind && (LEAST_ROWS..=most).contains(&rows) && depth >= least
+    o.is_wide() && rows >= LEAST_ROWS && worth
 }
 
 /// A block of the reduction.
