@@ -427,8 +427,9 @@ fn columns_that_do_not_fill_vectors() {
 fn right_sides_are_copied_in_passing() {
     let c = PrimExpr::i64;
     for (m, p, n, turned, bytes) in [
-        (33i64, 1037i64, 1024i64, false, 64),
-        (34, 1026, 1024, false, 32),
+        (69i64, 525i64, 128i64, false, 64),
+        (35, 130 * 4, 1024, false, 64),
+        (70, 514, 130, false, 32),
         (40, 272, 64, true, 64),
         (65, 1296, 80, true, 64),
         (37, 1568, 147, true, 64),
@@ -479,11 +480,11 @@ fn far_right_sides_are_asked_for_ahead() {
         own as usize + body.iter().map(one).sum::<usize>()
     }
     let c = PrimExpr::i64;
-    // 8 MiB, read where it is by few rows, copied by a tile for others that ask, and for more than do so; 2 MiB; and no processor
-    // that is told. The reductions of the first three go by three blocks and by two.
+    // 8 MiB, read where it is by few rows, copied in passing, and by a tile for more rows than ask; 2 MiB; and no processor that is
+    // told. The reductions go by three blocks, by a short one and equal ones, and by two.
     for (m, p, n, bytes, loops) in [
         (8i64, 2048i64, 1024i64, 64, 3),
-        (126, 2048, 1024, 64, 4),
+        (126, 2048, 1024, 64, 5),
         (1200, 2048, 1024, 64, 2),
         (400, 512, 1024, 64, 0),
         (16, 2048, 1024, 16, 0),

@@ -23,6 +23,8 @@ const MOST_ROWS_FAR: i64 = 256;
 /// Steps of the shortest reduction, plain and turned.
 const LEAST_STEPS: i64 = 512;
 const LEAST_STEPS_TURNED: i64 = 256;
+/// Bytes of a right side that is far; tests multiply less.
+const FAR: i64 = if cfg!(test) { RIGHT_FAR / 16 } else { RIGHT_FAR };
 /// Steps of the first block, plain and turned, and of the longest one: two of these and what tiles read beside them are in
 /// reach of a first-level table of pages.
 const FIRST: i64 = 64;
@@ -43,7 +45,7 @@ pub(super) fn passing(
     turned: bool,
 ) -> bool {
     let (Some(rows), Some(depth), Some(columns)) = (rows, depth, columns) else { return false };
-    let far = depth * columns * 4 >= RIGHT_FAR;
+    let far = depth * columns * 4 >= FAR;
     let worth = match turned {
         true => {
             let most = if far { MOST_ROWS_FAR } else { MOST_ROWS };
@@ -254,7 +256,8 @@ mod tests {
                 assert!(all.len() as i64 <= 5 + depth / (LONGEST / 2), "{all:?}");
             }
         }
-        assert_eq!(blocks(1024, 20, 4, 64), [64, 480, 480]);
+        assert_eq!(blocks(1024, 20, 4, 64), [64, 320, 320, 320]);
+        assert_eq!(blocks(1024, 9, 16, 128), [128, 208, 352, 336]);
     }
 
     #[test]
