@@ -186,7 +186,7 @@ fn classify<'a>(
     workspace: HashSet<Var>,
     apart: bool,
 ) -> Option<(Vec<Top<'a>>, Facts)> {
-    let mut facts = Facts { private: workspace, ..Default::default() };
+    let mut facts = Facts { private: workspace.clone(), ..Default::default() };
     facts.roots.extend(f.params.iter().map(|p| (p.clone(), vec![p.clone()])));
     let mut tops = vec![];
     let mut stacks: HashSet<Var> = HashSet::new();
@@ -204,8 +204,8 @@ fn classify<'a>(
                 Kind::Keep
             }
             FlatStmt::Let { var, value } if !mentions(s, &open) && (open.is_empty() || !loads(value)) => {
-                // A piece of the workspace is memory of its own.
-                let root = facts.root(value).filter(|r| r.iter().all(|r| facts.private.contains(r)));
+                // A piece of the workspace is memory of its own; a place in such a piece is not.
+                let root = facts.root(value).filter(|r| r.iter().all(|r| workspace.contains(r)));
                 if let (DType::HANDLE, Some(_), PrimKind::Var(_) | PrimKind::PtrAdd(..)) =
                     (var.dtype(), root, value.kind())
                 {
