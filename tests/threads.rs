@@ -165,6 +165,44 @@ fn borders_are_filled_first() {
     }
 }
 
+/// Products whose right side is copied or turned in scratch memory, whole or in passing: a share reads nothing that another has
+/// copied.
+#[test]
+fn shares_copy_what_they_read() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    for (m, k, n, turned) in [
+        (48, 512, 512, true),
+        (64, 1024, 352, true),
+        (64, 272, 64, true),
+        (130, 544, 192, true),
+        (40, 1040, 1024, false),
+        (200, 544, 192, false),
+    ] {
+        let right = if turned { [n, k] } else { [k, n] };
+        let b = if turned { "R.permute_dims(b)" } else { "b" };
+        let text = format!(
+            "@I.ir_module\nclass Module:\n    @R.function\n    def main(a: R.Tensor(({m}, {k}), dtype=\"float32\"), \
+             b: R.Tensor(({}, {}), dtype=\"float32\")):\n        return R.matmul(a, {b})\n",
+            right[0], right[1]
+        );
+        std::fs::write(&model, text).expect("the model is written");
+        let inputs = [tensor(&[m, k]), tensor(&right)];
+        let results = |threads: &str| {
+            let so = dir.path().join(format!("{m}x{k}x{n}.{turned}.{threads}.so"));
+            let out = relax_aot(&[path(&model), "--prefix", "m", "-o", path(&so), "--threads", threads]);
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            let library = Library::open(&so, "m").expect("the library");
+            let run = || library.run("main", &inputs, 1).unwrap_or_else(|e| panic!("{}", e.message));
+            (0..3).map(|_| run()).collect::<Vec<_>>()
+        };
+        let wanted = results("1");
+        for threads in ["2", "3"] {
+            assert!(results(threads) == wanted, "{m}x{k}x{n}, turned: {turned}, {threads} threads");
+        }
+    }
+}
+
 /// A product whose weights stay bytes: 17 panels of columns, the last of which is narrow, and any number of rows.
 const STREAMED: &str = r#"
 @I.ir_module

@@ -6,19 +6,24 @@
 //! instead of once per row, and the rows then run on consecutive memory.
 
 mod ahead;
+mod blocks;
+mod next;
 mod single;
 
+use super::beside::Copies;
 use super::emit::{compute_type, has_load, is_narrow, Emit, Res};
 use super::map::strips;
 use super::mirrored::Mirrored;
-use super::nest::{used_plainly, Nest, Target};
+use super::nest::{used_plainly, Nest};
 use super::panels::{packed_in, padded, whole_slivers, Panels, FEW};
 use super::poly::Poly;
-use super::reduce::{rows_for, spatial, Copies, Last, Point, Tile, Vector};
+use super::reduce::{rows_for, spatial, Last, Point, Tile, Vector};
 use super::sliver::Sliver;
 use super::stage::{Axis, Stage};
 use super::SchedOptions;
 use ahead::RIGHT_FAR;
+pub(super) use ahead::{rows_ahead, LEFT_FAR};
+use next::{Pass, LONGEST};
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
@@ -91,6 +96,8 @@ pub(super) const LEAST_WORK: i64 = 32768;
 const BLOCK: i64 = 1024;
 const DEEP: i64 = 1536;
 const MOST_ROWS: i64 = 2048;
+/// Of a right side in panels the sums of fewer rows: beside a panel, more of them do not stay in the second-level cache.
+const MOST_WAITING: i64 = 512;
 /// More rows than that, and an open count of them, go by as many at a time; fewer than `LEAST_ROWS` read a panel once, and
 /// nothing of it again.
 const CHUNK: i64 = 240;
@@ -176,6 +183,15 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     }
     let panel = panel(o, rows, depth, compute_type(d).bytes() as i64);
     let blocks = block(o, rows, depth).zip(rows).map(|(step, rows)| (step + rows) * widest(o, 4) * 4);
+    // Unless it is seen here to lie the one way, it may be copied in passing as one that lies the other.
+    let packed = |e: &PrimExpr, along: &Var| match e.kind() {
+        PrimKind::BufferLoad(b, idx) => b.strides.is_empty() && idx.last().and_then(|i| i.as_var()) == Some(along),
+        _ => false,
+    };
+    let passing = |turned, other| !packed(&b, other) && next::passing(o, rows, depth, columns, turned);
+    let passing = rows.filter(|_| passing(true, &j.var) || passing(false, &k.var));
+    let passing = passing.map(|rows| (2 * LONGEST + rows) * widest(o, 4) * 4);
+    let blocks = blocks.max(passing);
     let sums = rows.filter(|r| *r <= FEW_ROWS).map(|r| (STRETCH + r * SLIVERS) * widest(o, 4) * 4);
     let blocks = blocks.max(sums);
     let depth = s.reduce.iter().fold(PrimExpr::i64(1), |n, k| n * k.extent.clone());
@@ -200,7 +216,7 @@ fn block(o: &SchedOptions, rows: Option<i64>, depth: Option<i64>) -> Option<i64>
 fn panel_blocks(o: &SchedOptions, rows: &[Axis], depth: i64) -> Option<(i64, i64)> {
     let mut long = rows.iter().filter(|r| r.len() != Some(1));
     let (row, None) = (long.next()?, long.next()) else { return None };
-    let waiting = row.len().filter(|n| *n <= MOST_ROWS).unwrap_or(CHUNK);
+    let waiting = row.len().filter(|n| *n <= MOST_WAITING).unwrap_or(CHUNK);
     Some((block(o, Some(waiting), Some(depth))?, waiting)).filter(|_| waiting >= LEAST_ROWS)
 }
 
@@ -306,6 +322,11 @@ struct Product<'a> {
     direct: bool,
     /// It stays in no cache near enough to be read without asking ahead.
     far: bool,
+    /// The tiles of a block of the reduction copy what those of the next one read; that lies along the reduction.
+    passing: bool,
+    turning: bool,
+    /// Such a block.
+    pass: Option<Pass>,
     o: &'a SchedOptions,
 }
 
@@ -338,7 +359,21 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
         (None, None) => return Ok(false),
     };
     let from = PrimExpr::i64(0);
-    let mut p = Product { n, a, b, right, rows: vec![], block: None, from, direct: false, far: false, o };
+    let mut p = Product {
+        n,
+        a,
+        b,
+        right,
+        rows: vec![],
+        block: None,
+        from,
+        direct: false,
+        far: false,
+        passing: false,
+        turning: false,
+        pass: None,
+        o,
+    };
     let (a, b, rows) = (&p.a, &p.b, &mut p.rows);
     let mut outside = vec![];
     for i in n.spatial.iter().filter(|i| i.var != j.var) {
@@ -387,9 +422,14 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
     let far = columns.j.len().zip(size(&n.reduce)).is_some_and(|(n, k)| n * k * 4 >= RIGHT_FAR);
     p.far = deep && o.is_wide() && apart && far;
     p.block = step.zip(scratch);
+    let known = size(rows).filter(|_| rows.len() == 1);
+    let passing = |turned| next::passing(o, known, size(&n.reduce), columns.j.len(), turned);
+    let plain = deep && columns.outer.is_none() && matches!(b.kind(), PrimKind::Load { .. }) && b.dtype() == DType::F32;
+    p.turning = plain && !unit_b && passing(true) && stride_is_one(e, b, &n.reduce[0].var);
+    p.passing = p.turning || plain && unit_b && !p.direct && passing(false);
     let panel = match packed {
         Some(_) => 1,
-        None if p.block.is_some() || short => 1,
+        None if p.block.is_some() || short || p.passing => 1,
         None => panel(o, size(rows), size(&n.reduce), ct.bytes() as i64),
     };
     let most = if rows.is_empty() { alone(o) } else { most_columns(o) as i64 };
@@ -422,7 +462,9 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
                 (None, None) => e.whole(&PrimExpr::i64(0), &end, width),
             };
             let start = columns.start.clone();
-            if let (true, true, Some(w), Right::Scratch(scratch)) = (short, long, whole.as_int(), &p.right) {
+            if let (true, true, Some(w), Right::Scratch(scratch)) =
+                (short && !p.passing, long, whole.as_int(), &p.right)
+            {
                 p.stretches(e, scratch, &columns, w, width, lanes)?;
             } else if let (Some(one), Some(whole)) = (p.one_row(width, lanes), whole.as_int()) {
                 p.panels(e, &columns, whole, width, lanes, &one)?;
@@ -511,30 +553,6 @@ pub(super) fn stride_is_one(e: &Emit, b: &PrimExpr, j: &Var) -> bool {
 }
 
 impl Product<'_> {
-    /// Runs `body` over as many rows at a time as may wait for blocks of the reduction.
-    fn chunks(&self, e: &mut Emit, body: &mut dyn FnMut(&mut Emit, &Product) -> Res<()>) -> Res<()> {
-        let long = |r: &Axis| r.len().is_none_or(|n| n > MOST_ROWS);
-        let (Some(_), Right::Panels(..), Some(at)) = (self.block, &self.right, self.rows.iter().position(long)) else {
-            return body(e, self);
-        };
-        let row = &self.rows[at];
-        let first = Var::new("chunk", DType::I64);
-        let end = Poly::of(&row.extent, &e.ranges);
-        e.ranges.add_loop(&first, Poly::default(), end.clone());
-        let end = e.index(&end)?;
-        let end = e.hoist(end);
-        e.for_loop(&first, PrimExpr::i64(0), end.clone(), CHUNK, |e| {
-            let extent = e.hoist((end.clone() - first.expr()).min(CHUNK));
-            let map = HashMap::from([(row.var.clone(), first.expr() + row.var.expr())]);
-            let mut n = self.n.clone();
-            n.map_exprs(&mut |x| x.substitute(&map));
-            let mut p = self.with(&n, self.a.substitute(&map), self.b.clone());
-            p.rows[at].extent = extent;
-            e.ranges.add_loop(&row.var, Poly::default(), Poly::of(&p.rows[at].extent, &e.ranges));
-            body(e, &p)
-        })
-    }
-
     /// The same of another nest and its factors.
     fn with<'b>(&'b self, n: &'b Nest, a: PrimExpr, b: PrimExpr) -> Product<'b> {
         let right = match &self.right {
@@ -542,11 +560,16 @@ impl Product<'_> {
             Right::Panels(ptr, p) => Right::Panels(ptr.clone(), *p),
         };
         let (rows, from) = (self.rows.clone(), self.from.clone());
-        Product { n, a, b, right, rows, block: self.block, from, direct: self.direct, far: self.far, o: self.o }
+        let (direct, far, passing, turning) = (self.direct, self.far, self.passing, self.turning);
+        let (block, pass) = (self.block, self.pass.clone());
+        Product { n, a, b, right, rows, block, from, direct, far, passing, turning, pass, o: self.o }
     }
 
     /// A sliver of `valid` columns, whose packed rows have `width` elements.
     fn sliver(&self, e: &mut Emit, c: &Columns, width: i64, valid: i64, lanes: u16, parts: &[Part]) -> Res<()> {
+        if let (true, Right::Scratch(scratch), [part]) = (self.passing && !c.rest, &self.right, parts) {
+            return self.in_passing(e, scratch, c, width, lanes, part);
+        }
         let Some((step, scratch)) = self.block else {
             return self.rows(e, c, width, valid, lanes, parts);
         };
@@ -556,76 +579,6 @@ impl Product<'_> {
             at = at + step * widest(self.o, 4);
         }
         self.blocks(e, scratch, step, (at, width), &mut |e, p| p.rows(e, c, width, valid, lanes, parts))
-    }
-
-    /// The first `whole` columns, with `b` where it is: blocks of columns, within these blocks of the reduction, and the
-    /// slivers of a block for all rows.
-    fn stretches(&self, e: &mut Emit, scratch: &Var, c: &Columns, whole: i64, width: i64, lanes: u16) -> Res<()> {
-        // Two blocks at least: one for each of two threads.
-        let slivers = whole / width;
-        let most = SLIVERS.min((slivers + 1) / 2).max(1);
-        let blocks = (slivers + most - 1) / most;
-        let columns = (slivers + blocks - 1) / blocks.max(1) * width;
-        let first = Var::new("block", DType::I64);
-        e.ranges.add_loop(&first, Poly::default(), Poly::constant(whole));
-        let part = [Part { at: 0, count: width / lanes as i64, last: None }];
-        e.for_loop(&first, PrimExpr::i64(0), PrimExpr::i64(whole), columns.max(1), |e| {
-            let end = e.hoist((first.expr() + columns).min(whole));
-            let mut at = c.j.var.expr() - first.expr();
-            if !self.direct {
-                at = at + STRETCH * widest(self.o, 4);
-            }
-            self.blocks(e, scratch, STRETCH, (at, columns), &mut |e, p| {
-                e.for_loop(&c.start, first.expr(), end.clone(), width, |e| p.rows(e, c, width, width, lanes, &part))
-            })
-        })
-    }
-
-    /// The reduction in blocks of `step`. `wait`: where the sum of a column waits in scratch memory, and how many there are
-    /// for a row.
-    fn blocks(
-        &self,
-        e: &mut Emit,
-        scratch: &Var,
-        step: i64,
-        wait: (PrimExpr, i64),
-        run: &mut dyn FnMut(&mut Emit, &Product) -> Res<()>,
-    ) -> Res<()> {
-        let [k] = self.n.reduce.as_slice() else { return Err(e.internal("one reduction")) };
-        let Some(depth) = k.len() else { return Err(e.internal("depth")) };
-        let (mut at, mut size) = wait;
-        for r in self.rows.iter().rev() {
-            at = at + r.var.expr() * size;
-            size *= r.len().unwrap_or(1);
-        }
-        let waiting = PrimExpr::load_ptr(scratch.expr(), at.clone(), DType::F32);
-        let acc = &self.n.accs[0].var;
-        let away = Target { ptr: scratch.clone(), offset: at, dtype: DType::F32, value: acc.expr() };
-        let last = (depth - 1) / step * step;
-        let of = |from: PrimExpr, steps: i64| {
-            let mut n = self.n.clone();
-            let map = HashMap::from([(k.var.clone(), from.clone() + k.var.expr())]);
-            n.map_exprs(&mut |x| x.substitute(&map));
-            n.reduce = vec![Axis { var: k.var.clone(), extent: PrimExpr::i64(steps) }];
-            (n, self.a.substitute(&map), self.b.substitute(&map), from)
-        };
-        let mut some = |e: &mut Emit, (n, a, b, from): (Nest, PrimExpr, PrimExpr, PrimExpr)| {
-            run(e, &Product { block: None, from, ..self.with(&n, a, b) })
-        };
-        let (mut n, a, b, from) = of(PrimExpr::i64(0), step);
-        n.outs = vec![away.clone()];
-        some(e, (n, a, b, from))?;
-        let first = Var::new("from", DType::I64);
-        e.ranges.add_loop(&first, Poly::constant(step), Poly::constant(last - step));
-        e.for_loop(&first, PrimExpr::i64(step), PrimExpr::i64(last), step, |e| {
-            let (mut n, a, b, from) = of(first.expr(), step);
-            n.accs[0].init = waiting.clone();
-            n.outs = vec![away.clone()];
-            some(e, (n, a, b, from))
-        })?;
-        let (mut n, a, b, from) = of(PrimExpr::i64(last), depth - last);
-        n.accs[0].init = waiting.clone();
-        some(e, (n, a, b, from))
     }
 
     /// Packs the sliver, then runs all rows over it.
@@ -640,6 +593,9 @@ impl Product<'_> {
             depth = depth.mul(&Poly::of(&r.extent, &e.ranges));
         }
         let mut at = k.scale(width);
+        if let Some(pass) = &self.pass {
+            at = at.add(&Poly::of(&pass.place, &e.ranges));
+        }
         let mut first = c.start.expr();
         if let Some(slot) = &c.slot {
             at = at.add(&depth.mul(&Poly::var(&slot.var)).scale(width));
@@ -685,7 +641,9 @@ impl Product<'_> {
                     }
                     _ => None,
                 };
-                if copying.is_none() {
+                if self.pass.as_ref().is_some_and(|p| p.copied) {
+                    copying = None;
+                } else if copying.is_none() {
                     sliver.pack(e)?;
                 }
                 *scratch
@@ -726,10 +684,16 @@ impl Product<'_> {
                 unroll: UNROLL,
                 balanced: true,
                 copies: None,
-                ahead: None,
+                ahead: vec![],
+                next: None,
             };
             let asking = tiled.zip(tile.rows.first().map(|(_, n)| *n));
-            tile.ahead = self.ahead(e, c, width, asking).or_else(|| self.beside(e, c, width, asking));
+            let right = match &self.pass {
+                Some(_) => self.next_sliver(e, c, width),
+                None => self.ahead(e, c, width, asking).or_else(|| self.beside(e, c, width, asking)),
+            };
+            let left = self.left(e, asking);
+            tile.ahead = right.into_iter().chain(left.clone()).collect();
             if let (Some(slot), Right::Panels(..)) = (&c.slot, &self.right) {
                 // Of one row: a tile has a row of sums for each panel.
                 tile.rows = slot.len().map(|panels| (slot.var.clone(), panels)).into_iter().collect();
@@ -751,7 +715,10 @@ impl Product<'_> {
                 let copying = Tile {
                     rows: vec![(c.row.var.clone(), c.tile)],
                     copies: (c.behind > 0).then_some(copies),
-                    ahead: below.or(tile.ahead.clone()),
+                    ahead: match below {
+                        Some(below) => left.into_iter().chain([below]).collect(),
+                        None => tile.ahead.clone(),
+                    },
                     ..tile.clone()
                 };
                 spatial(e, &direct, &copying, &first, &mut point.clone())?;
@@ -764,6 +731,19 @@ impl Product<'_> {
             if copying.as_ref().is_none_or(|c| c.behind > 0) {
                 if let (Some(c), Some(own)) = (&copying, tile.rows.first_mut()) {
                     own.1 = rows_for(e, &order[0], c.tile);
+                }
+                // Tiles that copy for the next block, and those behind them.
+                tile.next = order.first().and_then(|r| self.next(e, c, &map, width, r, &tile));
+                if let (Some(rows), [r]) = (tile.next.as_ref().map(|n| n.rows), order.as_mut_slice()) {
+                    if let Some(len) = r.len().filter(|len| rows < *len) {
+                        let copying = Axis { extent: PrimExpr::i64(rows), ..r.clone() };
+                        spatial(e, &inner, &tile, &[copying], &mut point.clone())?;
+                        let others = HashMap::from([(r.var.clone(), r.var.expr() + rows)]);
+                        inner.map_exprs(&mut |x| x.substitute(&others));
+                        tile.ahead.iter_mut().for_each(|a| a.ptr = a.ptr.substitute(&others));
+                        tile.next = None;
+                        r.extent = PrimExpr::i64(len - rows);
+                    }
                 }
                 spatial(e, &inner, &tile, &order, &mut point)?;
             }

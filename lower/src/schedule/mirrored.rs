@@ -7,7 +7,8 @@
 //! memory, turned the wrong way, and are turned by squares in registers for the epilogue. Each sum is made in the order of
 //! the reduction, as in [`super::contract`]: the same bits.
 
-use super::contract::{factors, parts, sides, tile_columns, tile_rows, Part, LEAST_WORK};
+use super::beside::Ahead;
+use super::contract::{factors, parts, rows_ahead, sides, tile_columns, tile_rows, Part, LEAST_WORK, LEFT_FAR};
 use super::emit::{has_load, Emit, Lane, Res};
 use super::map::point;
 use super::nest::{Nest, Target};
@@ -258,9 +259,10 @@ impl Product<'_> {
         let packed = PrimExpr::load_ptr(self.scratch.expr(), packed, DType::F32);
         let sum = self.waiting(column.expr()) + start.expr() + part.at + lane.expr();
         let map = HashMap::from([(m.j.var.clone(), first.expr() + column.expr()), (m.k.var.clone(), k)]);
+        let b = self.b.substitute(&map);
         let mut inner = self.n.clone();
         let acc = inner.accs[0].var.clone();
-        inner.accs[0].update = acc.expr() + self.b.substitute(&map) * packed;
+        inner.accs[0].update = acc.expr() + b.clone() * packed;
         if more {
             inner.accs[0].init = PrimExpr::load_ptr(self.scratch.expr(), sum.clone(), DType::F32);
         }
@@ -279,11 +281,12 @@ impl Product<'_> {
                 combine: None,
                 pair: false,
             }),
-            rows: vec![(column, height)],
+            rows: vec![(column.clone(), height)],
             unroll: 4,
             balanced: true,
             copies: None,
-            ahead: None,
+            ahead: self.ahead(e, &b, &inner.reduce[0], &column, height).into_iter().collect(),
+            next: None,
         };
         inner.spatial = vec![columns.clone()];
         let mut point = Point { offsets: vec![], lanes: m.lanes as u16, count: part.count as u16 };
@@ -291,6 +294,12 @@ impl Product<'_> {
         let r = spatial(e, &inner, &tile, &[columns], &mut point);
         e.end_lane(&lane);
         r
+    }
+
+    /// What tiles of so many columns ask for: those of the next one.
+    fn ahead(&self, e: &Emit, b: &PrimExpr, k: &Axis, column: &Var, height: i64) -> Option<Ahead> {
+        let (ahead, row) = rows_ahead(e, b, k, column, height)?;
+        (self.m.columns * row >= LEFT_FAR).then_some(ahead)
     }
 
     /// Turns the sums of a block and runs the epilogue on them.

@@ -4,6 +4,7 @@
 //! workspace pointer when [`crate::kernel_workspace`] is not 0; it returns nothing.
 
 mod again;
+mod beside;
 mod contract;
 mod emit;
 mod fuse;

@@ -6,6 +6,8 @@
 //! equal loads of a tile are shared. Float sums are reassociated when the vectors run along the reduction; each
 //! step is a fused multiply-add where the target has one. Integer results are exact.
 
+pub use super::beside::LINE;
+use super::beside::{Ahead, Copies, Next};
 use super::contract::contraction;
 use super::emit::{compute_type, Emit, Lane, Res};
 use super::map::{point, spread, strips};
@@ -34,22 +36,10 @@ pub struct Tile {
     /// What is read is also written elsewhere.
     pub copies: Option<Copies>,
     /// What will be read behind this.
-    pub ahead: Option<Ahead>,
+    pub ahead: Vec<Ahead>,
+    /// What is copied for the tiles of the next block.
+    pub next: Option<Next>,
 }
-
-/// Memory that is asked for while sums are made: some lines of [`LINE`] bytes in each round of the innermost loop.
-#[derive(Clone)]
-pub struct Ahead {
-    /// Where the tile begins to ask. It need not be memory of the program.
-    pub ptr: PrimExpr,
-    /// The lines of a round: bytes behind that place.
-    pub lines: Vec<i64>,
-    /// Bytes from those of a round to those of the next.
-    pub step: i64,
-}
-
-/// Bytes of a cache line.
-pub const LINE: i64 = 64;
 
 /// Rows behind the last tile that share it, and the most that are one tile and two whatever the tile is.
 const FEW_LEFT: i64 = 2;
@@ -58,14 +48,6 @@ const MOST_LEFT: i64 = 8;
 /// Rows side by side where steps are no vectors, and operations of a step at most.
 const BESIDE: i64 = 8;
 const LIGHT: usize = 4;
-
-/// A value along the vectors, which each reduction step stores to memory that nothing else of the nest reads or writes.
-#[derive(Clone)]
-pub struct Copies {
-    pub value: PrimExpr,
-    pub ptr: Var,
-    pub offset: PrimExpr,
-}
 
 #[derive(Clone)]
 pub struct Vector {
@@ -203,10 +185,10 @@ pub(super) fn tiles_of(count: i64, rows: i64, alone: i64) -> Vec<i64> {
 }
 
 /// One vector of a tile, or one point of scalar code.
-struct Spot {
+pub(super) struct Spot {
     /// What the axis variables stand for.
-    map: HashMap<Var, PrimExpr>,
-    lane: Lane,
+    pub map: HashMap<Var, PrimExpr>,
+    pub lane: Lane,
     /// Its first lane, from the beginning of the tile.
     at: i64,
     /// Lanes before the end of the axis.
@@ -266,17 +248,19 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
     match along {
         None => {
             let locals = finals.clone();
-            let ahead = t.ahead.as_ref().map(|a| (a, e.hoist(a.ptr.clone())));
+            let next = t.next.as_ref().map(|n| (n, e.hoist(n.first.clone())));
+            let ahead: Vec<(&Ahead, PrimExpr)> = t.ahead.iter().map(|a| (a, e.hoist(a.ptr.clone()))).collect();
             steps(e, t, &n.reduce, &mut HashMap::new(), &mut |e, k| {
+                let per_row = p.count as usize + t.vector.as_ref().is_some_and(|v| v.last.is_some()) as usize;
+                let row = &points[..per_row.min(points.len())];
                 if let Some(c) = &t.copies {
-                    let per_row = p.count as usize + t.vector.as_ref().is_some_and(|v| v.last.is_some()) as usize;
-                    copy(e, c, &points[..per_row.min(points.len())], k)?;
+                    c.emit(e, row, k)?;
                 }
-                if let (Some((a, ptr)), [axis], true) = (&ahead, n.reduce.as_slice(), k.is_empty()) {
-                    let first = ptr.clone().ptr_add(axis.var.expr() * (a.step / t.unroll));
-                    for line in &a.lines {
-                        e.push(FlatStmt::Prefetch { ptr: first.clone().ptr_add(*line) });
+                if let ([axis], true) = (n.reduce.as_slice(), k.is_empty()) {
+                    if let Some((next, first)) = &next {
+                        next.round(e, first, &axis.var, t.unroll, row)?;
                     }
+                    ahead.iter().for_each(|(a, ptr)| a.round(e, ptr, &axis.var, t.unroll));
                 }
                 update(e, n, &points, &locals, k, None)
             })?
@@ -305,17 +289,6 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn copy(e: &mut Emit, c: &Copies, row: &[Spot], k: &HashMap<Var, PrimExpr>) -> Res<()> {
-    for s in row {
-        let mut map = s.map.clone();
-        map.extend(k.iter().map(|(v, x)| (v.clone(), x.clone())));
-        let x = e.value(&c.value.substitute(&map), &s.lane)?;
-        let offset = Poly::of(&c.offset.substitute(&map), &e.ranges);
-        e.store_apart(&c.ptr, &offset, spread(x, s.lane.lanes))?;
-    }
-    Ok(())
 }
 
 /// The lanes before the end, as vectors of 4 lanes or more and single ones: first lane, lanes.
@@ -595,7 +568,8 @@ pub fn rows_for(e: &Emit, a: &Axis, most: i64) -> i64 {
 }
 
 fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
-    let scalar = Tile { vector: None, rows: vec![], unroll: 1, balanced: false, copies: None, ahead: None };
+    let scalar =
+        Tile { vector: None, rows: vec![], unroll: 1, balanced: false, copies: None, ahead: vec![], next: None };
     let updates: Vec<&PrimExpr> = n.accs.iter().map(|a| &a.update).collect();
     let values = n.values();
     let acc_bytes = n.accs.iter().map(|a| compute_type(a.var.dtype()).bytes()).max().unwrap_or(4);
@@ -703,7 +677,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     let size = updates.iter().map(|u| weight(u)).sum::<usize>();
     let points = rows.iter().map(|(_, r)| *r as usize).product::<usize>() * v.count as usize;
     let unroll = if heavy || v.combine.is_some() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
-    Tile { vector: Some(v), rows, unroll, balanced: false, copies: None, ahead: None }
+    Tile { vector: Some(v), rows, unroll, balanced: false, copies: None, ahead: vec![], next: None }
 }
 
 /// Lanes of vectors along `a`: where registers are wide, no more than it has elements.

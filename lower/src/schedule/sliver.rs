@@ -219,7 +219,7 @@ impl Places {
 }
 
 /// The columns of four rows of four lanes.
-fn four(e: &mut Emit, rows: &[PrimExpr]) -> Vec<PrimExpr> {
+pub(super) fn four(e: &mut Emit, rows: &[PrimExpr]) -> Vec<PrimExpr> {
     let (ints, floats) = (DType::I32.with_lanes(4), DType::F32.with_lanes(4));
     let rows: Vec<PrimExpr> = rows.iter().map(|r| e.bind("row", r.clone().reinterpret(ints))).collect();
     let weave = |e: &mut Emit, a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64| {

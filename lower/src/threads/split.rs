@@ -187,6 +187,7 @@ fn classify<'a>(
     apart: bool,
 ) -> Option<(Vec<Top<'a>>, Facts)> {
     let mut facts = Facts { private: workspace, ..Default::default() };
+    let mut pieces: Vec<(Var, Var)> = vec![];
     facts.roots.extend(f.params.iter().map(|p| (p.clone(), vec![p.clone()])));
     let mut tops = vec![];
     let mut stacks: HashSet<Var> = HashSet::new();
@@ -206,9 +207,10 @@ fn classify<'a>(
             FlatStmt::Let { var, value } if !mentions(s, &open) && (open.is_empty() || !loads(value)) => {
                 // A piece of the workspace is memory of its own.
                 let root = facts.root(value).filter(|r| r.iter().all(|r| facts.private.contains(r)));
-                if let (DType::HANDLE, Some(_), PrimKind::Var(_) | PrimKind::PtrAdd(..)) =
+                if let (DType::HANDLE, Some(root), PrimKind::Var(_) | PrimKind::PtrAdd(..)) =
                     (var.dtype(), root, value.kind())
                 {
+                    pieces.extend(root.into_iter().map(|of| (var.clone(), of)));
                     facts.roots.insert(var.clone(), vec![var.clone()]);
                     facts.private.insert(var.clone());
                     tops.push(Top { s, kind: Kind::Keep, stored: HashSet::new(), loaded: HashSet::new() });
@@ -228,6 +230,20 @@ fn classify<'a>(
         }
         let (stored, loaded) = (std::mem::take(&mut facts.stored), std::mem::take(&mut facts.loaded));
         tops.push(Top { s, kind, stored, loaded });
+    }
+    // A place in memory that is used by another name, too, is no piece apart from that.
+    for (piece, _) in pieces.iter().rev() {
+        let within = |v: &Var| pieces.iter().find(|(p, _)| p == v).map(|(_, of)| of);
+        let used = |of: &&Var| tops.iter().any(|t| t.stored.contains(*of) || t.loaded.contains(*of));
+        let Some(of) = std::iter::successors(within(piece), |of| within(of)).find(used) else { continue };
+        for t in &mut tops {
+            for all in [&mut t.stored, &mut t.loaded] {
+                if all.remove(piece) {
+                    all.insert(of.clone());
+                }
+            }
+        }
+        facts.roots.values_mut().flatten().filter(|r| *r == piece).for_each(|r| *r = of.clone());
     }
     // A tensor that the kernel reads and writes: shares would see each other's work, unless they are known not to.
     let again =

@@ -1,12 +1,12 @@
 //! What the tiles of a product ask for while they are computed: right sides that no cache nearby holds.
 
+use super::super::beside::{Ahead, LINE};
 use super::super::emit::Emit;
 use super::super::poly::Poly;
-use super::super::reduce::{Ahead, LINE};
 use super::super::stage::Axis;
 use super::{Columns, Product, Right, UNROLL};
 use relax_ir::prim::PrimKind;
-use relax_ir::PrimExpr;
+use relax_ir::{PrimExpr, Var};
 use std::collections::HashMap;
 
 /// Constant right sides of at least so many bytes are asked for ahead.
@@ -18,8 +18,14 @@ const FEW_TILES: i64 = 8;
 pub(super) const RIGHT_FAR: i64 = 4 << 20;
 const MOST_ASKING: i64 = 96;
 
+/// Lines of a row that are not worth asking for.
+const SHORT: i64 = 4;
+
 /// The tile that copies a sliver of them asks for the rows that are so many further down.
 const BELOW: i64 = 32;
+
+/// Sides of at least so many bytes that are read element by element are asked for ahead.
+pub(in super::super) const LEFT_FAR: i64 = 1 << 20;
 
 impl Product<'_> {
     /// What tiles of `height` rows ask for while they are computed: each its part of the panel behind this one. The first
@@ -44,7 +50,7 @@ impl Product<'_> {
         let from = Poly::of(&self.from, &e.ranges);
         let this = p.at(e, &c.start, false, &from, width).scale(4).expr();
         let ptr = ptr.expr().ptr_add(this).ptr_add(at + panel);
-        Some(Ahead { ptr, lines: (0..lines).map(|l| l * LINE).collect(), step: lines * LINE })
+        Some(Ahead { ptr, lines: (0..lines).map(|l| l * LINE).collect(), step: lines * LINE, turns: (1, 0) })
     }
 
     /// The same of a right side that is read where it is, row by row of `width` columns: the lines of the next sliver. No
@@ -70,7 +76,7 @@ impl Product<'_> {
         let group = tile.floor_div(sharing) * (lines * LINE);
         let ptr = ptr.clone().ptr_add(first.expr()).ptr_add(start + group + bytes);
         let lines = (0..rows).flat_map(|r| (0..lines).map(move |l| r * row + l * LINE)).collect();
-        Some(Ahead { ptr, lines, step: rows * row })
+        Some(Ahead { ptr, lines, step: rows * row, turns: (1, 0) })
     }
 
     /// The same of the tile that copies a sliver for those that follow: the lines of rows further down in the same sliver.
@@ -86,6 +92,36 @@ impl Product<'_> {
         let ptr = ptr.clone().ptr_add(first.scale(size).expr()).ptr_add(BELOW * row);
         let lines =
             (0..UNROLL).flat_map(|r| (0..width * size).step_by(LINE as usize).map(move |l| r * row + l)).collect();
-        Some(Ahead { ptr, lines, step: UNROLL * row })
+        Some(Ahead { ptr, lines, step: UNROLL * row, turns: (1, 0) })
     }
+
+    /// The same of a left side: the rows of the next tile.
+    pub(super) fn left(&self, e: &Emit, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
+        let [k] = self.n.reduce.as_slice() else { return None };
+        let (r, height) = rows.filter(|_| self.o.is_wide())?;
+        let far = |bytes: i64| self.rows.iter().try_fold(bytes, |n, r| n.checked_mul(r.len()?)) >= Some(LEFT_FAR);
+        let (ahead, row) = rows_ahead(e, &self.a, k, &r.var, height)?;
+        (r.len()? > height && far(row)).then_some(ahead)
+    }
+}
+
+/// What asks for the rows `r` of the next tile of `height` of them, and the bytes from one to the next, of a side that lies along the
+/// reduction. Each row, or each block of the reduction in it, begins in another page, where no processor reads ahead before
+/// some lines of it were read: a tile would wait for its first steps.
+pub(in super::super) fn rows_ahead(e: &Emit, side: &PrimExpr, k: &Axis, r: &Var, height: i64) -> Option<(Ahead, i64)> {
+    let PrimKind::Load { ptr, offset } = side.kind() else { return None };
+    let size = side.dtype().bytes() as i64;
+    // Rounds that read the same line of a row: each asks for that of other rows.
+    let turns = LINE / size / UNROLL;
+    let offset = Poly::of(offset, &e.ranges);
+    let along = offset.split(&k.var)?.0.as_const() == Some(1);
+    if !along || turns < 1 || k.len()? < SHORT * turns * UNROLL {
+        return None;
+    }
+    let row = offset.split(r)?.0.as_const()? * size;
+    let map = HashMap::from([(k.var.clone(), PrimExpr::i64(0)), (r.clone(), r.expr() + height)]);
+    let first = Poly::of(&offset.expr().substitute(&map), &e.ranges).scale(size).expr();
+    let each = (height + turns - 1) / turns;
+    let lines = (0..each).map(|i| i * row).collect();
+    Some((Ahead { ptr: ptr.clone().ptr_add(first), lines, step: LINE / turns, turns: (turns, each * row) }, row))
 }
