@@ -5,6 +5,8 @@
  *   client pair ARGS SECONDS LIB PREFIX LIB PREFIX
  *                                        least and median microseconds (of processor time) of a call of each, in
  *                                        turns
+ *   client serve LIB PREFIX ARGS         nanoseconds of each of N calls for every line `run N` that it is given, as
+ *                                        networks.py asks its competitors
  *
  * ARGS: arguments of `main` as figures.py writes them. */
 #define _GNU_SOURCE
@@ -140,5 +142,22 @@ int main(int argc, char **argv) {
     puts("");
     return 0;
   }
-  fail("usage: client load LIB PREFIX ARGS | client pair ARGS SECONDS LIB PREFIX LIB PREFIX");
+  if (argc == 5 && !strcmp(argv[1], "serve")) {
+    read_args(argv[4]);
+    Run run = load(argv[2], argv[3]);
+    call(run);
+    puts("{}");
+    fflush(stdout);
+    for (int n; scanf(" run %d", &n) == 1;) {
+      double *times = malloc(sizeof(double) * ((size_t)n + 1));
+      for (int i = 0; i < n; i++) times[i] = timed(run);
+      printf("{\"ns\": [");
+      for (int i = 0; i < n; i++) printf("%s%.0f", i ? ", " : "", times[i] * 1e3);
+      puts("]}");
+      fflush(stdout);
+      free(times);
+    }
+    return 0;
+  }
+  fail("usage: client load LIB PREFIX ARGS | client pair ARGS SECONDS LIB PREFIX LIB PREFIX | client serve LIB PREFIX ARGS");
 }

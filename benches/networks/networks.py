@@ -5,8 +5,8 @@
 
 MODELS is a folder of NAME.onnx with NAME.npz, its arguments by name. Competitors: onnxruntime and OpenVINO (where Python has
 them), and what RUST_PEERS, a program, has of tract and rten (one thread only): it takes `PEER MODEL INPUTS THREADS`, then
-lines `run N` (gives {"ns": [..]}) and `out FOLDER` (writes out_0.npy ..). Ours is called through P_run from Python, like the
-Python ones. The compiler is RELAX_AOT, or target/release/relax-aot.
+lines `run N` (gives {"ns": [..]}) and `out FOLDER` (writes out_0.npy ..). Ours is called through P_run as the competitor is:
+from Python beside the Python ones, from C beside RUST_PEERS. The compiler is RELAX_AOT, or target/release/relax-aot; needs cc.
 
 Each competitor is a process of its own; those of a network live together and take turns in bursts, so that what else the
 machine does falls on all alike. A cell is ours / theirs by least times, and by medians behind a stroke where that is above 1:
@@ -31,10 +31,16 @@ import tempfile
 
 import numpy as np
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "figures"))
+import figures  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve()
 ROOT = HERE.parent.parent.parent
 COMPILER = os.environ.get("RELAX_AOT", str(ROOT / "target/release/relax-aot"))
 RUST = os.environ.get("RUST_PEERS")
+# Competitors that are called from a compiled language, and ours called likewise.
+COMPILED = ("tract", "rten")
+NATIVE = "ours, from C"
 MARK = "<!-- The last run of benches/networks/networks.py --store. -->"
 END = "<!-- The end of networks. -->"
 
@@ -191,9 +197,11 @@ class Worker:
     def __init__(self, peer, model, inputs, threads):
         self.peer, self.times = peer, []
         command = [sys.executable, HERE, "--serve"]
-        if peer in ("tract", "rten"):
+        if peer in COMPILED:
             command = [RUST]
         command = [str(c) for c in (*command, peer, model, inputs, threads)]
+        if peer == NATIVE:
+            command = client(model, inputs)
         names = ("OMP", "RTEN", "RAYON", "OPENBLAS")
         env = os.environ | {f"{n}_NUM_THREADS": str(threads) for n in names}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -218,6 +226,15 @@ class Worker:
         self.process.wait()
 
 
+def client(model, work):
+    """The command of a C program that calls ours; its results are those that Python's call was checked by."""
+    network = figures.Network(model.parent, model.stem, work)
+    path, prefix, _ = network.compiled("c", "--target-cpu", "native")
+    network.write_args(network.metadata(path))
+    figures.run(os.environ.get("CC", "cc"), "-O2", "-o", work / "client", figures.HERE / "client.c", "-ldl")
+    return [str(c) for c in (work / "client", "serve", path, prefix, network.args)]
+
+
 def differs(wanted, got):
     """Whether results are further apart than half of the largest one."""
     for a in sorted(pathlib.Path(wanted).glob("out_*.npy")):
@@ -230,7 +247,7 @@ def differs(wanted, got):
 def measure(models, name, threads, seconds):
     """{peer: [least, median] in ms, or what went wrong}."""
     model = (models / f"{name}.onnx").resolve()
-    peers = ["ours", "onnxruntime", "OpenVINO"] + (["tract", "rten"] if RUST and threads == 1 else [])
+    peers = ["ours", "onnxruntime", "OpenVINO"] + ([NATIVE, *COMPILED] if RUST and threads == 1 else [])
     rows = {}
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
@@ -247,10 +264,15 @@ def measure(models, name, threads, seconds):
         reference = Worker("reference", model, work, 1)
         wanted = results(reference)[1]
         reference.end()
-        workers = [Worker(p, model, work, threads) for p in peers]
+        workers = [Worker(peers[0], model, work, threads)]
+        if workers[0].error:
+            workers[0].end()
+            return {"ours": workers[0].error}
+        workers += [Worker(p, model, work, threads) for p in peers[1:]]
         active = []
         for w in workers:
-            w.error = w.error or results(w)[0] or ("wrong" if differs(wanted, work / w.peer) else None)
+            if w.peer != NATIVE:
+                w.error = w.error or results(w)[0] or ("wrong" if differs(wanted, work / w.peer) else None)
             if w.error:
                 rows[w.peer] = w.error
             else:
@@ -283,7 +305,7 @@ def cell(ours, theirs):
 
 
 def table(results, threads):
-    peers = [p for p in ("onnxruntime", "OpenVINO", "tract", "rten") if any(p in r for r in results.values())]
+    peers = [p for p in ("onnxruntime", "OpenVINO", *COMPILED) if any(p in r for r in results.values())]
     lines = ["| network | ms, least | median | " + " | ".join(peers) + " |", "|---" * (3 + len(peers)) + "|"]
     best = [[], []]
     for name, rows in results.items():
@@ -291,10 +313,11 @@ def table(results, threads):
         if not isinstance(ours, list):
             lines.append(f"| {name} | {ours} |" + " |" * (1 + len(peers)))
             continue
-        cells = [cell(ours, rows.get(p)) for p in peers]
+        beside = {p: rows[NATIVE] if p in COMPILED and NATIVE in rows else ours for p in peers}
+        cells = [cell(beside[p], rows.get(p)) for p in peers]
         lines.append(f"| {name} | {number(ours[0])} | {number(ours[1])} | " + " | ".join(cells) + " |")
         for i in range(2) if name != "noop" else ():
-            best[i].append(max(ours[i] / rows[p][i] for p in peers if isinstance(rows.get(p), list)))
+            best[i].append(max(beside[p][i] / rows[p][i] for p in peers if isinstance(rows.get(p), list)))
     mean = [math.exp(sum(map(math.log, b)) / len(b)) for b in best if b]
     last = [sum(x >= 1 for x in b) for b in best]
     if mean:
