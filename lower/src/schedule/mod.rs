@@ -169,13 +169,21 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
     if !total.is_int(0) {
         let workspace = Var::new("workspace", DType::HANDLE);
         params.push(workspace.clone());
+        // Buffers that share memory share its name, so that whoever looks for what loops hand each other sees it.
+        let mut pieces: Vec<(&PrimExpr, Var)> = vec![];
         for (b, slot) in plan.allocs.iter().zip(&slots) {
-            if let Slot::Workspace(offset) = slot {
-                let offset = e.index(&Poly::of(offset, &e.ranges))?;
-                let ptr = Var::new(&b.name, DType::HANDLE);
-                e.push(FlatStmt::Let { var: ptr.clone(), value: workspace.expr().ptr_add(offset) });
-                place(&mut e, b, ptr, &dims)?;
-            }
+            let Slot::Workspace(offset) = slot else { continue };
+            let ptr = match pieces.iter().find(|(at, _)| *at == offset) {
+                Some((_, ptr)) => ptr.clone(),
+                None => {
+                    let ptr = Var::new(&b.name, DType::HANDLE);
+                    let at = e.index(&Poly::of(offset, &e.ranges))?;
+                    e.push(FlatStmt::Let { var: ptr.clone(), value: workspace.expr().ptr_add(at) });
+                    pieces.push((offset, ptr.clone()));
+                    ptr
+                }
+            };
+            place(&mut e, b, ptr, &dims)?;
         }
     }
     for (b, slot) in plan.allocs.iter().zip(&slots) {

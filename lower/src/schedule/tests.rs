@@ -3,8 +3,9 @@
 use super::{machine, schedule, SchedOptions};
 use crate::interp::{run, Arg, Tensor};
 use crate::{kernel_dims, kernel_workspace};
-use relax_ir::prim::Intrin;
-use relax_ir::tir::{KernelBuilder, PrimFunc, PrimParam, Reducer, Stmt};
+use relax_ir::flat::FlatStmt;
+use relax_ir::prim::{Intrin, PrimKind};
+use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc, PrimParam, Reducer, Stmt};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
@@ -468,7 +469,6 @@ fn right_sides_are_copied_in_passing() {
 
 #[test]
 fn far_right_sides_are_asked_for_ahead() {
-    use relax_ir::flat::FlatStmt;
     /// Innermost loops that ask.
     fn asked(body: &[FlatStmt]) -> usize {
         let one = |s: &FlatStmt| match s {
@@ -615,5 +615,36 @@ fn dear_sums_go_by_two_registers() {
                 }
             }
         }
+    }
+}
+
+/// Who looks for what loops hand each other knows memory by its name (`threads/split.rs`).
+#[test]
+fn buffers_that_share_memory_share_its_name() {
+    for len in [PrimExpr::i64(128), n().expr()] {
+        let mut k = KernelBuilder::new("turns");
+        let (dims, all) = ([len.clone(), len.clone()], [len]);
+        let x = k.input("x", &dims, DType::F32);
+        let mut product = |l: &Buffer, r: &Buffer| {
+            let term = |i: &[PrimExpr], k: &[PrimExpr]| {
+                l.at([i[0].clone(), k[0].clone()]) * r.at([k[0].clone(), i[1].clone()])
+            };
+            k.sum("product", &dims, DType::F32, &all, term)
+        };
+        let a = product(&x, &x);
+        let b = product(&a, &a);
+        let c = product(&b, &x);
+        let y = product(&b, &c);
+        let flat = schedule(&k.finish(&[y]), &SchedOptions::default()).expect("a kernel");
+        let workspace = flat.params.last().expect("the workspace").expr();
+        let pieces = |s: &&FlatStmt| match s {
+            FlatStmt::Let { value, .. } => match value.kind() {
+                PrimKind::PtrAdd(of, _) => *of == workspace,
+                _ => *value == workspace,
+            },
+            _ => false,
+        };
+        // Two of those four, and packed columns.
+        assert_eq!(flat.body.iter().filter(pieces).count(), 3, "{flat:?}");
     }
 }
