@@ -132,6 +132,56 @@ fn of_windows_that_reach_beyond() {
     compare(REACHING, &[("a", &[32, 3, 1, 1]), ("c", &[32, 1, 5, 5])], 3, 3, &sizes);
 }
 
+/// Windows whose taps lie far apart, further than the data is wide: in several tiles of a row, whole and in parts.
+const DILATED: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 1, 1), "float32"), b: R.Tensor((68, 32, 3, 3), "float32")):
+        with R.dataflow():
+            s = R.nn.conv2d(x, a)
+            t = R.nn.conv2d(s, b, padding=[9, 9, 9, 9], dilation=[9, 9])
+            u = R.nn.conv2d(s, b, padding=[4, 3, 4, 6], strides=[2, 2], dilation=[4, 4])
+            v = R.nn.conv2d(s, b, padding=[2, 0, 2, 4], dilation=[2, 2])
+            r = (t, u, v)
+            R.output(r)
+        return r
+"#;
+
+#[test]
+fn of_windows_far_apart() {
+    let sizes = [(2, 1), (3, 2), (9, 7), (11, 8), (4, 9), (8, 14), (6, 16), (7, 23), (10, 30)];
+    compare(DILATED, &[("a", &[32, 3, 1, 1]), ("b", &[68, 32, 3, 3])], 3, 3, &sizes);
+}
+
+/// Transposed convolutions: of no work in vain, in phases, side by side and cut, over one axis.
+const TRANSPOSED: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 3, 3), "float32"), b: R.Tensor((32, 20, 2, 2), "float32"), c: R.Tensor((32, 16, 4, 4), "float32"), d: R.Tensor((32, 8, 3, 3), "float32"), f: R.Tensor((32, 16, 5), "float32")):
+        with R.dataflow():
+            s = R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]))
+            t = R.nn.relu(R.nn.conv2d_transpose(s, b, strides=[2, 2]))
+            u = R.nn.conv2d_transpose(s, c, strides=[2, 2], padding=[1, 1, 1, 1])
+            v = R.nn.conv2d_transpose(s, d, strides=[2, 3])
+            y = R.nn.conv2d_transpose(s, d, strides=[2, 1], padding=[1, 1, 1, 1], output_padding=[1, 0])
+            z = R.nn.conv1d_transpose(R.mean(s, axis=[2]), f, strides=[3], padding=[1, 1])
+            r = (t, u, v, y, z)
+            R.output(r)
+        return r
+"#;
+
+#[test]
+fn of_transposed_windows() {
+    let params: &[(&str, &[i64])] = &[
+        ("a", &[32, 3, 3, 3]),
+        ("b", &[32, 20, 2, 2]),
+        ("c", &[32, 16, 4, 4]),
+        ("d", &[32, 8, 3, 3]),
+        ("f", &[32, 16, 5]),
+    ];
+    compare(TRANSPOSED, params, 3, 5, &[(1, 1), (2, 3), (5, 4), (3, 9), (6, 17), (4, 33)]);
+}
+
 /// Small pictures of many channels, a row of which is one tile.
 const DEEP: &str = r#"@I.ir_module
 class Module:

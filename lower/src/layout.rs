@@ -22,8 +22,8 @@ mod weights;
 
 use crate::choice::{epilogue_class, Algorithm, Site, Tuned};
 use crate::legalize::{call_tir, scalars, Names};
-use crate::schedule::window::{Kind, Window};
-use planes::CONVOLUTIONS;
+use crate::schedule::window::{Kind, Sizes, Window};
+use planes::{CONVOLUTIONS, TRANSPOSED};
 use relax_ir::analysis::{infer_expr, Typed};
 use relax_ir::attrs::Attrs;
 use relax_ir::op::lookup;
@@ -255,8 +255,9 @@ impl Pass {
         }
         let new = match name {
             _ if CONVOLUTIONS.contains(&name) => self.conv(b, c, &dims, e, &mut out)?,
-            "nn.conv1d_transpose" | "nn.conv2d_transpose" | "nn.conv3d_transpose" => {
-                self.transposed(b, c, &dims, &mut out)?
+            _ if TRANSPOSED.contains(&name) => {
+                let shape = self.shape(&b.var.expr(), &out)?;
+                self.transposed(b, c, &shape, &mut out)?
             }
             "concat" => self.concat(b, c, &mut out)?,
             "nn.max_pool2d" if self.last_of(c.args.first()?).is_some() => {
@@ -380,6 +381,19 @@ impl Pass {
             true => self.open_sizes(b, &w, args.first()?, out)?,
             false => w.sizes(),
         };
+        self.kernel_of(b, &w, sizes, args, at, out)
+    }
+
+    /// The same of these sizes.
+    fn kernel_of(
+        &mut self,
+        b: &Binding,
+        w: &Window,
+        sizes: Sizes,
+        args: Vec<Expr>,
+        at: &Expr,
+        out: &mut Out,
+    ) -> Option<RVar> {
         let mut prim = w.prim(&sizes);
         prim.name = self.names.fresh(&prim.name);
         prim.span = at.span();

@@ -6,7 +6,7 @@
 //! rows are left out as they are under windows of known sizes.
 
 use super::forms::two;
-use super::planes::CONVOLUTIONS;
+use super::planes::{CONVOLUTIONS, TRANSPOSED};
 use super::{call, follow, ints, packed, Out, Pass, COMPARISONS, ELEMENTWISE, FEW_CHANNELS, REDUCTIONS};
 use crate::schedule::window::{Kind, Plan, Sizes, Window};
 use relax_ir::attrs::Attrs;
@@ -54,6 +54,7 @@ impl Pass {
         }
         let new = match name {
             _ if CONVOLUTIONS.contains(&name) => self.open_conv(b, c, &dims, at, &mut out)?,
+            _ if TRANSPOSED.contains(&name) => self.transposed(b, c, &dims, &mut out)?,
             "concat" => self.concat(b, c, &mut out)?,
             "nn.max_pool2d" if self.last_of(c.args.first()?).is_some() => match self.open_max(b, c, &dims, &mut out) {
                 Some(new) => new,
@@ -206,7 +207,7 @@ impl Pass {
     }
 
     /// The data with columns of zeros at both ends, as many as windows reach beyond it.
-    fn bordered(&self, w: &mut Window, after: i64, x: Expr, out: &mut Out) -> Option<Expr> {
+    pub(super) fn bordered(&self, w: &mut Window, after: i64, x: Expr, out: &mut Out) -> Option<Expr> {
         let before = std::mem::take(&mut w.before[1]);
         if before == 0 && after == 0 {
             return Some(x);

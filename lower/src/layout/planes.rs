@@ -12,6 +12,9 @@ use relax_ir::{Constant, DType, PrimExpr};
 /// Operators that become windows.
 pub(super) const CONVOLUTIONS: &[&str] = &["nn.conv1d", "nn.conv2d", "nn.conv3d"];
 
+/// Operators that become several of them.
+pub(super) const TRANSPOSED: &[&str] = &["nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"];
+
 /// Columns of windows of convolutions over one axis that have code of their own where they reach beyond the data; data of
 /// larger ones gets its zeros.
 const OWN_COLUMNS: i64 = 7;

@@ -13,9 +13,9 @@ pub(super) struct Pieces {
     cuts: Vec<i64>,
 }
 
-pub(super) fn list(values: &[i64], span: Span) -> Expr {
-    let one = |v: &i64| Expr::new(ExprKind::Prim(PrimExpr::i64(*v)), span);
-    Expr::new(ExprKind::Tuple(values.iter().map(one).collect()), span)
+pub(super) fn list<T: Into<PrimExpr>>(values: impl IntoIterator<Item = T>, span: Span) -> Expr {
+    let one = |v: T| Expr::new(ExprKind::Prim(v.into()), span);
+    Expr::new(ExprKind::Tuple(values.into_iter().map(one).collect()), span)
 }
 
 impl Pass {
@@ -31,7 +31,7 @@ impl Pass {
         let axes: Vec<i64> = axes.iter().map(axis).collect::<Option<_>>()?;
         let mut c = c.clone();
         c.args[0] = x.expr();
-        c.args[1] = list(&axes, out.span);
+        c.args[1] = list(axes, out.span);
         out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
     }
 
@@ -53,7 +53,7 @@ impl Pass {
     pub(super) fn piece(&mut self, b: &Binding, e: &Expr, i: usize, out: &mut Out) -> Option<RVar> {
         let p = self.pieces.get(e.as_var()?)?;
         let (begin, end) = (*p.cuts.get(i)?, *p.cuts.get(i + 1)?);
-        let bounds = [[p.axis], [begin], [end]].map(|v| list(&v, out.span));
+        let bounds = [[p.axis], [begin], [end]].map(|v| list(v, out.span));
         let args = [vec![p.of.expr()], bounds.to_vec()].concat();
         let value = super::call("strided_slice", args, Attrs::default(), out.span)?;
         out.bind(b.var.name(), value)

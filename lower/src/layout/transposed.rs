@@ -4,19 +4,22 @@
 //! Along an axis, with kernel `k`, stride `s` and padding `p`, element `s * q + a` of the result is the sum of `data[q + (a + p)
 //! / s - t] * weight[(a + p) % s + s * t]` over `t`. Where all of these phases would have few channels, or where no work is
 //! lost, one convolution makes them side by side; otherwise each is one of its own, without the points that only others need.
+//! Rows and columns may be open: each of these has a known number of points more than the data.
 
+use super::open::{likely, reshape_to};
 use super::planes::Sides;
-use super::{call, packed, reshape, transpose, Out, Pass};
-use crate::schedule::window::{Kind, Plan, Window};
+use super::{call, packed, transpose, Out, Pass};
+use crate::schedule::window::{Kind, Plan, Sizes, Window};
 use relax_ir::attrs::Attrs;
+use relax_ir::op::Answer;
 use relax_ir::relax::{Binding, Call, Expr, ExprKind, RVar};
-use relax_ir::{AttrValue, DType};
+use relax_ir::sym::Facts;
+use relax_ir::{AttrValue, DType, PrimExpr};
 
-/// One axis of a transposed convolution.
+/// One axis of a transposed convolution, whose result has `stride` times the elements of the data, and `more`.
 #[derive(Clone, Copy)]
 struct Axis {
-    data: i64,
-    made: i64,
+    more: i64,
     kernel: i64,
     stride: i64,
     before: i64,
@@ -29,7 +32,8 @@ struct Phase {
     first: i64,
     taps: i64,
     before: i64,
-    points: i64,
+    /// So many points more than the data has.
+    more: i64,
 }
 
 impl Axis {
@@ -37,67 +41,79 @@ impl Axis {
     fn phase(&self, a: i64) -> Option<Phase> {
         let (first, ahead) = ((a + self.before) % self.stride, (a + self.before) / self.stride);
         let taps = (self.kernel - first + self.stride - 1) / self.stride;
-        let even = self.made % self.stride == 0 && taps >= 1 && taps > ahead;
-        even.then_some(Phase { first, taps, before: taps - 1 - ahead, points: self.made / self.stride })
+        let even = self.more % self.stride == 0 && taps >= 1 && taps > ahead;
+        even.then_some(Phase { first, taps, before: taps - 1 - ahead, more: self.more / self.stride })
     }
 
     /// What makes all phases.
     fn whole(&self) -> Option<Phase> {
         let (taps, ahead) = ((self.kernel + self.stride - 1) / self.stride, self.before / self.stride);
-        let points = (self.made - 1 + self.before) / self.stride - ahead + 1;
-        (taps > ahead).then_some(Phase { first: 0, taps, before: taps - 1 - ahead, points })
+        let more = (self.more - 1 + self.before).div_euclid(self.stride) - ahead + 1;
+        (taps > ahead).then_some(Phase { first: 0, taps, before: taps - 1 - ahead, more })
+    }
+}
+
+impl Phase {
+    /// How far its windows reach behind the data.
+    fn after(&self) -> i64 {
+        (self.more - self.before + self.taps - 1).max(0)
     }
 }
 
 impl Pass {
     /// The NHWC form of a transposed convolution over one or two axes, or over frames each of which becomes `stride` ones.
-    pub(super) fn transposed(&mut self, b: &Binding, c: &Call, dims: &[i64], out: &mut Out) -> Option<RVar> {
+    pub(super) fn transposed(&mut self, b: &Binding, c: &Call, dims: &[PrimExpr], out: &mut Out) -> Option<RVar> {
         let x = c.args.first()?;
-        let data = self.dims(x, out)?;
+        let data = self.shape(x, out)?;
         let weight = self.constant(c.args.get(1)?).filter(|w| w.dtype == DType::F32)?;
         let rank = weight.shape.len().checked_sub(2).filter(|r| (1..=3).contains(r))?;
         let sides = Sides::read(c, rank, "IO")?;
-        if sides.groups != 1 || sides.dilation.iter().any(|d| *d != 1) || dims.contains(&0) || data.contains(&0) {
+        let (taken, filters) = (data[1].as_int()?, dims[1].as_int()?);
+        if sides.groups != 1 || sides.dilation.iter().any(|d| *d != 1) || data.iter().chain(dims).any(|d| d.is_int(0)) {
             return None;
         }
-        let one = Axis { data: 1, made: 1, kernel: 1, stride: 1, before: 0 };
-        let mut axes = [one; 2];
-        let axis = |i: usize| Axis {
-            data: data[2 + i],
-            made: dims[2 + i],
-            kernel: weight.shape[2 + i],
-            stride: sides.stride[i],
-            before: sides.before[i],
+        let one = Axis { more: 0, kernel: 1, stride: 1, before: 0 };
+        let axis = |i: usize| {
+            let (data, made) = (&data[2 + i], &dims[2 + i]);
+            let stride = sides.stride[i];
+            let more = likely(made)? - likely(data)? * stride;
+            let same = Facts::new().equal(made, &(data.clone() * stride + more)) == Answer::Yes;
+            same.then_some(Axis { more, kernel: weight.shape[2 + i], stride, before: sides.before[i] })
         };
+        let mut axes = [one; 2];
+        let mut sizes = [PrimExpr::i64(1), PrimExpr::i64(1)];
         for i in rank.max(2) - 2..rank {
-            axes[2 + i - rank] = axis(i);
+            axes[2 + i - rank] = axis(i)?;
+            sizes[2 + i - rank] = data[2 + i].clone();
         }
         let [rows, columns] = axes;
         // Frames that a frame becomes are channels first.
-        let frames = if rank == 3 { axis(0) } else { one };
+        let frames = if rank == 3 { axis(0)? } else { one };
         let sz = frames.stride;
-        if frames.kernel != sz || frames.before != 0 || frames.made != frames.data * sz {
+        if frames.kernel != sz || frames.before != 0 || frames.more != 0 {
             return None;
         }
-        let channels = dims[1] * sz;
+        let channels = filters * sz;
         let values = super::floats(&weight);
         let tap = |o: i64, i: i64, y: i64, x: i64| match y < rows.kernel && x < columns.kernel {
             true => {
-                let (frame, o) = (o / dims[1], o % dims[1]);
-                let at = (i * dims[1] + o) * sz + frame;
+                let (frame, o) = (o / filters, o % filters);
+                let at = (i * filters + o) * sz + frame;
                 values[((at * rows.kernel + y) * columns.kernel + x) as usize]
             }
             false => 0.0,
         };
         let panel = self.lanes;
-        let images = data[0] * frames.data;
+        let images = if rank == 3 { data[0].clone() * data[2].clone() } else { data[0].clone() };
+        let open = images.as_int().is_none() || sizes.iter().any(|d| d.as_int().is_none());
+        let size = [likely(&sizes[0])?, likely(&sizes[1])?];
         let window = |p: [Phase; 2], made: i64, epilogue: i64| Window {
             kind: Kind::Conv,
-            batch: images,
-            size: [rows.data, columns.data],
-            taken: data[1],
+            batch: images.as_int().unwrap_or(1),
+            size,
+            taken,
             pitch: 0,
-            out: [p[0].points, p[1].points],
+            out: [size[0] + p[0].more, size[1] + p[1].more],
             made,
             kernel: [p[0].taps, p[1].taps],
             stride: [1, 1],
@@ -106,7 +122,7 @@ impl Pass {
             before: [p[0].before, p[1].before],
             last: true,
             panel,
-            open: false,
+            open,
             margin: [0, 0],
             plan: Plan { epilogue, ..Plan::default() },
         };
@@ -114,11 +130,15 @@ impl Pass {
         let phases: Option<Vec<[Phase; 2]>> =
             (0..sy * sx).map(|i| Some([rows.phase(i / sx)?, columns.phase(i % sx)?])).collect();
         let whole = rows.whole().zip(columns.whole()).map(|(r, c)| [r, c]);
-        let points = |p: &[Phase; 2]| p[0].points * p[1].points;
-        let lossless = whole.is_some_and(|w| points(&w) * sy * sx == rows.made * columns.made);
+        let lossless = whole.is_some_and(|w| w[0].more * sy == rows.more && w[1].more * sx == columns.more);
         let apart = phases.filter(|_| !lossless && channels % 4 == 0 && channels >= self.lanes);
         let last = self.as_last(x, out)?;
-        let conv = |pass: &mut Pass, mut w: Window, first: [i64; 2], shared: bool, out: &mut Out| {
+        let conv = |pass: &mut Pass, mut w: Window, p: [Phase; 2], shared: bool, out: &mut Out| {
+            let x = match open {
+                true => pass.bordered(&mut w, p[1].after(), last.expr(), out)?,
+                false => last.expr(),
+            };
+            let first = p.map(|p| p.first);
             pass.choose(&mut w);
             let [ty, tx] = w.kernel;
             let mut own = Vec::with_capacity((w.made * w.taken * ty * tx) as usize);
@@ -131,8 +151,16 @@ impl Pass {
                     }
                 }
             }
-            let args = vec![last.expr(), Expr::new(ExprKind::Constant(packed(&w, &own)), b.expr().span())];
-            pass.kernel(b, &w, args, b.expr(), out)
+            let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &own)), b.expr().span())];
+            let sizes = match open {
+                true => {
+                    let data = pass.shape(&args[0], out)?;
+                    let made = [sizes[0].clone() + p[0].more, sizes[1].clone() + p[1].more];
+                    Sizes { batch: images.clone(), size: [data[1].clone(), data[2].clone()], out: made }
+                }
+                false => w.sizes(),
+            };
+            pass.kernel_of(b, &w, sizes, args, b.expr(), out)
         };
         let epilogue = self.epilogues.get(&b.var).copied().unwrap_or(0);
         let (made, points) = match (apart, whole) {
@@ -141,9 +169,9 @@ impl Pass {
                 let mut parts = vec![];
                 for p in &all {
                     let w = window(*p, channels, epilogue);
-                    parts.push(conv(self, w, [p[0].first, p[1].first], false, out)?.expr());
+                    parts.push(conv(self, w, *p, false, out)?.expr());
                 }
-                let points = [all[0][0].points, all[0][1].points];
+                let points = [all[0][0].more, all[0][1].more];
                 if parts.len() == 1 && sz == 1 {
                     return parts.pop()?.as_var().cloned();
                 }
@@ -154,33 +182,40 @@ impl Pass {
             }
             (None, Some(p)) if channels * sy * sx % 4 == 0 => {
                 let w = window(p, channels * sy * sx, 0);
-                (conv(self, w, [0, 0], true, out)?, [p[0].points, p[1].points])
+                (conv(self, w, p, true, out)?, [p[0].more, p[1].more])
             }
             _ => return None,
         };
         // Phases to rows and columns.
+        let [tall, wide] = [sizes[0].clone() + points[0], sizes[1].clone() + points[1]];
+        let int = PrimExpr::i64;
         let mut joined = made;
         if sy > 1 {
-            let apart = [images, points[0], points[1], sy, sx * channels];
-            joined = out.bind("phases", reshape(joined.expr(), &apart, out.span)?)?;
+            let apart = vec![images.clone(), tall.clone(), wide.clone(), int(sy), int(sx * channels)];
+            joined = out.bind("phases", reshape_to(joined.expr(), apart, out)?)?;
             joined = out.bind("phases", transpose(joined.expr(), &[0, 1, 3, 2, 4], out.span)?)?;
         }
-        let size = [points[0] * sy, points[1] * sx];
-        joined = out.bind("joined", reshape(joined.expr(), &[images, size[0], size[1], channels], out.span)?)?;
+        let size = [tall * sy, wide * sx];
+        let whole = vec![images.clone(), size[0].clone(), size[1].clone(), int(channels)];
+        joined = out.bind("joined", reshape_to(joined.expr(), whole, out)?)?;
         if sz > 1 {
-            let apart = [images, size[0] * size[1], sz, dims[1]];
-            joined = out.bind("frames", reshape(joined.expr(), &apart, out.span)?)?;
+            let [rows, columns] = size;
+            let apart = vec![images.clone(), rows.clone() * columns.clone(), int(sz), int(filters)];
+            joined = out.bind("frames", reshape_to(joined.expr(), apart, out)?)?;
             joined = out.bind("frames", transpose(joined.expr(), &[0, 2, 1, 3], out.span)?)?;
-            let whole = [images * sz, size[0], size[1], dims[1]];
-            joined = out.bind("frames", reshape(joined.expr(), &whole, out.span)?)?;
+            let whole = vec![images * sz, rows, columns, int(filters)];
+            joined = out.bind("frames", reshape_to(joined.expr(), whole, out)?)?;
         }
-        if size == [rows.made, columns.made] {
+        if points[0] * sy == rows.more && points[1] * sx == columns.more {
             return Some(joined);
         }
         // Phases that lie side by side begin at whole strides.
         let begin = axes.map(|a| a.before % a.stride);
-        let end = [begin[0] + rows.made, begin[1] + columns.made];
-        let bounds = [[1, 2], begin, end].map(|v| super::slices::list(&v, out.span));
+        let mut end = vec![];
+        for (i, a) in axes.iter().enumerate() {
+            end.push(sizes[i].clone() * a.stride + (a.more + begin[i]));
+        }
+        let bounds = [vec![int(1), int(2)], begin.map(int).to_vec(), end].map(|v| super::slices::list(v, out.span));
         let args = [vec![joined.expr()], bounds.to_vec()].concat();
         out.bind(b.var.name(), call("strided_slice", args, Attrs::default(), out.span)?)
     }

@@ -148,8 +148,36 @@ fn tile(
         // What the panel's groups read.
         _ => Operands { x: e.bind("p", from.x.clone().ptr_add(r.w.panel_taken(at.channel.clone()) * 4)), ..from },
     };
-    multiply(e, r, from, rows, cut, pieces, &sums)?;
+    match r.w.open && r.w.dilation[1] > 1 && r.w.margin != [0, 0] {
+        true => multiply_inside(e, r, at, from, rows, cut, pieces, &sums)?,
+        false => multiply(e, r, from, rows, cut, pieces, &sums)?,
+    }
     r.finish(e, at, pieces, &sums)
+}
+
+/// As [`multiply`], without the taps that lie in the zeros at an end of an open row for every column of the tile.
+#[allow(clippy::too_many_arguments)]
+fn multiply_inside(
+    e: &mut Emit,
+    r: &Run,
+    at: &At,
+    from: Operands,
+    rows: (&PrimExpr, &PrimExpr),
+    cut: &Cut,
+    pieces: &[Piece],
+    sums: &[Vec<Var>],
+) -> Res<()> {
+    let (w, [_, columns]) = (&r.w, &r.sizes.size);
+    let first = e.hoist(at.column.clone() * w.stride[1]);
+    let end = e.hoist(columns.clone() - w.margin[1]);
+    taps(e, r, from, rows, &mut |e, from| {
+        cut.groups.iter().try_for_each(|g| {
+            let tap = first.clone() + g.tap * w.dilation[1];
+            let last = tap.clone() + (cut.len - 1) * w.stride[1];
+            let inside = last.ge(PrimExpr::i64(w.margin[0])).and(tap.lt(end.clone()));
+            e.if_then(inside, |e| group(e, r, from, g, pieces, sums), |_| Ok(()))
+        })
+    })
 }
 
 /// Adds the taps of the rows of taps `rows` to the sums of a tile.
