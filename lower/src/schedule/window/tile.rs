@@ -222,7 +222,7 @@ pub fn best_rows(w: &Window, lanes: i64, pieces: i64) -> (i64, f64) {
     let mut best = (1, f64::MAX);
     for r in 1..=most.min(w.out[1].max(1)) {
         let cost = rows_cost(w, pieces, r);
-        if cost < best.1 * 0.999 {
+        if cost < best.1 * 0.999 || cost < best.1 && r == w.out[1] {
             best = (r, cost);
         }
     }
