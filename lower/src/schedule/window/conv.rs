@@ -203,9 +203,10 @@ fn taps(e: &mut Emit, r: &Run, from: Operands, (lo, hi): (&PrimExpr, &PrimExpr),
         return rows(e, r, from, w.kernel[1] * w.reach(), (lo, hi), body);
     }
     let c = Var::new("c", DType::I64);
+    let plane = e.hoist(strides[3].clone() * 4);
     e.ranges.add_loop(&c, Poly::default(), Poly::constant(w.taken));
     e.for_loop(&c, PrimExpr::i64(0), PrimExpr::i64(w.taken), 1, |e| {
-        let x = e.bind("p", from.x.clone().ptr_add(c.expr() * (strides[3].clone() * 4)));
+        let x = e.bind("p", from.x.clone().ptr_add(c.expr() * plane));
         let step = w.kernel[0] * w.kernel[1] * from.width * 4;
         let weights = e.bind("p", from.weights.clone().ptr_add(c.expr() * step));
         rows(e, r, Operands { x, weights, ..from.clone() }, w.kernel[1], (lo, hi), body)
