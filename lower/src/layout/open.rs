@@ -162,7 +162,14 @@ impl Pass {
         if let Some(&made) = self.transformed.get(&b.var).filter(|_| w.suits_winograd(self.lanes)) {
             w.kind = Kind::Winograd(made);
         }
-        let x = if w.has_edges() { x } else { self.bordered(&mut w, after, x, out)? };
+        let x = match w.kind {
+            Kind::Depthwise => {
+                w.margin = [w.before[1], after];
+                x
+            }
+            _ if w.has_edges() => x,
+            _ => self.bordered(&mut w, after, x, out)?,
+        };
         self.choose(&mut w);
         let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];
         self.kernel(b, &w, args, at, out)
@@ -174,6 +181,9 @@ impl Pass {
         let text = |name: &str| c.attrs.str(name).unwrap_or("");
         let plain = text("layout") == "NCHW" && ["", "NCHW"].contains(&text("out_layout"));
         let channels = data[1].as_int().filter(|n| n % 4 == 0 && plain)?;
+        let (before, [_, stride]) = (follow::before(c)?, two(c, "strides")?);
+        // The last one of windows that are rounded up reaches less than a step further.
+        let after = after(c)? + if c.attrs.bool("ceil_mode") == Some(true) { stride - 1 } else { 0 };
         let w = Window {
             kind: Kind::Max,
             batch: data[0].as_int().unwrap_or(1),
@@ -186,11 +196,11 @@ impl Pass {
             stride: two(c, "strides")?,
             dilation: two(c, "dilation")?,
             groups: 1,
-            before: follow::before(c)?,
+            before,
             last: true,
             panel: self.lanes,
             open: true,
-            margin: [0, 0],
+            margin: [before[1], after],
             plan: Plan { epilogue: self.epilogues.get(&b.var).copied().unwrap_or(0), ..Plan::default() },
         };
         if w.before.iter().any(|p| *p < 0) || w.kernel[1] > 5 || w.dilation[1] > 4 {

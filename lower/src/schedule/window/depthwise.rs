@@ -141,7 +141,15 @@ fn tile(
             };
             match &bounds {
                 Some((left, right)) => {
-                    let inside = left.clone().le(column).and(right.clone().gt(column));
+                    // A tile that is not the first one begins behind these, one that is not the last one ends before those.
+                    let behind = column < w.before[1];
+                    let beyond = column > (cut.len - 1) * w.stride[1] + (w.kernel[1] - 1) * w.dilation[1] - w.margin[1];
+                    let inside = match (behind, beyond) {
+                        (false, false) => PrimExpr::bool(true),
+                        (true, false) => left.clone().le(column),
+                        (false, true) => right.clone().gt(column),
+                        (true, true) => left.clone().le(column).and(right.clone().gt(column)),
+                    };
                     e.if_then(inside, add, |_| Ok(()))?;
                 }
                 None => add(e)?,

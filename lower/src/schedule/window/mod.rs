@@ -116,7 +116,8 @@ pub struct Window {
     /// Pictures, rows and columns are known when the kernel runs ([`Sizes`]); those here are likely ones, for the cost
     /// model alone.
     pub open: bool,
-    /// Columns of zeros that data of open sizes has at both ends.
+    /// Columns of zeros that data of open sizes has at both ends; of windows that ask for columns, those beyond the data, at
+    /// most.
     pub margin: [i64; 2],
     pub plan: Plan,
 }
