@@ -2,7 +2,8 @@
 //!
 //! Their convolutions and maxima are windows too, whose kernels take the sizes from their arguments
 //! ([`Window::open`](crate::schedule::window::Window::open)). Which columns lie outside of the data under which window is
-//! not known here: kernels ask ([`Window::has_edges`]), and data of direct convolutions gets its columns of zeros before;
+//! not known here: kernels ask ([`Window::has_edges`]), and channels-last data of direct convolutions gets its columns of
+//! zeros before;
 //! rows are left out as they are under windows of known sizes.
 
 use super::forms::two;
@@ -162,13 +163,16 @@ impl Pass {
         if let Some(&made) = self.transformed.get(&b.var).filter(|_| w.suits_winograd(self.lanes)) {
             w.kind = Kind::Winograd(made);
         }
-        let x = match w.kind {
-            Kind::Depthwise => {
+        let asks = match w.kind {
+            Kind::Conv => !w.last,
+            _ => w.has_edges(),
+        };
+        let x = match asks {
+            true => {
                 w.margin = [w.before[1], after];
                 x
             }
-            _ if w.has_edges() => x,
-            _ => self.bordered(&mut w, after, x, out)?,
+            false => self.bordered(&mut w, after, x, out)?,
         };
         self.choose(&mut w);
         let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];

@@ -5,7 +5,7 @@ use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
 use super::super::reduce::LINE;
 use super::blocks;
-use super::tile::{most_pieces, pieces, rows_of, At, Cut, Group, Piece, Run};
+use super::tile::{inside_of, most_pieces, pieces, rows_of, At, Cut, Group, Piece, Run};
 use super::{Outer, Window};
 use relax_ir::flat::FlatStmt;
 use relax_ir::prim::Intrin;
@@ -148,11 +148,50 @@ fn tile(
         // What the panel's groups read.
         _ => Operands { x: e.bind("p", from.x.clone().ptr_add(r.w.panel_taken(at.channel.clone()) * 4)), ..from },
     };
-    match r.w.open && r.w.dilation[1] > 1 && r.w.margin != [0, 0] {
-        true => multiply_inside(e, r, at, from, rows, cut, pieces, &sums)?,
-        false => multiply(e, r, from, rows, cut, pieces, &sums)?,
+    if cut.asks {
+        multiply_asking(e, r, at, from, rows, cut, pieces, &sums)?;
+    } else if r.w.is_bordered() && r.w.dilation[1] > 1 {
+        multiply_inside(e, r, at, from, rows, cut, pieces, &sums)?;
+    } else {
+        multiply(e, r, from, rows, cut, pieces, &sums)?;
     }
     r.finish(e, at, pieces, &sums)
+}
+
+/// As [`multiply`], for data without columns of zeros, few channels of it: columns that may lie outside are asked for.
+#[allow(clippy::too_many_arguments)]
+fn multiply_asking(
+    e: &mut Emit,
+    r: &Run,
+    at: &At,
+    from: Operands,
+    rows: (&PrimExpr, &PrimExpr),
+    cut: &Cut,
+    pieces: &[Piece],
+    sums: &[Vec<Var>],
+) -> Res<()> {
+    let (w, zero) = (&r.w, PrimExpr::i64(0));
+    let (left, right) = r.inside(e, &at.column);
+    taps(e, r, from, rows, &mut |e, from| {
+        for t in 0..w.kernel[1] {
+            let column = |i: i64| i * w.stride[1] + t * w.dilation[1];
+            let (sure, asked): (Vec<i64>, Vec<i64>) =
+                (0..cut.len).partition(|i| w.may_miss(column(*i), cut.len) == [false, false]);
+            let one = |e: &mut Emit, rows: &[i64]| {
+                let inside = (0..cut.len).map(|i| rows.contains(&i)).collect();
+                let g = Group { tap: t, taps: 1, inside };
+                tap(e, r, from, (&zero, &zero, t * (w.dilation[1] - 1)), t, &g, pieces, sums)
+            };
+            if !sure.is_empty() {
+                one(e, &sure)?;
+            }
+            for i in asked {
+                let inside = inside_of(&left, &right, column(i), w.may_miss(column(i), cut.len));
+                e.if_then(inside, |e| one(e, &[i]), |_| Ok(()))?;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// As [`multiply`], without the taps that lie in the zeros at an end of an open row for every column of the tile.

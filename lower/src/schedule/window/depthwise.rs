@@ -2,7 +2,7 @@
 
 use super::super::emit::{Emit, Res};
 use super::super::poly::Poly;
-use super::tile::{pieces, registers, At, Cut, Piece, Run};
+use super::tile::{inside_of, pieces, registers, At, Cut, Piece, Run};
 use super::{Kind, Window};
 use relax_ir::prim::Intrin;
 use relax_ir::{DType, PrimExpr, Var};
@@ -83,10 +83,7 @@ fn tile(
     let w = &r.w;
     let line = e.hoist(r.strides()[1].clone() * (w.dilation[0] * 4));
     // The columns under the tile that are inside of the data, where that is asked.
-    let bounds = cut.asks.then(|| {
-        let left = e.hoist(PrimExpr::i64(w.before[1]) - at.column.clone() * w.stride[1]);
-        (left.clone(), e.hoist(left + r.sizes.size[1].clone()))
-    });
+    let bounds = cut.asks.then(|| r.inside(e, &at.column));
     let pool = w.is_pool();
     let sums = match w.kind {
         Kind::Max => r.starting(e, cut.len, pieces, PrimExpr::min_value(DType::F32)),
@@ -142,14 +139,7 @@ fn tile(
             match &bounds {
                 Some((left, right)) => {
                     // A tile that is not the first one begins behind these, one that is not the last one ends before those.
-                    let behind = column < w.before[1];
-                    let beyond = column > (cut.len - 1) * w.stride[1] + (w.kernel[1] - 1) * w.dilation[1] - w.margin[1];
-                    let inside = match (behind, beyond) {
-                        (false, false) => PrimExpr::bool(true),
-                        (true, false) => left.clone().le(column),
-                        (false, true) => right.clone().gt(column),
-                        (true, true) => left.clone().le(column).and(right.clone().gt(column)),
-                    };
+                    let inside = inside_of(left, right, column, w.may_miss(column, cut.len));
                     e.if_then(inside, add, |_| Ok(()))?;
                 }
                 None => add(e)?,

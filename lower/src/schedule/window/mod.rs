@@ -214,9 +214,25 @@ impl Window {
         }
     }
 
-    /// Of open sizes: whether columns may lie outside of the data. [`Kind::Conv`] gets data with columns of zeros.
+    /// Of open sizes: whether columns may lie outside of the data. [`Kind::Conv`] of channels-last data gets columns of
+    /// zeros with it.
     pub fn has_edges(&self) -> bool {
-        self.kind != Kind::Conv && (self.kernel[1] > 1 || self.before[1] > 0)
+        match self.kind {
+            Kind::Conv => !self.last && self.margin != [0, 0],
+            _ => self.kernel[1] > 1 || self.before[1] > 0,
+        }
+    }
+
+    /// Whether a column under a tile of so many columns of the result, counted from the first one under it, may lie before
+    /// the data, and behind it.
+    pub fn may_miss(&self, column: i64, len: i64) -> [bool; 2] {
+        let last = (len - 1) * self.stride[1] + (self.kernel[1] - 1) * self.dilation[1];
+        [column < self.before[1], column > last - self.margin[1]]
+    }
+
+    /// Whether its data has columns of zeros.
+    pub fn is_bordered(&self) -> bool {
+        self.open && self.kind == Kind::Conv && self.last && self.margin != [0, 0]
     }
 
     /// Whether it has weights.

@@ -139,6 +139,16 @@ fn groups(w: &Window, inside: &dyn Fn(i64) -> Vec<bool>) -> Vec<Group> {
     groups
 }
 
+/// Whether a column is inside of these bounds, of which those count that it [may miss](Window::may_miss).
+pub fn inside_of(left: &PrimExpr, right: &PrimExpr, column: i64, misses: [bool; 2]) -> PrimExpr {
+    match misses {
+        [false, false] => PrimExpr::bool(true),
+        [true, false] => left.clone().le(column),
+        [false, true] => right.clone().gt(column),
+        [true, true] => left.clone().le(column).and(right.clone().gt(column)),
+    }
+}
+
 /// The longest tile for which there are registers, and lines of a set of the cache.
 pub fn most_tile(w: &Window, lanes: i64, pieces: i64) -> i64 {
     let most = most_rows(lanes, pieces);
@@ -303,6 +313,7 @@ pub fn product(w: &Window, rows: i64) -> Window {
         dilation: [1, 1],
         groups: 1,
         before: [0, 0],
+        margin: [0, 0],
         last: true,
         pitch: 0,
         ..w.clone()
@@ -485,7 +496,7 @@ impl Run {
             start = end;
         }
         let mut likely = tiles_of(w.out[1], len, alone);
-        if w.kind == Kind::Conv && w.margin != [0, 0] && far && len >= w.out[1] {
+        if w.is_bordered() && far && len >= w.out[1] {
             // A row that is one tile leaves out the zeros at its ends.
             for size in (len / 2 + 1..=len).rev() {
                 let here = columns.clone().eq(size).select(PrimExpr::i64(size), start.clone());
@@ -506,6 +517,13 @@ impl Run {
             start = end;
         }
         out
+    }
+
+    /// The first column under a tile that begins at this one of the result which is inside of the data, and the one behind
+    /// the last.
+    pub fn inside(&self, e: &mut Emit, column: &PrimExpr) -> (PrimExpr, PrimExpr) {
+        let left = e.hoist(PrimExpr::i64(self.w.before[1]) - column.clone() * self.w.stride[1]);
+        (left.clone(), e.hoist(left + self.sizes.size[1].clone()))
     }
 
     /// Loops over batch and rows; the body gets both, the address of the first tap's row at the first column, and the
