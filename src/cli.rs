@@ -254,6 +254,9 @@ pub struct CodegenArgs {
     /// Threads that a call of a shared library takes for its big kernels, where the caller brings no `parallel_for`.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u32,
+    /// Deal kernels out to threads however small they are: for tests.
+    #[arg(long, hide = true)]
+    pub share_all: bool,
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     #[arg(long)]
     pub no_checks: bool,

@@ -270,6 +270,7 @@ impl Session {
             short_tiles: wide.is_some_and(|w| w.short_tiles),
             versions: levels != Levels::One,
             threads: o.threads as i64,
+            share_all: o.share_all,
             unchecked: o.no_checks,
             regions,
             external_weights: o.weights == Weights::External,

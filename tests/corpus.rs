@@ -93,6 +93,10 @@ fn options() -> CodegenArgs {
     if let Ok(cpu) = std::env::var("RELAX_AOT_TEST_CPU") {
         o.target_cpu = cpu;
     }
+    if let Ok(threads) = std::env::var("RELAX_AOT_TEST_THREADS") {
+        o.threads = threads.parse().expect("RELAX_AOT_TEST_THREADS is a number");
+        o.share_all = true;
+    }
     o
 }
 

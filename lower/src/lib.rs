@@ -75,6 +75,8 @@ pub struct Options {
     pub versions: bool,
     /// Big kernels run on so many threads; needs the runtime for more than one.
     pub threads: i64,
+    /// Kernels are dealt out however small they are: for tests.
+    pub share_all: bool,
     /// Leave out the checks of arguments and shapes: a call that breaks them has undefined behaviour.
     pub unchecked: bool,
     /// Memories for the workspace, the fastest first; none for one piece.
@@ -112,6 +114,7 @@ impl Default for Options {
             short_tiles: false,
             versions: false,
             threads: 1,
+            share_all: false,
             unchecked: false,
             regions: vec![],
             library: false,
@@ -291,7 +294,8 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
     let mut errors = Diagnostics::default();
     let mut shared = HashMap::new();
     let ahead = program.weight_bytes > CACHED;
-    let together = options.threads > 1 && threads::worthwhile(kernels.iter());
+    let together = options.threads > 1 && (options.share_all || threads::worthwhile(kernels.iter()));
+    let shared_from = if options.share_all { 1 } else { threads::LEAST };
     for k in &kernels {
         if let Some(mut f) = integer::library_call(k).filter(|_| options.library) {
             f.name = host::kernel_symbol(&options.prefix, &k.name);
@@ -317,7 +321,7 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
         let mut forms: Vec<Option<FlatFunc>> = levels.iter().map(|l| wide.and_then(|_| flat(l).ok())).collect();
         let mut codes: Vec<Option<Assembled>> = forms.iter().zip(&levels).map(|(f, l)| assemble(f, l)).collect();
         let mut narrow = None;
-        if let Some(s) = together.then(|| threads::consider(k, &room)).flatten() {
+        if let Some(s) = together.then(|| threads::consider(k, &room, shared_from)).flatten() {
             let plain = flat(&least).ok();
             let split = |joint: bool, cut: i64| -> Option<(Vec<threads::Split>, threads::Split)> {
                 let split = |f: &FlatFunc| threads::split(f, &s, joint, cut);

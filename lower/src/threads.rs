@@ -31,7 +31,7 @@ use std::collections::HashMap;
 const WHOLE: i64 = 960;
 /// Multiplications (see [`work`]) below which a kernel, or a step of a recurrence, stays on one thread: about 2
 /// microseconds.
-const LEAST: i64 = 100_000;
+pub const LEAST: i64 = 100_000;
 /// Multiplications of all kernels together that are worth waking threads for: about 15 microseconds.
 const LEAST_TOGETHER: i64 = 1_000_000;
 /// Multiplications from which a kernel has several shares for each thread.
@@ -87,6 +87,8 @@ pub struct Shared {
     again: Vec<usize>,
     /// A round of its outermost loop may read what it wrote itself, never what another round writes.
     apart: bool,
+    /// Multiplications below which it stays on one thread.
+    least: i64,
 }
 
 /// What a recurrence does.
@@ -135,16 +137,16 @@ fn work(f: &PrimFunc) -> PrimExpr {
     steps + recurrent + elements * MEMORY
 }
 
-/// Whether the kernel may be worth several threads, and says enough about itself.
-pub fn consider(f: &PrimFunc, room: &Room) -> Option<Shared> {
+/// Whether the kernel may be worth several threads, from `least` multiplications on, and says enough about itself.
+pub fn consider(f: &PrimFunc, room: &Room, least: i64) -> Option<Shared> {
     let work = work(f);
-    let recurrence = schedule::recurrence_of(f).filter(|(_, step)| step.as_int().is_some_and(|n| n >= LEAST));
+    let recurrence = schedule::recurrence_of(f).filter(|(_, step)| step.as_int().is_some_and(|n| n >= least));
     let steps = recurrence.map(|(count, _)| Steps { count, segments: vec![] });
     let apart = Streamed::of(f).is_some() || int8::Product::of(f).is_some();
     let special = apart || int8::Conv::of(f).is_some();
     let parts = steps.is_some() || special || schedule::is_staged(f);
     let again = if special { vec![] } else { schedule::written_again(f) };
-    if work.as_int().is_some_and(|n| n < LEAST) || !parts {
+    if work.as_int().is_some_and(|n| n < least) || !parts {
         return None;
     }
     let dims = kernel_dims(f);
@@ -153,7 +155,7 @@ pub fn consider(f: &PrimFunc, room: &Room) -> Option<Shared> {
     }
     let room = room.one(f);
     let workspace = !room.is_int(0);
-    Some(Shared { work, dims, buffers: f.buffers().count(), room, workspace, phases: 1, steps, again, apart })
+    Some(Shared { work, dims, buffers: f.buffers().count(), room, workspace, phases: 1, steps, again, apart, least })
 }
 
 /// Rewrites the calls of kernels in shares, by symbol, and lets entries gather a team.
@@ -315,7 +317,9 @@ impl Calls<'_> {
         let work = s.work.substitute(&dims);
         match work.as_int() {
             Some(_) => out.extend(body),
-            None => out.push(FlatStmt::If { cond: work.lt(PrimExpr::i64(LEAST)), then: vec![alone], otherwise: body }),
+            None => {
+                out.push(FlatStmt::If { cond: work.lt(PrimExpr::i64(s.least)), then: vec![alone], otherwise: body })
+            }
         }
     }
 

@@ -87,6 +87,10 @@ fn options() -> CodegenArgs {
     if let Ok(cpu) = std::env::var("RELAX_AOT_TEST_CPU") {
         options.target_cpu = cpu;
     }
+    if let Ok(threads) = std::env::var("RELAX_AOT_TEST_THREADS") {
+        options.threads = threads.parse().expect("RELAX_AOT_TEST_THREADS is a number");
+        options.share_all = true;
+    }
     options
 }
 

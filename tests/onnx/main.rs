@@ -8,7 +8,8 @@
 //! printed as text, which must compile to the same bytes (`RELAX_AOT_ONNX_TEXTS=all`: every case). A table by kind and the
 //! reasons of failures by number of cases are printed. The test fails when a case fails that is not in
 //! `expected_failures.toml` or one in it passes. `RELAX_AOT_ONNX_REPORT=FILE` writes every outcome as JSON,
-//! `RELAX_AOT_ONNX_JOBS` sets the number of processes, `RELAX_AOT_TEST_CPU` the `--target-cpu` that all are compiled for. With `RELAX_AOT_ONNX_COLUMNS=FOLDER`, which `columns.py` wrote, it
+//! `RELAX_AOT_ONNX_JOBS` sets the number of processes, `RELAX_AOT_TEST_CPU` the `--target-cpu` that all are compiled for,
+//! `RELAX_AOT_TEST_THREADS` the threads that every loop is dealt out to. With `RELAX_AOT_ONNX_COLUMNS=FOLDER`, which `columns.py` wrote, it
 //! runs the cases at other shapes instead and holds the numbers that pass to those of `columns.toml`. Without the folder there are no cases and the test passes.
 
 mod case;
