@@ -13,9 +13,9 @@ use relax_ir::{PrimExpr, Var};
 use std::collections::HashMap;
 
 /// Ends that an offset may be the largest of; more are one.
-const MOST_ENDS: usize = 8;
+const MOST_ENDS: usize = 24;
 /// How many times the largest of two ends a bound of both may be, for values of the dims that were looked at.
-const HARDLY: f64 = 1.01;
+const HARDLY: f64 = 1.002;
 /// Times what is in use at once with the dims at their bounds: arrangements below are as good as another there.
 const NEAR: f64 = 1.05;
 /// Bytes of all buffers beyond which values of dims are no example.

@@ -9,6 +9,9 @@ use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::{PrimExpr, Var};
 use std::collections::{BTreeMap, HashMap};
 
+/// What dims are taken for where one of two bounds is chosen.
+const LIKELY: f64 = 128.0;
+
 /// By dims (a multiset, sorted): how many bytes for their product. None are 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bound(BTreeMap<Vec<Var>, i64>);
@@ -143,6 +146,11 @@ impl Sum {
         self.0.values().all(|q| q.0 >= 0)
     }
 
+    /// With all dims at this value.
+    fn about(&self, value: f64) -> f64 {
+        self.0.iter().map(|(dims, q)| value.powi(dims.len() as i32) * q.0 as f64 / q.1 as f64).sum()
+    }
+
     /// At least both.
     fn join(mut self, other: &Sum) -> Option<Sum> {
         let less = |a: Ratio, b: Ratio| Some(a.0.checked_mul(b.1)? < b.0.checked_mul(a.1)?);
@@ -180,7 +188,11 @@ impl Side<'_> {
                 BinOp::FloorDiv => self.upper(a)?.over(b.as_int().filter(|c| *c > 0)?),
                 BinOp::FloorMod => Some(Sum::constant(b.as_int().filter(|c| *c > 0)? - 1)),
                 BinOp::Max => self.upper(a)?.join(&self.upper(b)?),
-                BinOp::Min => self.upper(a).or_else(|| self.upper(b)),
+                BinOp::Min => match (self.upper(a), self.upper(b)) {
+                    // Each is one: that which is the smaller one for dims of this size.
+                    (Some(a), Some(b)) => Some(if a.about(LIKELY) <= b.about(LIKELY) { a } else { b }),
+                    (a, b) => a.or(b),
+                },
                 _ => None,
             },
             PrimKind::Select(_, a, b) | PrimKind::IfThenElse(_, a, b) => self.upper(a)?.join(&self.upper(b)?),
