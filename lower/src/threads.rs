@@ -7,6 +7,7 @@
 //! its own: the shares of one are all done before the next begins. [`split`] decides what a kernel's loops allow. Each
 //! element is computed as by one thread: results do not depend on the number of threads.
 
+mod names;
 mod rounds;
 mod split;
 mod steps;

@@ -1,5 +1,6 @@
 //! What the loops of a kernel allow.
 
+use super::names::bound_once;
 use super::rounds::Cut;
 use super::{Shared, WHOLE};
 use relax_ir::flat::{FlatFunc, FlatStmt};
@@ -40,9 +41,9 @@ pub(super) fn takes_shares(f: &FlatFunc) -> bool {
 }
 
 /// A kernel with the workspace that host code passes to all its forms when one needs it, and what of its parameters is
-/// memory of its own.
+/// memory of its own. Each of its names is bound once.
 pub(super) fn with_workspace(f: &FlatFunc, s: &Shared) -> Option<(FlatFunc, HashSet<Var>)> {
-    let mut f = f.clone();
+    let mut f = FlatFunc { body: bound_once(&f.body), ..f.clone() };
     let own = f.params.len().checked_sub(s.buffers + s.dims.len())?;
     if own == 0 && s.workspace {
         f.params.push(Var::new("workspace", DType::HANDLE));
