@@ -5,8 +5,10 @@
 //! go wherever it stands.
 
 use relax_ir::analysis::Typed;
+use relax_ir::op::Answer;
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Expr, ExprKind, Function, RVar, StructInfoMap};
-use relax_ir::Func;
+use relax_ir::sym::Facts;
+use relax_ir::{Func, PrimExpr};
 use std::collections::{HashMap, HashSet};
 
 pub fn remove_dead(typed: &mut Typed) {
@@ -81,15 +83,15 @@ fn removable(b: &Binding, dataflow: bool) -> bool {
     }
 }
 
-/// Other dims for a tensor, all of them known before and after: nothing is left to check.
+/// Other dims for a tensor, of as many elements whatever values open ones take: nothing is left to check.
 fn view(b: &Binding, infos: &StructInfoMap) -> bool {
-    let known = |v: &RVar| {
-        let dims = infos.get(v).and_then(|i| i.as_tensor()).and_then(|t| t.known_dims());
-        dims.is_some_and(|d| d.iter().all(|d| d.as_int().is_some()))
+    let elements = |v: &RVar| {
+        let dims = infos.get(v)?.as_tensor()?.known_dims()?;
+        Some(PrimExpr::product(dims))
     };
     let BindingValue::Expr(e) = &b.value else { return false };
-    let Some(c) = e.as_op_call("reshape") else { return false };
-    known(&b.var) && c.args.first().and_then(|x| x.as_var()).is_some_and(known)
+    let from = e.as_op_call("reshape").and_then(|c| elements(c.args.first()?.as_var()?));
+    from.zip(elements(&b.var)).is_some_and(|(from, to)| Facts::new().equal(&from, &to) == Answer::Yes)
 }
 
 fn kernel_or_leaf(e: &Expr) -> bool {

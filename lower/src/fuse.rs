@@ -36,6 +36,9 @@ pub enum Pattern {
     Opaque,
 }
 
+/// Rows of a product that fill its tiles.
+const FLAT: i64 = 16;
+
 /// More blocks than this in one kernel are not joined further: code generation is superlinear.
 const MAX_STAGES: usize = 12;
 
@@ -229,7 +232,8 @@ impl Fuse<'_> {
         if rp == 1 {
             // An epilogue: the same elements in the same order, or each elsewhere.
             if consumers.iter().all(|&i| self.moves_rows(&nodes[i])) {
-                return producers.iter().all(|&i| nodes[i].pattern != Pattern::Reduction || self.is_product(&nodes[i]));
+                let moved = |n: &Node| self.is_product(n) && !self.has_flat_rows(n);
+                return producers.iter().all(|&i| nodes[i].pattern != Pattern::Reduction || moved(&nodes[i]));
             }
             return nodes[c].pattern == Pattern::Elementwise
                 && consumers.iter().all(|&i| nodes[i].pattern == Pattern::Elementwise)
@@ -243,7 +247,7 @@ impl Fuse<'_> {
                 [only] if right => {
                     self.permutation(&nodes[*only]).and_then(|p| Some(p.last()? + 2 >= p.len())) == Some(true)
                 }
-                _ => producers.iter().all(|&i| self.moves_rows(&nodes[i])),
+                _ => producers.iter().all(|&i| self.moves_rows(&nodes[i])) && !self.has_flat_rows(&nodes[c]),
             };
         }
         if rc == 1 {
@@ -260,6 +264,21 @@ impl Fuse<'_> {
     /// Of a kernel that moves elements and does nothing else: the axis of its result that each dim is read along.
     fn permutation(&self, n: &Node) -> Option<Vec<usize>> {
         permutation(self.prims.get(&n.prim)?)
+    }
+
+    /// Of a product whose right side is one matrix: whether all rows of the left side go by as one axis where they lie
+    /// behind one another, and by no more than a few else.
+    fn has_flat_rows(&self, n: &Node) -> bool {
+        let dims = n.out.as_tensor().and_then(|t| t.known_dims());
+        let Some([outer @ .., rows, _]) = dims else { return false };
+        let right = n.args.get(1).map(|a| match a.kind() {
+            ExprKind::Constant(c) => c.shape.len(),
+            ExprKind::Var(v) => {
+                self.sinfo.get(v).and_then(|i| i.as_tensor()?.known_dims().map(<[_]>::len)).unwrap_or_default()
+            }
+            _ => 0,
+        });
+        right == Some(2) && rows.as_int().is_none_or(|n| n < FLAT) && outer.iter().any(|d| !d.is_int(1))
     }
 
     /// A permutation that leaves rows in one piece.

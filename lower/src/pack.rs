@@ -7,7 +7,7 @@
 
 use crate::legalize::{call_tir, Names};
 use crate::relayout;
-use crate::schedule::{packable, Packable, SchedOptions};
+use crate::schedule::{packable, Packable, Panels, SchedOptions};
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::FORM_OF;
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Expr, ExprKind, Function, RVar};
@@ -15,11 +15,13 @@ use relax_ir::tir::{Buffer, PrimFunc, PrimParam};
 use relax_ir::{Constant, DType, Func, PrimExpr};
 use std::collections::HashMap;
 
-/// Packs constants that one kernel alone reads. `options` are those of the widest vectors in use.
+/// Packs constants that kernels read in one order alone. `options` are those of the widest vectors in use.
 pub fn pack(typed: &mut Typed, options: &SchedOptions) {
     let mut pass = Pack {
         names: Names::new(&typed.module),
         uses: HashMap::new(),
+        orders: HashMap::new(),
+        packed: HashMap::new(),
         form: None,
         general: HashMap::new(),
         prims: HashMap::new(),
@@ -48,6 +50,13 @@ pub fn pack(typed: &mut Typed, options: &SchedOptions) {
                 f.body.walk(&mut |e| pass.count(e))
             }
         }
+    }
+    for f in typed.module.relax_funcs() {
+        pass.form = form(f);
+        map_bindings(&f.body, &mut |b, _| {
+            pass.order(b);
+            None
+        });
     }
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     for f in &mut funcs {
@@ -79,6 +88,10 @@ struct Pack<'a> {
     names: Names,
     /// Of each constant, by address; those of forms by form.
     uses: HashMap<(Option<String>, usize), i64>,
+    /// The orders in which kernels read it.
+    orders: HashMap<(Option<String>, usize), Vec<(usize, Panels)>>,
+    /// What it was packed to.
+    packed: HashMap<(Option<String>, usize), Constant>,
     /// The form under way.
     form: Option<String>,
     /// How the general forms have their constants: column axis and width of the panels.
@@ -115,22 +128,46 @@ impl Pack<'_> {
         *self.uses.entry((self.form.clone(), address(c))).or_insert(0) += n;
     }
 
+    /// The kernel that a binding calls and its arguments, where some are constant.
+    fn call(&self, b: &Binding) -> Option<(&PrimFunc, Vec<Expr>)> {
+        let BindingValue::Expr(e) = &b.value else { return None };
+        let [func, args] = e.as_op_call("call_tir")?.args.as_slice() else { return None };
+        let (ExprKind::GlobalVar(name), ExprKind::Tuple(args)) = (func.kind(), args.kind()) else { return None };
+        args.iter().any(|a| self.constant(a).is_some()).then_some(())?;
+        Some((self.prims.get(name)?, args.clone()))
+    }
+
+    /// Takes down in which orders a kernel reads its constants.
+    fn order(&mut self, b: &Binding) {
+        let Some((prim, args)) = self.call(b) else { return };
+        let mut orders = vec![];
+        for p in packable(prim, self.options) {
+            let at = prim.params.iter().position(|q| q.buffer() == Some(&p.buffer));
+            let c = at.and_then(|at| self.constant(args.get(at)?));
+            orders.extend(c.map(|c| (address(&c), (p.column, p.panels))));
+        }
+        for (c, order) in orders {
+            self.orders.entry((self.form.clone(), c)).or_default().push(order);
+        }
+    }
+
+    /// Whether all who read a constant read it in one order.
+    fn is_one(&self, key: &(Option<String>, usize)) -> bool {
+        let orders = self.orders.get(key).map_or(&[][..], |o| o);
+        let all = self.uses.get(key) == Some(&(orders.len() as i64));
+        all && orders.iter().all(|o| Some(o) == orders.first())
+    }
+
     /// The kernel call over packed constants; `None` when nothing changes.
     fn binding(&mut self, b: &Binding) -> Option<Vec<Binding>> {
-        let BindingValue::Expr(e) = &b.value else { return None };
-        let call = e.as_op_call("call_tir")?;
-        let [func, args] = call.args.as_slice() else { return None };
-        let (ExprKind::GlobalVar(name), ExprKind::Tuple(args)) = (func.kind(), args.kind()) else { return None };
-        if !args.iter().any(|a| self.constant(a).is_some()) {
-            return None;
-        }
-        let mut prim = self.prims.get(name)?.clone();
-        let mut args = args.clone();
+        let (prim, mut args) = self.call(b)?;
+        let mut prim = prim.clone();
         let mut changed = false;
         for mut p in packable(&prim, self.options) {
             let at = prim.params.iter().position(|q| q.buffer() == Some(&p.buffer))?;
             let Some(c) = args.get(at).and_then(|a| self.constant(a)) else { continue };
-            if self.uses.get(&(self.form.clone(), address(&c))) != Some(&1) || c.dtype != p.buffer.dtype() {
+            let key = (self.form.clone(), address(&c));
+            if !self.is_one(&key) || c.dtype != p.buffer.dtype() {
                 continue;
             }
             match &self.form {
@@ -140,7 +177,8 @@ impl Pack<'_> {
                 Some(_) if c.size() >= LARGE => p.panels.width = self.width(&c, &p),
                 Some(_) => {}
             }
-            args[at] = Expr::new(ExprKind::Constant(reorder(&c, &p)), args[at].span());
+            let packed = self.packed.entry(key).or_insert_with(|| reorder(&c, &p)).clone();
+            args[at] = Expr::new(ExprKind::Constant(packed), args[at].span());
             prim = rewritten(&prim, at, &p);
             changed = true;
         }
@@ -148,7 +186,8 @@ impl Pack<'_> {
             return None;
         }
         prim.name = self.names.fresh(&prim.name);
-        let value = call_tir(&prim.name, args, call.sinfo_args.clone(), e).ok()?;
+        let call = b.expr().as_op_call("call_tir")?;
+        let value = call_tir(&prim.name, args, call.sinfo_args.clone(), b.expr()).ok()?;
         self.new.push(prim);
         Some(vec![Binding { value: BindingValue::Expr(value), ..b.clone() }])
     }

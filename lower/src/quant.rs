@@ -284,7 +284,7 @@ impl<'a> Defs<'a> {
             [m, k] => (k.as_int()?, [PrimExpr::i64(1), PrimExpr::i64(1), m.clone()]),
             _ => return None,
         };
-        if outputs < 1 || images.iter().any(|d| likely(d).is_none() || !takes(d)) {
+        if outputs < 1 || images.iter().any(|d| likely([d]).is_none() || !takes(d)) {
             return None;
         }
         let source = &c.args[0];
@@ -600,15 +600,17 @@ impl Pass<'_> {
 
     fn conv(&self, y: &Value, x: &Value, k: [i64; 2], strides: [i64; 2], off: [i64; 2], depthwise: bool) -> Conv {
         let open = x.is_open() || y.is_open();
-        let number = |d: &PrimExpr| likely(d).unwrap_or(1);
         let ([batch, in_h, in_w], [_, out_h, out_w]) = (x.bordered(), y.bordered());
+        let [_, rows, columns] = &y.images;
+        let sizes = likely([&in_h, &in_w, rows, columns, &out_h, &out_w]);
+        let [in_h, in_w, rows, columns, out_h, out_w] = sizes.unwrap_or([1; 6]);
         let channels = y.channels();
         let tile = Tile { dot4: self.dot4, ..Tile::default() };
         let tile = if self.twice && !depthwise { tile.for_twice(channels) } else { tile };
         Conv {
             batch: batch.as_int().unwrap_or(1),
-            in_h: number(&in_h),
-            in_w: number(&in_w),
+            in_h,
+            in_w,
             in_c: x.channels(),
             k_h: k[0],
             k_w: k[1],
@@ -616,11 +618,11 @@ impl Pass<'_> {
             stride_w: strides[1],
             off_h: off[0],
             off_w: off[1],
-            rows: number(&y.images[1]),
-            columns: number(&y.images[2]),
+            rows,
+            columns,
             channels,
-            out_h: number(&out_h),
-            out_w: number(&out_w),
+            out_h,
+            out_w,
             top: y.pads[0],
             left: y.pads[1],
             depthwise,

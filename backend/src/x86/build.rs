@@ -634,10 +634,16 @@ impl Builder {
                     (BinOp::FloorMod, Opnd::Imm(c)) if c > 0 && c & (c - 1) == 0 => {
                         arith(self, Arith::And, a, Opnd::Imm(c - 1))
                     }
-                    (BinOp::FloorDiv | BinOp::FloorMod, Opnd::Imm(by)) if by > 0 => {
+                    (BinOp::Div | BinOp::FloorDiv | BinOp::FloorMod | BinOp::TruncDiv | BinOp::TruncMod, by) => {
                         let a = self.in_register(a);
+                        let by = match by {
+                            Opnd::Imm(1..) => by,
+                            _ => Opnd::Reg(self.in_register(by)),
+                        };
                         let d = self.reg(Class::General);
-                        self.push(Inst::Divide { d, a, by, remainder: *op == BinOp::FloorMod });
+                        let floor = matches!(op, BinOp::FloorDiv | BinOp::FloorMod);
+                        let remainder = matches!(op, BinOp::FloorMod | BinOp::TruncMod);
+                        self.push(Inst::Divide { d, a, by, floor, remainder });
                         Some(Val::General(Opnd::Reg(d)))
                     }
                     (BinOp::Min | BinOp::Max, _) => {

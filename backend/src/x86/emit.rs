@@ -1,5 +1,6 @@
 //! Instructions to bytes.
 
+mod divide;
 mod doubles;
 mod pairs;
 
@@ -619,23 +620,8 @@ impl Emitter<'_> {
                 self.a.lea(g(n), m)?;
                 self.keep(d)?;
             }
-            Inst::Divide { d, a, by, remainder } => {
-                let a = self.general(a, RAX)?;
-                if a != RAX {
-                    self.a.mov(rax, g(a))?;
-                }
-                self.a.cqo()?;
-                self.a.mov(r11, by)?;
-                self.a.idiv(r11)?;
-                if remainder {
-                    self.a.mov(rax, rdx)?;
-                    self.a.sar(rax, 63)?;
-                    self.a.and(rax, r11)?;
-                    self.a.add(rax, rdx)?;
-                } else {
-                    self.a.sar(rdx, 63)?;
-                    self.a.add(rax, rdx)?;
-                }
+            Inst::Divide { d, a, by, floor, remainder } => {
+                self.divide(a, &by, floor, remainder)?;
                 let n = self.result(d);
                 if n != RAX {
                     self.a.mov(g(n), rax)?;

@@ -417,11 +417,12 @@ pub enum Inst {
         d: Reg,
         m: Mem,
     },
-    /// Quotient or remainder of the flooring division by a positive literal.
+    /// Quotient or remainder of a division that rounds down (`floor`) or to zero. By 0 both are 0.
     Divide {
         d: Reg,
         a: Reg,
-        by: i64,
+        by: Opnd,
+        floor: bool,
         remainder: bool,
     },
     /// The smaller (`Lt`) or larger (`Gt`) one.
@@ -563,8 +564,9 @@ impl Inst {
                 f(*i, Use);
                 f(*d, Early);
             }
-            Inst::Divide { d, a, .. } => {
+            Inst::Divide { d, a, by, .. } => {
                 f(*a, Use);
+                opnd(by, f);
                 f(*d, Early);
             }
             Inst::Move { d, s, .. } => {

@@ -15,14 +15,36 @@ use relax_ir::relax::{Binding, BindingValue, Call, Expr, ExprKind, RVar};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
-/// What an open number of rows or columns is taken for where costs are compared.
-const LIKELY: i64 = 224;
+/// What is open is taken for where costs are compared: rows and columns of pictures, else so many samples of a sound that
+/// something is left of them behind the convolutions before.
+const LIKELY: [i64; 4] = [224, 224 << 4, 224 << 8, 224 << 12];
 
-/// A dim as the cost model takes it.
-pub(crate) fn likely(d: &PrimExpr) -> Option<i64> {
-    let map: HashMap<Var, PrimExpr> =
-        d.vars().into_iter().map(|v| (v.clone(), PrimExpr::int(v.dtype(), LIKELY))).collect();
-    d.substitute(&map).as_int().filter(|n| *n > 0)
+/// Of an open dim something is left if that many are.
+const LEFT: i64 = 3;
+
+/// Dims as the cost model takes them, all for the same value of what is open: positive.
+pub(crate) fn likely<const N: usize>(dims: [&PrimExpr; N]) -> Option<[i64; N]> {
+    likely_dims(&dims)?.try_into().ok()
+}
+
+/// Those of data, and of what windows over it make.
+pub(super) fn likely_sides(data: &[PrimExpr], made: &[PrimExpr]) -> Option<[Vec<i64>; 2]> {
+    let all: Vec<&PrimExpr> = data.iter().chain(made).collect();
+    let mut data_of = likely_dims(&all)?;
+    let made = data_of.split_off(data.len());
+    Some([data_of, made])
+}
+
+fn likely_dims(dims: &[&PrimExpr]) -> Option<Vec<i64>> {
+    let at = |value: i64| -> Option<Vec<i64>> {
+        let int = |v: Var| (v.clone(), PrimExpr::int(v.dtype(), value));
+        let number = |d: &PrimExpr| d.substitute(&d.vars().into_iter().map(int).collect::<HashMap<_, _>>()).as_int();
+        dims.iter().map(|d| number(d).filter(|n| *n > 0)).collect()
+    };
+    let left = |n: &[i64]| dims.iter().zip(n).all(|(d, n)| d.as_int().is_some() || *n >= LEFT);
+    let mut all = LIKELY.into_iter().filter_map(at).peekable();
+    let first = all.peek().cloned();
+    all.find(|n| left(n)).or(first)
 }
 
 /// The padding behind the last column, at most.
@@ -138,11 +160,12 @@ impl Pass {
         let x = c.args.first()?;
         let data = self.shape(x, out)?;
         data.get(1)?.as_int()?;
-        let numbers = |dims: &[PrimExpr]| dims.iter().map(likely).collect::<Option<Vec<i64>>>();
-        let (plane, weight) = self.plane(&b.var, c, &numbers(&data)?, &numbers(dims)?)?;
-        let after = after(c)?;
+        let [taken, made] = likely_sides(&data, dims)?;
+        let (plane, weight) = self.plane(&b.var, c, &taken, &made)?;
         let values = plane.weights(&weight);
-        let mut w = plane.whole()?;
+        let mut w = plane.window.clone();
+        // Columns that are stacked have their zeros.
+        let after = if plane.columns.is_some() { 0 } else { after(c)? };
         w.open = true;
         w.batch = data[0].as_int().unwrap_or(1);
         let few = w.taken <= FEW_CHANNELS && w.kernel[0] * w.kernel[1] > 1 && !self.is_last(x);
@@ -153,7 +176,10 @@ impl Pass {
             }
         }
         let x = match (w.last, data.as_slice()) {
-            (true, _) => self.as_last(x, out)?.expr(),
+            (true, _) => match (self.as_last(x, out)?, plane.columns) {
+                (x, Some(c)) => self.beside(b, c, &x, &w, dims.last()?, out)?.expr(),
+                (x, None) => x.expr(),
+            },
             (false, [n, channels, columns]) => {
                 let to = vec![n.clone(), channels.clone(), PrimExpr::i64(1), columns.clone()];
                 out.bind("data", reshape_to(x.clone(), to, out)?)?.expr()
@@ -188,13 +214,14 @@ impl Pass {
         let (before, [_, stride]) = (follow::before(c)?, two(c, "strides")?);
         // The last one of windows that are rounded up reaches less than a step further.
         let after = after(c)? + if c.attrs.bool("ceil_mode") == Some(true) { stride - 1 } else { 0 };
+        let [rows, columns, made_rows, made_columns] = likely([&data[2], &data[3], &dims[2], &dims[3]])?;
         let w = Window {
             kind: Kind::Max,
             batch: data[0].as_int().unwrap_or(1),
-            size: [likely(&data[2])?, likely(&data[3])?],
+            size: [rows, columns],
             taken: channels,
             pitch: 0,
-            out: [likely(&dims[2])?, likely(&dims[3])?],
+            out: [made_rows, made_columns],
             made: channels,
             kernel: two(c, "pool_size")?,
             stride: two(c, "strides")?,

@@ -1,8 +1,9 @@
 //! Convolutions over one to three axes as convolutions over rows and columns: of one axis there is one row; over frames the
 //! frames under a window lie behind one another as channels of one picture.
 
+use super::open::reshape_to;
 use super::{dims_of, floats, reshape, Out, Pass};
-use crate::legalize::call_tir;
+use crate::legalize::{call_tir, scalars};
 use crate::schedule::window::{Kind, Plan, Window};
 use relax_ir::attrs::Attrs;
 use relax_ir::relax::{Binding, Call, Expr, RVar, StructInfo};
@@ -38,7 +39,6 @@ pub(super) struct Frames {
 /// Neighbouring columns under a window in groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Columns {
-    taken: i64,
     together: i64,
     dilation: i64,
     before: i64,
@@ -51,7 +51,7 @@ pub(super) struct Plane {
     /// Where pictures are stacked before.
     frames: Option<Frames>,
     /// Where columns are.
-    columns: Option<Columns>,
+    pub columns: Option<Columns>,
 }
 
 /// Attributes of a convolution over one to three axes, transposed or not, of data with channels second.
@@ -158,7 +158,7 @@ impl Pass {
         if groups > 1 && rank == 1 && w.kernel[1] > GROUPED_COLUMNS {
             let all = w.kernel[1];
             let together = (2..all).find(|n| all % n == 0 && all / n <= GROUPED_COLUMNS)?;
-            columns = Some(Columns { taken: w.size[1], together, dilation: w.dilation[1], before: w.before[1] });
+            columns = Some(Columns { together, dilation: w.dilation[1], before: w.before[1] });
             w.taken *= together;
             w.kernel[1] = all / together;
             w.dilation[1] *= together;
@@ -184,7 +184,7 @@ impl Pass {
             return Some(self.stacked(b, f, &last, w, out)?.expr());
         }
         if let Some(c) = p.columns {
-            return Some(self.beside(b, c, &last, w, out)?.expr());
+            return Some(self.beside(b, c, &last, w, &PrimExpr::i64(w.out[1]), out)?.expr());
         }
         let reach = (w.out[1] - 1) * w.stride[1] + (w.kernel[1] - 1) * w.dilation[1] - w.before[1];
         let after = (reach + 1 - w.size[1]).max(0);
@@ -215,45 +215,58 @@ impl Pass {
             inside.if_then_else(value, PrimExpr::zero(DType::F32))
         });
         debug_assert_eq!(images, w.batch / f.made * f.taken);
-        self.arranged(b, k.finish(&[y]), x, [w.batch, h, cols, f.kernel * channels], out)
+        self.arranged(b, k.finish(&[y]), x, [w.batch, h, cols, f.kernel * channels].map(int), out)
     }
 
-    /// Neighbouring columns under each window as channels of their group.
-    fn beside(&mut self, b: &Binding, c: Columns, x: &RVar, w: &Window, out: &mut Out) -> Option<RVar> {
-        let from = dims_of(out.typed.info_of(&x.expr())?.as_tensor()?)?;
+    /// Neighbouring columns under each of `made` windows of a row as channels of their group.
+    pub(super) fn beside(
+        &mut self,
+        b: &Binding,
+        c: Columns,
+        x: &RVar,
+        w: &Window,
+        made: &PrimExpr,
+        out: &mut Out,
+    ) -> Option<RVar> {
+        let from = self.shape(&x.expr(), out)?;
+        let [images, _, taken, _] = from.as_slice() else { return None };
         let int = PrimExpr::i64;
         let mut k = KernelBuilder::new("stack_columns");
-        let data = k.input("data", &from.iter().map(|d| int(*d)).collect::<Vec<_>>(), DType::F32);
+        let data = k.input("data", &from, DType::F32);
         let reach = w.reach() / c.together;
-        let shape = [w.batch, w.size[1], w.groups, c.together, reach];
-        let y = k.compute("stack_columns", &shape.map(int), DType::F32, |s| {
+        let columns = (made.clone() - 1) * w.stride[1] + ((w.kernel[1] - 1) * w.dilation[1] + 1);
+        let shape = [images.clone(), columns.clone(), int(w.groups), int(c.together), int(reach)];
+        let y = k.compute("stack_columns", &shape, DType::F32, |s| {
             let column = s[1].clone() + s[3].clone() * c.dilation - c.before;
-            let inside = column.clone().ge(0).and(column.clone().lt(c.taken));
+            let inside = column.clone().ge(0).and(column.clone().lt(taken.clone()));
             let channel = s[2].clone() * reach + s[4].clone();
             let value = data.at(vec![s[0].clone(), int(0), column, channel]);
             inside.if_then_else(value, PrimExpr::zero(DType::F32))
         });
-        self.arranged(b, k.finish(&[y]), x, [w.batch, 1, w.size[1], w.taken], out)
+        self.arranged(b, k.finish(&[y]), x, [images.clone(), int(1), columns, int(w.taken)], out)
     }
 
     /// The result of a kernel over `x`, with other dims.
-    fn arranged(&mut self, b: &Binding, mut prim: PrimFunc, x: &RVar, dims: [i64; 4], out: &mut Out) -> Option<RVar> {
+    fn arranged(
+        &mut self,
+        b: &Binding,
+        mut prim: PrimFunc,
+        x: &RVar,
+        dims: [PrimExpr; 4],
+        out: &mut Out,
+    ) -> Option<RVar> {
         prim.name = self.names.fresh(&prim.name);
         prim.span = out.span;
-        let info = StructInfo::tensor(prim.params.last()?.buffer()?.shape.clone(), DType::F32);
-        let value = call_tir(&prim.name, vec![x.expr()], vec![info.clone()], b.expr()).ok()?;
+        let info = StructInfo::tensor(prim.params.iter().rev().find_map(|p| p.buffer())?.shape.clone(), DType::F32);
+        let args = [vec![x.expr()], scalars(&prim, b.expr())].concat();
+        let value = call_tir(&prim.name, args, vec![info.clone()], b.expr()).ok()?;
         self.new.push(prim);
         let apart = out.bind_as("stacked", value, info);
-        out.bind("stacked", reshape(apart.expr(), &dims, out.span)?)
+        out.bind("stacked", reshape_to(apart.expr(), dims.to_vec(), out)?)
     }
 }
 
 impl Plane {
-    /// The window, where its data is read as it is.
-    pub(super) fn whole(&self) -> Option<Window> {
-        (self.frames.is_none() && self.columns.is_none()).then(|| self.window.clone())
-    }
-
     /// The weights as the window's own: `[made, taken, rows, columns]`.
     pub(super) fn weights(&self, weight: &Constant) -> Vec<f32> {
         let values = floats(weight);

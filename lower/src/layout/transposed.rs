@@ -76,7 +76,8 @@ impl Pass {
         let axis = |i: usize| {
             let (data, made) = (&data[2 + i], &dims[2 + i]);
             let stride = sides.stride[i];
-            let more = likely(made)? - likely(data)? * stride;
+            let [few, many] = likely([data, made])?;
+            let more = many - few * stride;
             let same = Facts::new().equal(made, &(data.clone() * stride + more)) == Answer::Yes;
             same.then_some(Axis { more, kernel: weight.shape[2 + i], stride, before: sides.before[i] })
         };
@@ -106,7 +107,7 @@ impl Pass {
         let panel = self.lanes;
         let images = if rank == 3 { data[0].clone() * data[2].clone() } else { data[0].clone() };
         let open = images.as_int().is_none() || sizes.iter().any(|d| d.as_int().is_none());
-        let size = [likely(&sizes[0])?, likely(&sizes[1])?];
+        let size = likely([&sizes[0], &sizes[1]])?;
         let window = |p: [Phase; 2], made: i64, epilogue: i64| Window {
             kind: Kind::Conv,
             batch: images.as_int().unwrap_or(1),

@@ -1,6 +1,6 @@
 //! Which convolutions are transformed, within the bytes that weights may grow by, and what follows each of them.
 
-use super::open::likely;
+use super::open::likely_sides;
 use super::planes::CONVOLUTIONS;
 use super::{dims_of, Choice, Pass, ELEMENTWISE};
 use crate::choice::{epilogue_class, Algorithm, Site};
@@ -93,11 +93,10 @@ pub(super) fn transformed(pass: &Pass, typed: &Typed, choice: &Choice) -> HashMa
             let Some(c) = e.as_call().filter(|c| c.op().is_some_and(|o| CONVOLUTIONS.contains(&o.name))) else {
                 continue;
             };
-            let dims = |info: Option<StructInfo>| -> Option<Vec<i64>> {
-                info?.as_tensor()?.known_dims()?.iter().map(likely).collect()
-            };
+            let dims = |info: Option<StructInfo>| Some(info?.as_tensor()?.known_dims()?.to_vec());
             let data = c.args.first().and_then(|x| dims(typed.info_of(x)));
             let (Some(data), Some(out)) = (data, dims(typed.sinfo.get(&b.var).cloned())) else { continue };
+            let Some([data, out]) = likely_sides(&data, &out) else { continue };
             let Some((plane, _)) = pass.plane(&b.var, c, &data, &out) else { continue };
             let w = plane.window;
             if !w.suits_winograd(pass.lanes) {

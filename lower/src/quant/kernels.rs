@@ -49,16 +49,16 @@ pub(super) fn bytes(value: &Value, vector_bytes: u32) -> PrimFunc {
     });
     let mut f = k.finish(&[y]);
     if let (planes @ 1..=4, 4) = (value.outputs, value.rank) {
-        let number = |d: &PrimExpr| likely(d).unwrap_or(1);
         let ([batch, rows, columns], [_, out_h, out_w]) = (&value.images, value.bordered());
+        let [rows, columns, out_h, out_w] = likely([rows, columns, &out_h, &out_w]).unwrap_or([1; 4]);
         let ([top, left, ..], Scale { zero, scale, .. }) = (value.pads, value.scale);
         let p = Pixels {
             batch: batch.as_int().unwrap_or(1),
             planes,
-            rows: number(rows),
-            columns: number(columns),
-            out_h: number(&out_h),
-            out_w: number(&out_w),
+            rows,
+            columns,
+            out_h,
+            out_w,
             top,
             left,
             zero,

@@ -11,7 +11,7 @@ use super::narrow::{loaded, memory_type, to_store};
 use super::poly::Poly;
 use super::Ranges;
 use relax_ir::flat::FlatStmt;
-use relax_ir::prim::{BinOp, PrimKind};
+use relax_ir::prim::PrimKind;
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
 use std::collections::{HashMap, HashSet};
@@ -293,18 +293,13 @@ impl Emit {
         Ok(())
     }
 
-    /// The deepest scope that defines a variable of `e`; `None` when `e` may change or fault.
+    /// The deepest scope that defines a variable of `e`; `None` when `e` may change or fault. Divisions never do.
     fn level_of(&self, e: &PrimExpr) -> Option<usize> {
         let mut level = Some(0);
         e.walk(&mut |n| match n.kind() {
             PrimKind::Var(v) if self.locals.contains(v) => level = None,
             PrimKind::Var(v) => level = level.map(|l| l.max(self.level.get(v).copied().unwrap_or(0))),
             PrimKind::Load { .. } | PrimKind::BufferLoad(..) | PrimKind::IfThenElse(..) | PrimKind::Let(..) => {
-                level = None
-            }
-            PrimKind::Binary(BinOp::FloorDiv | BinOp::FloorMod | BinOp::TruncDiv | BinOp::TruncMod, _, d)
-                if d.as_int().is_none_or(|d| d == 0) =>
-            {
                 level = None
             }
             _ => {}
@@ -551,18 +546,5 @@ impl Emit {
 pub fn has_load(e: &PrimExpr) -> bool {
     let mut found = false;
     e.walk(&mut |n| found |= matches!(n.kind(), PrimKind::Load { .. } | PrimKind::BufferLoad(..)));
-    found
-}
-
-/// Whether evaluating `e` may trap: integer division by something that is not a nonzero literal.
-pub fn faults(e: &PrimExpr) -> bool {
-    let mut found = false;
-    e.walk(&mut |n| {
-        if let PrimKind::Binary(op, _, b) = n.kind() {
-            let divides =
-                matches!(op, BinOp::Div | BinOp::FloorDiv | BinOp::FloorMod | BinOp::TruncDiv | BinOp::TruncMod);
-            found |= divides && !n.dtype().is_float() && b.as_int().is_none_or(|v| v == 0);
-        }
-    });
     found
 }

@@ -250,7 +250,9 @@ impl Machine {
                     (Int(x), Int(y)) => {
                         let f = |(x, y): (&i64, &i64)| {
                             let r = scalar::int_binary(*op, from.is_uint(), from.bits as u32, *x, *y);
-                            r.map(|r| wrap.apply(r)).ok_or_else(|| format!("division by zero in {e:?}"))
+                            // Machines divide by 0 without a trap.
+                            let r = r.or((*y == 0).then_some(0));
+                            r.map(|r| wrap.apply(r)).ok_or_else(|| format!("no result of {x} and {y} in {e:?}"))
                         };
                         Int(x.iter().zip(&y).map(f).collect::<Result<_, _>>()?)
                     }

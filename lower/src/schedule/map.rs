@@ -2,7 +2,7 @@
 //! variables resolved by leaving loops (invariant conditions) or splitting them (conditions along the vector axis).
 
 use super::emit::value::widen;
-use super::emit::{faults, has_load, Emit, Lane, Res};
+use super::emit::{has_load, Emit, Lane, Res};
 use super::nest::{scan, used_plainly, Nest, Scan, Target};
 use super::poly::Poly;
 use super::stage::{replace, Axis, Stage};
@@ -44,7 +44,7 @@ fn is_table(axes: &[Axis], outs: &[Target]) -> bool {
 
 fn level(e: &mut Emit, o: &SchedOptions, axes: &[Axis], outs: &[Target], splits: usize) -> Res<()> {
     if splits > 0 {
-        let bound = |c: &PrimExpr| !axes.iter().any(|a| c.uses(&a.var)) && !has_load(c) && !faults(c);
+        let bound = |c: &PrimExpr| !axes.iter().any(|a| c.uses(&a.var)) && !has_load(c);
         if let Some(c) = find_condition(outs, &bound) {
             let cond = e.scalar(&c)?;
             let then = assume(outs, &c, true);

@@ -308,8 +308,8 @@ impl Product<'_> {
         let side = if m.lanes >= SQUARE { SQUARE } else { SQUARE / 2 };
         let lane = Var::new("lane", DType::I64);
         let lanes = Lane::of(&lane, side as u16);
-        starts(e, m.rows, side, &mut |e, row| {
-            starts(e, count, side, &mut |e, column| {
+        starts(e, &PrimExpr::i64(m.rows), side, &mut |e, row| {
+            starts(e, &PrimExpr::i64(count), side, &mut |e, column| {
                 e.start_lane(&lane, false);
                 let mut rows = vec![];
                 for c in 0..side {

@@ -29,7 +29,7 @@ mod transpose;
 pub mod window;
 
 pub use moves::{apart, moves, statements, takes_strides, touches, Move};
-pub use panels::Packable;
+pub use panels::{Packable, Panels};
 pub use product::{choose_products, products, Product};
 pub use ranges::Ranges;
 

@@ -15,7 +15,7 @@ pub(super) const FEW: i64 = 16;
 
 /// How a constant right side lies in memory: panels of `width` columns, each with all rows (`depth`), then one with the
 /// columns left over, whose rows have zeros at their ends where these do not fill a vector.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Panels {
     pub depth: i64,
     pub columns: i64,

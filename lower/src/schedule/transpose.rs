@@ -52,10 +52,22 @@ pub fn blocks(e: &mut Emit, o: &SchedOptions, axes: &[Axis], across: usize, outs
         let across = rest.len();
         return e.for_loop(&first.var, PrimExpr::i64(0), end, 1, |e| blocks(e, o, &inner, across, outs));
     }
-    if let Some(tile) = Tile::new(e, o, &u, &last, outs) {
-        return tile.all(e, outs);
-    }
     let (u_end, v_end) = (bound(e, &u)?, bound(e, &last)?);
+    if let Some(tile) = Tile::new(e, o, &u, &last, outs) {
+        // Open extents may be shorter than a square.
+        let ends = [u_end, v_end];
+        let fits = ends.iter().fold(PrimExpr::bool(true), |all, end| match end.as_int() {
+            Some(_) => all,
+            None => all.and(end.clone().ge(tile.side)),
+        });
+        return e.if_then(fits, |e| tile.all(e, outs, &ends), |e| points(e, o, [&u, &last], &ends, outs));
+    }
+    points(e, o, [&u, &last], &[u_end, v_end], outs)
+}
+
+/// The points of blocks one by one.
+fn points(e: &mut Emit, o: &SchedOptions, [u, last]: [&Axis; 2], ends: &[PrimExpr; 2], outs: &[Target]) -> Res<()> {
+    let [u_end, v_end] = ends.clone();
     let (bu, bv) = (Var::new("block", DType::I64), Var::new("block", DType::I64));
     e.for_loop(&bv, PrimExpr::i64(0), v_end.clone(), BLOCK, |e| {
         let v_stop = e.hoist((bv.expr() + BLOCK).min(v_end.clone()));
@@ -70,33 +82,35 @@ pub fn blocks(e: &mut Emit, o: &SchedOptions, axes: &[Axis], across: usize, outs
 struct Tile {
     u: Var,
     v: Var,
-    extents: [i64; 2],
     side: i64,
     /// Loads that move along both axes.
     loads: Vec<PrimExpr>,
 }
 
 impl Tile {
-    /// `None` where extents or strides are open, or elements have other sizes than 4 bytes.
+    /// `None` where known extents are short, or elements have other sizes than 4 bytes.
     fn new(e: &Emit, o: &SchedOptions, u: &Axis, v: &Axis, outs: &[Target]) -> Option<Tile> {
         if !e.wide {
             return None;
         }
-        let extents = [u.len()?, v.len()?];
-        let side = [16, 8].into_iter().find(|s| *s <= o.vector_bytes as i64 / 4 && extents.iter().all(|n| n >= s))?;
+        let known = [u.len(), v.len()];
+        let fits = |side: i64| known.iter().flatten().all(|n| *n >= side);
+        let side = [16, 8].into_iter().find(|&s| s <= o.vector_bytes as i64 / 4 && fits(s))?;
         let word = |d: DType| [DType::F32, DType::I32, DType::U32].contains(&d);
         let mut loads: Vec<PrimExpr> = vec![];
         let mut plain = true;
         for t in outs {
             let offset = Poly::of(&t.offset, &e.ranges);
-            plain &= word(t.dtype) && offset.split(&u.var).is_some_and(|(s, _)| s.as_const().is_some());
+            let linear = |v: &Var| offset.split(v).map(|(stride, _)| stride);
+            plain &= word(t.dtype) && linear(&u.var).is_some();
+            plain &= linear(&v.var).is_some_and(|stride| stride.as_const() == Some(1));
             t.value.walk(&mut |x| match x.kind() {
                 PrimKind::Load { offset, .. } => {
                     let offset = Poly::of(offset, &e.ranges);
-                    let stride = |v: &Var| offset.split(v).and_then(|(s, _)| s.as_const());
+                    let stride = |v: &Var| offset.split(v).map(|(stride, _)| stride);
                     match (stride(&u.var), stride(&v.var)) {
-                        (Some(_), Some(0)) => {}
-                        (Some(1), Some(_)) => {
+                        (Some(_), Some(v)) if v.is_zero() => {}
+                        (Some(u), Some(_)) if u.as_const() == Some(1) => {
                             if !loads.contains(x) {
                                 loads.push(x.clone());
                             }
@@ -109,12 +123,11 @@ impl Tile {
                 _ => {}
             });
         }
-        plain.then(|| Tile { u: u.var.clone(), v: v.var.clone(), extents, side, loads })
+        plain.then(|| Tile { u: u.var.clone(), v: v.var.clone(), side, loads })
     }
 
     /// Tiles over both axes; the last ones reach back where the extents are no multiples.
-    fn all(&self, e: &mut Emit, outs: &[Target]) -> Res<()> {
-        let [u_end, v_end] = self.extents;
+    fn all(&self, e: &mut Emit, outs: &[Target], [u_end, v_end]: &[PrimExpr; 2]) -> Res<()> {
         let side = self.side;
         starts(e, v_end, side, &mut |e, v| starts(e, u_end, side, &mut |e, u| self.one(e, outs, &u, &v)))
     }
@@ -157,19 +170,20 @@ impl Tile {
 /// Squares of `side` points from 0 to `end`, which is no less; the last one reaches back where that is no multiple.
 pub(super) fn starts(
     e: &mut Emit,
-    end: i64,
+    end: &PrimExpr,
     side: i64,
     body: &mut dyn FnMut(&mut Emit, PrimExpr) -> Res<()>,
 ) -> Res<()> {
     let block = Var::new("block", DType::I64);
-    e.ranges.add_loop(&block, Poly::default(), Poly::constant(end));
-    e.for_loop(&block, PrimExpr::i64(0), PrimExpr::i64(end), side, |e| {
-        if end % side == 0 {
+    e.ranges.add_loop(&block, Poly::default(), Poly::of(end, &e.ranges));
+    e.for_loop(&block, PrimExpr::i64(0), end.clone(), side, |e| {
+        if end.as_int().is_some_and(|n| n % side == 0) {
             return body(e, block.expr());
         }
-        let start = e.bind("start", block.expr().min(end - side));
+        let start = e.bind("start", block.expr().min(end.clone() - side));
         if let Some(v) = start.as_var() {
-            e.ranges.add_loop(v, Poly::default(), Poly::constant(end - side + 1));
+            let count = Poly::of(&(end.clone() - (side - 1)), &e.ranges);
+            e.ranges.add_loop(v, Poly::default(), count);
         }
         body(e, start)
     })
@@ -244,17 +258,22 @@ mod tests {
     use super::super::{machine, SchedOptions};
     use crate::interp::{run, Arg, Tensor};
     use relax_ir::tir::KernelBuilder;
-    use relax_ir::{DType, PrimExpr};
+    use relax_ir::{DType, PrimExpr, Var};
 
-    /// `relu(x^T) + bias`, by rows or by columns of the result, for matrices in a batch.
+    /// `relu(x^T) + bias`, by rows or by columns of the result, for matrices in a batch, whose rows or columns are open.
     #[test]
     fn squares_are_turned_in_registers() {
-        for (batch, rows, columns) in [(1, 16, 16), (2, 49, 24), (1, 8, 35), (3, 33, 17), (1, 9, 70), (1, 64, 7)] {
-            let dims = |d: &[i64]| d.iter().map(|&d| PrimExpr::i64(d)).collect::<Vec<_>>();
+        let sizes = [(1, 16, 16), (2, 49, 24), (1, 8, 35), (3, 33, 17), (1, 9, 70), (1, 64, 7)];
+        for ((batch, rows, columns), open) in sizes.into_iter().flat_map(|s| (0..4).map(move |open| (s, open))) {
+            let dim = |len: i64, name: &str, open: bool| match open {
+                true => Var::new(name, DType::I64).expr(),
+                false => PrimExpr::i64(len),
+            };
+            let (n, m) = (dim(rows, "n", open & 1 != 0), dim(columns, "m", open & 2 != 0));
             let mut k = KernelBuilder::new("turned");
-            let x = k.input("x", &dims(&[batch, rows, columns]), DType::F32);
-            let bias = k.input("bias", &dims(&[columns]), DType::F32);
-            let y = k.compute("y", &dims(&[batch, columns, rows]), DType::F32, |i| {
+            let x = k.input("x", &[PrimExpr::i64(batch), n.clone(), m.clone()], DType::F32);
+            let bias = k.input("bias", &[m.clone()], DType::F32);
+            let y = k.compute("y", &[PrimExpr::i64(batch), m, n], DType::F32, |i| {
                 x.at([i[0].clone(), i[2].clone(), i[1].clone()]).max(PrimExpr::f32(0.0)) + bias.at([i[1].clone()])
             });
             let f = k.finish(&[y]);
@@ -271,7 +290,7 @@ mod tests {
                 let mut got = args.clone();
                 machine::run(&f, &mut got, &SchedOptions::vectors(vector_bytes)).unwrap();
                 let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[2], &got[2]) else { panic!() };
-                assert!(a.data == b.data, "{batch}x{rows}x{columns} by {vector_bytes}");
+                assert!(a.data == b.data, "{batch}x{rows}x{columns} by {vector_bytes}, open: {open}");
             }
         }
     }

@@ -128,7 +128,14 @@ pub fn split_steps(f: &FlatFunc, s: &Shared) -> Option<Stepped> {
 }
 
 pub(super) fn is_heavy(s: &FlatStmt) -> bool {
-    matches!(s, FlatStmt::For { body, .. } if body.iter().any(|s| matches!(s, FlatStmt::For { .. })))
+    fn loops(s: &FlatStmt) -> bool {
+        match s {
+            FlatStmt::For { .. } => true,
+            FlatStmt::If { then, otherwise, .. } => then.iter().chain(otherwise).any(loops),
+            _ => false,
+        }
+    }
+    matches!(s, FlatStmt::For { body, .. } if body.iter().any(loops))
 }
 
 /// The one loop whose body has loops of loops.

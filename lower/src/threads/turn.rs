@@ -18,8 +18,12 @@ use std::collections::HashSet;
 /// Lets the scheduled form `f` of a recurrence `k` walk there and back; leaves any other kernel alone.
 pub fn turn(k: &PrimFunc, f: &mut FlatFunc) {
     let Some(at) = single(&f.body) else { return };
-    let wide = schedule::recurrence_of(k).and_then(|(_, step)| step.as_int()).is_some_and(|n| n >= LEAST);
-    if !wide {
+    // Of an open batch at least one row.
+    let least = |step: PrimExpr| {
+        let one = step.vars().into_iter().map(|v| (v.clone(), PrimExpr::int(v.dtype(), 1)));
+        step.substitute(&one.collect()).as_int()
+    };
+    if schedule::recurrence_of(k).and_then(|(_, step)| least(step)).is_none_or(|n| n < LEAST) {
         return;
     }
     let given = k.buffers().count() + kernel_dims(k).len();

@@ -286,14 +286,23 @@ fn by_sizes(
     if policy == "stretch" && roi.is_none() {
         if let Some(sizes) = sizes.elements().filter(|s| s.len() == axes.len()) {
             let mut params = vec![];
-            for (a, s) in axes.iter().zip(&sizes) {
-                let pair = [s.clone(), x.dims[*a].clone()].map(|e| Tensor::shape(vec![e.cast(DType::I64)]));
+            let sizes: Vec<PrimExpr> = sizes.into_iter().map(|s| cx.simplify(s.cast(DType::I64))).collect();
+            for (a, size) in axes.iter().zip(&sizes) {
+                let dim = cx.simplify(x.dims[*a].clone().cast(DType::I64));
+                let scale = match (size.as_int(), dim.as_int()) {
+                    (Some(s), Some(d)) => Some(s as f64 / d as f64),
+                    _ => (*size == dim).then_some(1.0),
+                };
+                if let Some(scale) = scale {
+                    params.push(region_of(scale, &[], 0, 1));
+                    continue;
+                }
+                let pair = [size.clone(), dim].map(|e| Tensor::shape(vec![e]));
                 let (s, d) = (cx.cast(&pair[0], DType::F64)?, cx.cast(&pair[1], DType::F64)?);
                 let scale = cx.op("divide", &[&s, &d])?;
                 let all = [scale, doubles(&[0.0]), doubles(&[1.0])];
                 params.push(cx.call("concat", &[all.as_slice().into()], &[("axis", AttrValue::Int(0))])?);
             }
-            let sizes: Vec<PrimExpr> = sizes.into_iter().map(|s| s.cast(DType::I64)).collect();
             return step_by_step(cx, x, axes, how, &params, &sizes);
         }
     }

@@ -5,7 +5,7 @@ use super::super::narrow::{
     compute_type, convert, is_half, is_limited, limited, loaded, memory_type, rounded, to_store,
 };
 use super::super::poly::Poly;
-use super::{faults, has_load, Emit, Lane, Res};
+use super::{has_load, Emit, Lane, Res};
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::{DType, PrimExpr, Var};
 
@@ -113,7 +113,7 @@ impl Emit {
                     Some(_) => return self.value(t, lane),
                     None => {}
                 }
-                let safe = !has_load(t) && !has_load(f) && !faults(t) && !faults(f);
+                let safe = !has_load(t) && !has_load(f);
                 if !safe {
                     self.guarded += 1;
                 }

@@ -108,7 +108,9 @@ impl NextPanel {
         // Columns over the length of a tile, as a multiplication and a shift.
         let column = at.column.clone() * ((LINE * SHARP + len - 1) / len.max(1));
         let turn = e.hoist(at.row.clone() * (each * LINE) + column.floor_div(SHARP));
-        Some(NextPanel { turn, tiles: (w.out[0] * each).max(1), apart })
+        // An open row may be shorter than the likely one: half of its tiles ask for all.
+        let tiles = if w.open && w.out[0] == 1 { (each + 1) / 2 } else { w.out[0] * each };
+        Some(NextPanel { turn, tiles: tiles.max(1), apart })
     }
 }
 
