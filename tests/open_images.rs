@@ -63,6 +63,26 @@ fn of_scales() {
     compare(SCALES, params, 3, 1, &[(1, 1), (2, 3), (5, 4), (8, 8), (14, 23), (7, 66), (40, 1)]);
 }
 
+/// Pictures of whole multiples of the size, between convolutions and at the end.
+const REPEATED: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 3, 3), "float32"), b: R.Tensor((32, 32, 3, 3), "float32")):
+        with R.dataflow():
+            s = R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]))
+            t = R.repeat(R.repeat(s, repeats=2, axis=3), repeats=2, axis=2)
+            u = R.nn.conv2d(t, b, padding=[1, 1, 1, 1])
+            y = R.repeat(R.repeat(R.concat((u, t), axis=1), repeats=3, axis=-1), repeats=4, axis=-2)
+            R.output(y)
+        return y
+"#;
+
+#[test]
+fn of_repeated_elements() {
+    let params: &[(&str, &[i64])] = &[("a", &[32, 3, 3, 3]), ("b", &[32, 32, 3, 3])];
+    compare(REPEATED, params, 3, 1, &[(1, 1), (2, 3), (5, 4), (8, 8), (14, 23), (7, 66)]);
+}
+
 /// What two blocks make of the same pictures.
 const BLOCKS: &str = r#"@I.ir_module
 class Module:
