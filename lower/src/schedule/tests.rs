@@ -659,6 +659,26 @@ fn repeated_elements_are_shuffled() {
     }
 }
 
+/// A place between 0 and the last one is not counted from the end, which any other may be.
+#[test]
+fn limited_places_are_taken_as_they_are() {
+    let n = n();
+    for limited in [true, false] {
+        let mut k = KernelBuilder::new("gather");
+        let x = k.input("x", &[PrimExpr::i64(7)], DType::F32);
+        let at = k.input("at", &[n.expr()], DType::I64);
+        let y = k.compute("y", &[n.expr()], DType::F32, |i| {
+            let place = at.at(i);
+            let place = if limited { place.max(PrimExpr::i64(0)).min(PrimExpr::i64(6)) } else { place };
+            x.at([place.clone().lt(0).select(place.clone() + 7, place)])
+        });
+        let f = k.finish(&[y]);
+        check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 20)]]);
+        let flat = schedule(&f, &SchedOptions::vectors(64)).expect("a kernel");
+        assert_eq!(format!("{:?}", flat.body).contains("Select"), !limited, "{:#?}", flat.body);
+    }
+}
+
 /// Who looks for what loops hand each other knows memory by its name (`threads/split.rs`).
 #[test]
 fn buffers_that_share_memory_share_its_name() {
