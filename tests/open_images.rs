@@ -63,6 +63,26 @@ fn of_scales() {
     compare(SCALES, params, 3, 1, &[(1, 1), (2, 3), (5, 4), (8, 8), (14, 23), (7, 66), (40, 1)]);
 }
 
+/// Pictures of whole multiples of the size, between convolutions and at the end.
+const REPEATED: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 3, 3), "float32"), b: R.Tensor((32, 32, 3, 3), "float32")):
+        with R.dataflow():
+            s = R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]))
+            t = R.repeat(R.repeat(s, repeats=2, axis=3), repeats=2, axis=2)
+            u = R.nn.conv2d(t, b, padding=[1, 1, 1, 1])
+            y = R.repeat(R.repeat(R.concat((u, t), axis=1), repeats=3, axis=-1), repeats=4, axis=-2)
+            R.output(y)
+        return y
+"#;
+
+#[test]
+fn of_repeated_elements() {
+    let params: &[(&str, &[i64])] = &[("a", &[32, 3, 3, 3]), ("b", &[32, 32, 3, 3])];
+    compare(REPEATED, params, 3, 1, &[(1, 1), (2, 3), (5, 4), (8, 8), (14, 23), (7, 66)]);
+}
+
 /// What two blocks make of the same pictures.
 const BLOCKS: &str = r#"@I.ir_module
 class Module:
@@ -180,6 +200,34 @@ fn of_transposed_windows() {
         ("f", &[32, 16, 5]),
     ];
     compare(TRANSPOSED, params, 3, 5, &[(1, 1), (2, 3), (5, 4), (3, 9), (6, 17), (4, 33)]);
+}
+
+/// Depthwise transposed convolutions, and weights that are computed.
+const TRANSPOSED_APART: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 3, 3), "float32"), b: R.Tensor((32, 1, 4, 4), "float32"), c: R.Tensor((32, 1, 2, 2), "float32"), d: R.Tensor((32, 16, 4, 4), "float32"), f: R.Tensor((32, 1, 9, 9), "float32")):
+        with R.dataflow():
+            s = R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]))
+            t = R.nn.relu(R.nn.conv2d_transpose(s, b, strides=[2, 2], padding=[1, 1, 1, 1], groups=32))
+            u = R.nn.conv2d_transpose(s, c, strides=[2, 2], groups=32)
+            v = R.nn.conv2d_transpose(s, R.multiply(d, R.max(x)), strides=[2, 2], padding=[1, 1, 1, 1])
+            z = R.nn.conv2d_transpose(s, f, padding=[4, 4, 4, 4], groups=32)
+            r = (t, u, v, z)
+            R.output(r)
+        return r
+"#;
+
+#[test]
+fn of_transposed_windows_of_one_channel() {
+    let params: &[(&str, &[i64])] = &[
+        ("a", &[32, 3, 3, 3]),
+        ("b", &[32, 1, 4, 4]),
+        ("c", &[32, 1, 2, 2]),
+        ("d", &[32, 16, 4, 4]),
+        ("f", &[32, 1, 9, 9]),
+    ];
+    compare(TRANSPOSED_APART, params, 3, 4, &[(1, 1), (2, 3), (5, 4), (3, 9), (6, 17), (4, 33)]);
 }
 
 /// Small pictures of many channels, a row of which is one tile.

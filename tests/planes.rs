@@ -123,6 +123,39 @@ const CASES: &[Case] = &[
         gone: &["nn_conv2d_transpose"],
     },
     Case {
+        name: "transposed: weights that are computed, phases apart, side by side, cut, and with fewer taps than the stride",
+        data: &[1, 8, 9, 10],
+        weights: &[("a", &[8, 16, 4, 4]), ("b", &[8, 16, 2, 2]), ("c", &[8, 4, 5, 4]), ("d", &[8, 16, 2, 1])],
+        body: "m = R.add(R.mean(x), R.const(1, 'float32'));
+               p = R.nn.conv2d_transpose(x, R.multiply(a, m), strides=[2, 2], padding=[1, 1, 1, 1]);
+               q = R.nn.relu(R.nn.conv2d_transpose(x, R.multiply(b, m), strides=[2, 2]));
+               r = R.nn.conv2d_transpose(x, R.multiply(c, m), strides=[3, 2], padding=[2, 1, 1, 2]);
+               s = R.nn.conv2d_transpose(x, R.multiply(d, m), strides=[3, 2], output_padding=[1, 1]);
+               y = R.add(R.add(R.sum(r, axis=[1, 2, 3], keepdims=True), R.mean(s)), R.add(p, q))",
+        made: &["conv2d"],
+        gone: &["nn_conv2d_transpose"],
+    },
+    Case {
+        name: "transposed: one axis, weights that are computed",
+        data: &[1, 8, 90],
+        weights: &[("a", &[8, 16, 5])],
+        body: "y = R.nn.conv1d_transpose(x, R.multiply(a, R.mean(x)), strides=[3], padding=[1, 1])",
+        made: &["conv2d"],
+        gone: &["nn_conv1d_transpose"],
+    },
+    Case {
+        name: "transposed: depthwise, of constant weights and of computed ones",
+        data: &[2, 20, 9, 8],
+        weights: &[("a", &[20, 1, 4, 4]), ("b", &[20, 1, 2, 2]), ("c", &[20, 1, 3])],
+        body: "p = R.nn.conv2d_transpose(x, a, strides=[2, 2], padding=[1, 1, 1, 1], groups=20);
+               q = R.nn.relu(R.nn.conv2d_transpose(x, b, strides=[2, 2], groups=20));
+               r = R.nn.conv2d_transpose(x, R.multiply(a, R.mean(x)), strides=[2, 2], padding=[1, 1, 1, 1], groups=20);
+               s = R.nn.conv1d_transpose(R.mean(x, axis=[2]), c, strides=[2], padding=[1, 1], output_padding=[1], groups=20);
+               y = R.add(R.add(p, R.mean(s)), R.add(q, r))",
+        made: &["depthwise_conv2d"],
+        gone: &["nn_conv2d_transpose", "nn_conv1d_transpose"],
+    },
+    Case {
         name: "transposed: strides of one, and one axis",
         data: &[1, 8, 12],
         weights: &[("a", &[8, 16, 4]), ("b", &[16, 16, 3])],

@@ -89,6 +89,15 @@ const CASES: &[Case] = &[
         tolerance: 1e-5,
     },
     Case {
+        rule: "elements and rows repeated, alone and beside others",
+        params: r#"x: R.Tensor((2, "n", 13), dtype="float32"), z: R.Tensor((2, "n * 2", 26), dtype="float32")"#,
+        inputs: || vec![special(&[2, 5, 13]), special(&[2, 10, 26])],
+        body: r#"r = R.repeat(R.repeat(x, repeats=2, axis=2), repeats=2, axis=1);
+                 s = R.repeat(R.add(r, z), repeats=3, axis=2);
+                 y = R.concat((R.repeat(R.repeat(s, repeats=8, axis=2), repeats=5, axis=0), R.repeat(R.repeat(s, repeats=4, axis=2), repeats=2, axis=2)), axis=0)"#,
+        tolerance: 0.0,
+    },
+    Case {
         rule: "float32 to uint8: towards zero, limited, NaN is 0",
         params: r#"x: R.Tensor(("n", 71), dtype="float32")"#,
         inputs: || vec![special(&[3, 71])],

@@ -95,6 +95,7 @@ const ALONG: &[&str] = &[
     "nn.softmax",
     "onnx.resize_axis",
     "prod",
+    "repeat",
     "split",
     "squeeze",
     "std",

@@ -80,6 +80,8 @@ def moving():
 def pictures():
     for mode in ("nearest", "linear", "cubic"):
         case(f"resize_{mode}", "Resize", [floats(1, 16, 64, 64)], [None, TWICE], mode=mode)
+    steps = dict(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    case("resize_whole", "Resize", [floats(1, 64, 40, 40)], [None, TWICE], mode="nearest", **steps)
     case("resize_half", "Resize", [floats(1, 3, 448, 448)], [None, HALF], mode="linear")
     grid = RANDOM.uniform(-1, 1, (1, 64, 64, 2)).astype("float32")
     case("grid_sample", "GridSample", [floats(1, 32, 64, 64), grid])
@@ -105,7 +107,10 @@ def pictures():
     case("depthwise", "Conv", [floats(1, 96, 56, 56)], [floats(96, 1, 3, 3)], group=96, **same)
     case("depthwise_steps", "Conv", [floats(1, 96, 112, 112)], [floats(96, 1, 3, 3)], group=96, strides=[2, 2], **same)
     case("conv_computed", "Conv", [floats(1, 32, 28, 28), floats(32, 32, 3, 3)], **same)
-    case("conv_transposed", "ConvTranspose", [floats(1, 64, 28, 28)], [floats(64, 32, 4, 4)], strides=[2, 2], **same)
+    turned = dict(strides=[2, 2], **same)
+    case("conv_transposed", "ConvTranspose", [floats(1, 64, 28, 28)], [floats(64, 32, 4, 4)], **turned)
+    case("conv_transposed_computed", "ConvTranspose", [floats(1, 64, 28, 28), floats(64, 32, 4, 4)], **turned)
+    case("conv_transposed_depthwise", "ConvTranspose", [floats(1, 64, 28, 28)], [floats(64, 1, 4, 4)], group=64, **turned)
 
 
 def sums():

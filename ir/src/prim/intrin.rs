@@ -64,6 +64,8 @@ intrins! {
     /// Flat form: `repeat(a, n, i, size)` has piece `i` of each `n` pieces of `a` in the place of all of these; a piece is one
     /// lane, of 2 or 4, or four lanes, of 2.
     Repeat = "repeat",
+    /// Flat form: `stretch(a, n)` has every lane of `a` `n` times, one after the other.
+    Stretch = "stretch",
     /// Flat form: `tile_rows(ptr, stride)` is a tile, a matrix of rows of 64 bytes: those at `ptr`, `ptr + stride` and so
     /// on. The type tells what it holds and how many rows: int32 (16 in a row) for sums, uint8 for the left side of a
     /// product, int8x1024 for the right side.

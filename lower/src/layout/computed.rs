@@ -1,12 +1,12 @@
 //! Convolutions whose weights are computed: these are packed in each call, by reshapes and transpositions.
 
 use super::{reshape, transpose, Out, Pass, FEW_CHANNELS};
-use crate::schedule::window::Kind;
+use crate::schedule::window::{Kind, Window};
 use relax_ir::relax::{Binding, Call, Expr, RVar};
 use relax_ir::DType;
 
 /// Convolutions whose weights are computed have a kernel of their own from so many points of the result on.
-const COMPUTED_POINTS: i64 = 64;
+pub(super) const COMPUTED_POINTS: i64 = 64;
 
 impl Pass {
     /// A convolution whose weights are computed: they are packed in each call.
@@ -32,12 +32,20 @@ impl Pass {
         }
         w.last = w.kind == Kind::Depthwise || w.groups > 1 || self.last_of(x).is_some() || w.taken > FEW_CHANNELS;
         self.choose(&mut w);
-        let [made, taken, kh, kw] = *shape.as_slice() else { return None };
-        let taps = kh * kw;
+        let packed = self.packed_in_call(&mut w, weight, out)?;
+        let x = if w.last { self.as_last(x, out)?.expr() } else { x.clone() };
+        self.kernel(b, &w, vec![x, packed], at, out)
+    }
+
+    /// Weights of channels made, channels taken, rows and columns, in the order in which the kernel of `w` reads them.
+    pub(super) fn packed_in_call(&self, w: &mut Window, weight: &Expr, out: &mut Out) -> Option<Expr> {
+        let [kh, kw] = w.kernel;
+        let taken = if w.kind == Kind::Depthwise { 1 } else { w.reach() };
+        let (made, taps) = (w.made, kh * kw);
         let mut packed = weight.clone();
         let mut turn = |packed: &mut Expr, dims: &[i64], axes: &[i64]| -> Option<()> {
-            let apart = out.bind("weight", reshape(packed.clone(), dims, at.span())?)?;
-            *packed = out.bind("weight", transpose(apart.expr(), axes, at.span())?)?.expr();
+            let apart = out.bind("weight", reshape(packed.clone(), dims, out.span)?)?;
+            *packed = out.bind("weight", transpose(apart.expr(), axes, out.span)?)?.expr();
             Some(())
         };
         if w.kind == Kind::Depthwise {
@@ -54,8 +62,6 @@ impl Pass {
                 turn(&mut packed, &[made / panel, taken, taps, panel], &[0, 2, 1, 3])?;
             }
         }
-        let packed = out.bind("weight", reshape(packed, &[shape.iter().product()], at.span())?)?;
-        let x = if w.last { self.as_last(x, out)?.expr() } else { x.clone() };
-        self.kernel(b, &w, vec![x, packed.expr()], at, out)
+        Some(out.bind("weight", reshape(packed, &[made * taken * taps], out.span)?)?.expr())
     }
 }

@@ -86,7 +86,7 @@ impl Pass {
             "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(b, c, &mut out)?,
             "strided_slice" => self.slice(b, c, &mut out)?,
             "image.resize2d" => self.resize(b, c, &mut out)?,
-            "onnx.resize_axis" => self.resize_axis(b, c, dims.len(), &mut out)?,
+            "onnx.resize_axis" | "repeat" => self.along_axis(b, c, dims.len(), &mut out)?,
             _ if REDUCTIONS.contains(&name) => self.reduction(b, c, &mut out)?,
             _ if compared || ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,
             _ => return None,

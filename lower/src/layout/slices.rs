@@ -59,8 +59,8 @@ impl Pass {
         out.bind(b.var.name(), value)
     }
 
-    /// Another size along one axis.
-    pub(super) fn resize_axis(&mut self, b: &Binding, c: &Call, rank: usize, out: &mut Out) -> Option<RVar> {
+    /// Another size along the axis that an attribute names.
+    pub(super) fn along_axis(&mut self, b: &Binding, c: &Call, rank: usize, out: &mut Out) -> Option<RVar> {
         let x = c.args.first()?.clone();
         let axis = place(rank, c.attrs.int("axis")?).filter(|_| self.is_last(&x))?;
         let x = self.as_last(&x, out)?;

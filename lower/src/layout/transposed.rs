@@ -1,14 +1,16 @@
-//! Transposed convolutions of constant weights as convolutions: the elements of the result whose places are equal modulo the
+//! Transposed convolutions as convolutions: the elements of the result whose places are equal modulo the
 //! strides are a convolution by every `stride`-th tap of the kernel, turned around.
 //!
 //! Along an axis, with kernel `k`, stride `s` and padding `p`, element `s * q + a` of the result is the sum of `data[q + (a + p)
 //! / s - t] * weight[(a + p) % s + s * t]` over `t`. Where all of these phases would have few channels, or where no work is
 //! lost, one convolution makes them side by side; otherwise each is one of its own, without the points that only others need.
-//! Rows and columns may be open: each of these has a known number of points more than the data.
+//! Rows and columns may be open: each of these has a known number of points more than the data. Depthwise ones are depthwise
+//! convolutions. Weights that are computed are put in order in each call.
 
+use super::computed::COMPUTED_POINTS;
 use super::open::{likely, reshape_to};
 use super::planes::Sides;
-use super::{call, packed, transpose, Out, Pass};
+use super::{call, packed, reshape, transpose, Out, Pass};
 use crate::schedule::window::{Kind, Plan, Sizes, Window};
 use relax_ir::attrs::Attrs;
 use relax_ir::op::Answer;
@@ -60,16 +62,70 @@ impl Phase {
     }
 }
 
+/// The kernel of a transposed convolution over rows and columns: channels taken, channels made by each group, rows, columns.
+struct Kernel {
+    weight: Expr,
+    dims: [i64; 4],
+    strides: [i64; 2],
+    depthwise: bool,
+}
+
+impl Kernel {
+    /// The weights of the convolution that makes `p`, or all phases: channels made, channels taken, rows, columns.
+    fn weights(&self, p: &[Phase; 2], all: bool, out: &mut Out) -> Option<Expr> {
+        let [taken, made, rows, columns] = self.dims;
+        let [sy, sx] = self.strides;
+        let [ty, tx] = p.map(|p| p.taps);
+        let mut x = out.bind("weight", reshape(self.weight.clone(), &self.dims, out.span)?)?;
+        let axes = match all {
+            true => [2, 4],
+            false => [2, 3],
+        };
+        if all {
+            let more = [ty * sy - rows, tx * sx - columns];
+            if more != [0, 0] {
+                let mut attrs = Attrs::default();
+                attrs.set("pad_width", super::ints(&[0, 0, 0, 0, 0, more[0], 0, more[1]]));
+                x = out.bind("weight", call("nn.pad", vec![x.expr()], attrs, out.span)?)?;
+            }
+            x = out.bind("weight", reshape(x.expr(), &[taken, made, ty, sy, tx, sx], out.span)?)?;
+        } else if [sy, sx] != [1, 1] {
+            let first = p.map(|p| p.first).to_vec();
+            let bounds = [vec![2, 3], first, vec![rows, columns], vec![sy, sx]];
+            let args = bounds.map(|v| super::slices::list(v.into_iter().map(PrimExpr::i64), out.span));
+            let args = [vec![x.expr()], args.to_vec()].concat();
+            x = out.bind("weight", call("strided_slice", args, Attrs::default(), out.span)?)?;
+        }
+        for axis in axes.into_iter().zip([ty, tx]).filter(|(_, taps)| *taps > 1).map(|(axis, _)| axis) {
+            let mut attrs = Attrs::default();
+            attrs.set("axis", AttrValue::Int(axis));
+            x = out.bind("weight", call("flip", vec![x.expr()], attrs, out.span)?)?;
+        }
+        let order: &[i64] = match all {
+            true => &[3, 5, 1, 0, 2, 4],
+            false if self.depthwise => return Some(x.expr()),
+            false => &[1, 0, 2, 3],
+        };
+        Some(out.bind("weight", transpose(x.expr(), order, out.span)?)?.expr())
+    }
+}
+
 impl Pass {
     /// The NHWC form of a transposed convolution over one or two axes, or over frames each of which becomes `stride` ones.
     pub(super) fn transposed(&mut self, b: &Binding, c: &Call, dims: &[PrimExpr], out: &mut Out) -> Option<RVar> {
         let x = c.args.first()?;
         let data = self.shape(x, out)?;
-        let weight = self.constant(c.args.get(1)?).filter(|w| w.dtype == DType::F32)?;
-        let rank = weight.shape.len().checked_sub(2).filter(|r| (1..=3).contains(r))?;
+        let weight = c.args.get(1)?;
+        let float = out.typed.info_of(weight)?.as_tensor()?.dtype == Some(DType::F32);
+        let shape = self.dims(weight, out).filter(|_| float)?;
+        let rank = shape.len().checked_sub(2).filter(|r| (1..=3).contains(r))?;
         let sides = Sides::read(c, rank, "IO")?;
         let (taken, filters) = (data[1].as_int()?, dims[1].as_int()?);
-        if sides.groups != 1 || sides.dilation.iter().any(|d| *d != 1) || data.iter().chain(dims).any(|d| d.is_int(0)) {
+        let depthwise = sides.groups > 1 && sides.groups == taken && filters == taken && rank < 3;
+        if sides.groups != 1 && !depthwise
+            || sides.dilation.iter().any(|d| *d != 1)
+            || data.iter().chain(dims).any(|d| d.is_int(0))
+        {
             return None;
         }
         let one = Axis { more: 0, kernel: 1, stride: 1, before: 0 };
@@ -79,7 +135,7 @@ impl Pass {
             let [few, many] = likely([data, made])?;
             let more = many - few * stride;
             let same = Facts::new().equal(made, &(data.clone() * stride + more)) == Answer::Yes;
-            same.then_some(Axis { more, kernel: weight.shape[2 + i], stride, before: sides.before[i] })
+            same.then_some(Axis { more, kernel: shape[2 + i], stride, before: sides.before[i] })
         };
         let mut axes = [one; 2];
         let mut sizes = [PrimExpr::i64(1), PrimExpr::i64(1)];
@@ -95,11 +151,20 @@ impl Pass {
             return None;
         }
         let channels = filters * sz;
-        let values = super::floats(&weight);
-        let tap = |o: i64, i: i64, y: i64, x: i64| match y < rows.kernel && x < columns.kernel {
+        let known = self.constant(weight).map(|w| super::floats(&w));
+        let kernel = Kernel {
+            weight: weight.clone(),
+            dims: [taken, shape[1], rows.kernel, columns.kernel],
+            strides: [rows.stride, columns.stride],
+            depthwise,
+        };
+        if known.is_none() && rank == 3 {
+            return None;
+        }
+        let tap = |values: &[f32], o: i64, i: i64, y: i64, x: i64| match y < rows.kernel && x < columns.kernel {
             true => {
                 let (frame, o) = (o / filters, o % filters);
-                let at = (i * filters + o) * sz + frame;
+                let at = if depthwise { o } else { (i * filters + o) * sz + frame };
                 values[((at * rows.kernel + y) * columns.kernel + x) as usize]
             }
             false => 0.0,
@@ -109,7 +174,7 @@ impl Pass {
         let open = images.as_int().is_none() || sizes.iter().any(|d| d.as_int().is_none());
         let size = likely([&sizes[0], &sizes[1]])?;
         let window = |p: [Phase; 2], made: i64, epilogue: i64| Window {
-            kind: Kind::Conv,
+            kind: if depthwise { Kind::Depthwise } else { Kind::Conv },
             batch: images.as_int().unwrap_or(1),
             size,
             taken,
@@ -132,27 +197,46 @@ impl Pass {
             (0..sy * sx).map(|i| Some([rows.phase(i / sx)?, columns.phase(i % sx)?])).collect();
         let whole = rows.whole().zip(columns.whole()).map(|(r, c)| [r, c]);
         let lossless = whole.is_some_and(|w| w[0].more * sy == rows.more && w[1].more * sx == columns.more);
-        let apart = phases.filter(|_| !lossless && channels % 4 == 0 && channels >= self.lanes);
+        let wide = !lossless && channels >= self.lanes;
+        let apart = phases.filter(|_| (wide || depthwise) && channels % 4 == 0);
+        let points = images.as_int().unwrap_or(1) * size[0] * size[1];
+        if apart.is_none() && depthwise || known.is_none() && points < COMPUTED_POINTS {
+            return None;
+        }
         let last = self.as_last(x, out)?;
         let conv = |pass: &mut Pass, mut w: Window, p: [Phase; 2], shared: bool, out: &mut Out| {
             let x = match open {
+                true if depthwise && w.has_edges() => {
+                    w.margin = [w.before[1], p[1].after()];
+                    last.expr()
+                }
                 true => pass.bordered(&mut w, p[1].after(), last.expr(), out)?,
                 false => last.expr(),
             };
             let first = p.map(|p| p.first);
             pass.choose(&mut w);
             let [ty, tx] = w.kernel;
-            let mut own = Vec::with_capacity((w.made * w.taken * ty * tx) as usize);
-            for o in 0..w.made {
-                let [ry, rx] = if shared { [o / channels / sx, o / channels % sx] } else { first };
-                for i in 0..w.taken {
-                    for t in 0..ty * tx {
-                        let (y, x) = (ry + sy * (ty - 1 - t / tx), rx + sx * (tx - 1 - t % tx));
-                        own.push(tap(o % channels, i, y, x));
+            let own = |values: &Vec<f32>| {
+                let mut own = Vec::with_capacity((w.made * w.taken * ty * tx) as usize);
+                for o in 0..w.made {
+                    let [ry, rx] = if shared { [o / channels / sx, o / channels % sx] } else { first };
+                    for i in 0..if depthwise { 1 } else { w.taken } {
+                        for t in 0..ty * tx {
+                            let (y, x) = (ry + sy * (ty - 1 - t / tx), rx + sx * (tx - 1 - t % tx));
+                            own.push(tap(values, o % channels, i, y, x));
+                        }
                     }
                 }
-            }
-            let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &own)), b.expr().span())];
+                packed(&w, &own)
+            };
+            let weights = match known.as_ref().map(own) {
+                Some(weights) => Expr::new(ExprKind::Constant(weights), b.expr().span()),
+                None => {
+                    let weights = kernel.weights(&p, shared, out)?;
+                    pass.packed_in_call(&mut w, &weights, out)?
+                }
+            };
+            let args = vec![x, weights];
             let sizes = match open {
                 true => {
                     let data = pass.shape(&args[0], out)?;

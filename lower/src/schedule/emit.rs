@@ -461,6 +461,12 @@ impl Emit {
 
     fn flatten_inner(&self, e: &PrimExpr, error: &mut Option<Diagnostic>) -> PrimExpr {
         let e = e.map_children(&mut |c| self.flatten_inner(c, error));
+        if let PrimKind::Select(c, _, otherwise) = e.kind() {
+            // Places that are limited already are not counted from the end once more.
+            let PrimKind::Binary(BinOp::Lt, x, zero) = c.kind() else { return e };
+            let never = x.dtype().is_int() && zero.is_int(0) && self.ranges.nonneg(&Poly::of(x, &self.ranges));
+            return if never { otherwise.clone() } else { e };
+        }
         let PrimKind::BufferLoad(b, idx) = e.kind() else { return e };
         match self.offset(b, idx) {
             Ok((ptr, off)) => PrimExpr::load_ptr(ptr.expr(), off.expr(), b.dtype()),

@@ -386,6 +386,13 @@ impl Machine {
             let (n, i, size) = (n[0] as usize, i[0] as usize, size[0] as usize);
             return Ok(Float((0..a.len()).map(|l| a[(l / size / n * n + i) * size + l % size]).collect()));
         }
+        if let (Intrin::Stretch, [a, Int(n)]) = (f, &vals[..]) {
+            let n = n[0] as usize;
+            return Ok(match a {
+                Float(a) => Float(a.iter().flat_map(|x| vec![*x; n]).collect()),
+                Int(a) => Int(a.iter().flat_map(|x| vec![*x; n]).collect()),
+            });
+        }
         if let (Intrin::Interleave | Intrin::Parts, [Float(a), Float(b), rest @ ..]) = (f, &vals[..]) {
             let lanes: Vec<usize> = shuffled(f, a.len(), rest)?;
             let both: Vec<f64> = a.iter().chain(b).copied().collect();

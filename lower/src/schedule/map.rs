@@ -108,24 +108,35 @@ pub fn range(
     let s = scan(&values, v, e);
     let unit =
         outs.iter().all(|t| Poly::of(&t.offset, &e.ranges).split(v).is_some_and(|(s, _)| s.as_const() == Some(1)));
-    let (lanes, unroll) = lanes(o, &s, outs);
+    let times = s.times.filter(|n| e.ranges.divisor(&lo) % n == 0);
+    let (lanes, unroll) = lanes(o, &s, times, outs);
     if !unit || lanes < 2 {
         return e.for_loop(v, lo, hi, 1, |e| point(e, outs, &Lane::scalar()));
     }
-    strips(e, v, lo, hi, lanes, unroll, 4, |e, lane| point(e, outs, lane))
+    // Vectors begin where the elements that they repeat do.
+    let times = times.unwrap_or(1);
+    strips(e, v, lo, hi, lanes * times as u16, unroll, 4 * times as u16, |e, lane| {
+        e.ranges.set_divisor(v, if lane.lanes > 1 { times } else { 1 });
+        let r = point(e, outs, lane);
+        e.ranges.set_divisor(v, 1);
+        r
+    })
 }
 
-/// Lanes of one register and how many registers to use at a time.
-fn lanes(o: &SchedOptions, s: &Scan, outs: &[Target]) -> (u16, u16) {
+/// Lanes of one register and how many registers to use at a time: of elements that are each read so many `times`, those
+/// that are read.
+fn lanes(o: &SchedOptions, s: &Scan, times: Option<i64>, outs: &[Target]) -> (u16, u16) {
     let widest = outs.iter().map(|t| super::emit::compute_type(t.dtype).bytes()).max().unwrap_or(1).max(s.widest);
     let heavy = s.calls > 0 || s.ops > 24;
     let lanes = o.vector_bytes as usize / widest.max(1);
     // Lane by lane is as good as a gather, unless there is much to compute.
-    let gathers = s.gather > 0 && ((s.gather - s.named) * 6 + s.named * 2 > s.ops + 12 * s.calls);
+    let gather = s.gather - times.map_or(0, |_| s.repeated);
+    let gathers = gather > 0 && ((gather - s.named) * 6 + s.named * 2 > s.ops + 12 * s.calls);
     if s.blocked || gathers {
         return (1, 1);
     }
-    (lanes as u16, if heavy { 2 } else { 4 })
+    let unroll = if heavy { 2 } else { 4 };
+    (lanes as u16, (unroll / times.unwrap_or(1) as u16).max(1))
 }
 
 /// Runs `body` over `[lo, hi)`: `unroll` vectors at a time, then one, then shorter ones where vectors are wide and these

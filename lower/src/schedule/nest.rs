@@ -8,6 +8,9 @@ use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
+/// Lanes of a vector that are the same element, at most.
+const MOST_REPEATS: i64 = 8;
+
 /// `ptr[offset] = value`, stored as `dtype`.
 #[derive(Clone)]
 pub struct Target {
@@ -36,6 +39,9 @@ pub struct Scan {
     pub gather: usize,
     /// Those of them that 512-bit vectors read by one instruction.
     pub named: usize,
+    /// Those of them that read elements side by side, each `times` times in a row.
+    pub repeated: usize,
+    pub times: Option<i64>,
     /// A condition along the axis guards loads: vectors cannot evaluate both sides.
     pub blocked: bool,
     /// Bytes of the widest value that varies along the axis.
@@ -226,6 +232,13 @@ impl Scanner<'_> {
                     Some((s, _)) if s.is_zero() && !others => self.out.invariant += 1,
                     _ => {
                         self.out.gather += 1;
+                        let times = p.repeats(&self.vars[0]).filter(|n| *n <= MOST_REPEATS && !others);
+                        let times =
+                            times.filter(|n| self.e.wide && is_word(x) && self.out.times.is_none_or(|t| t == *n));
+                        if times.is_some() {
+                            self.out.repeated += 1;
+                            self.out.times = times;
+                        }
                         self.out.named += (self.e.interleaves && is_word(x) && self.is_named(offset)) as usize;
                     }
                 }

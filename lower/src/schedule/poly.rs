@@ -128,6 +128,17 @@ impl Poly {
         Some((stride, rest))
     }
 
+    /// How many values of `v` that follow each other have the same one of these: `v // n`, and nothing else of `v`.
+    pub fn repeats(&self, v: &Var) -> Option<i64> {
+        let mut with = self.terms.iter().filter(|(atoms, _)| atoms.iter().any(|e| e.uses(v)));
+        let (Some((atoms, 1)), None) = (with.next(), with.next()) else { return None };
+        let [only] = atoms.as_slice() else { return None };
+        match only.kind() {
+            PrimKind::Binary(BinOp::FloorDiv, x, n) if is_var(x, v) => n.as_int().filter(|n| *n > 1),
+            _ => None,
+        }
+    }
+
     /// As an int64 expression.
     pub fn expr(&self) -> PrimExpr {
         let mut sum: Option<PrimExpr> = None;

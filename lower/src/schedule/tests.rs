@@ -618,6 +618,67 @@ fn dear_sums_go_by_two_registers() {
     }
 }
 
+/// Elements several times in a row and rows several times, alone, behind arithmetic, and beside elements that are read one
+/// by one: vectors are loads and a shuffle, and results are the same bits.
+#[test]
+fn repeated_elements_are_shuffled() {
+    for times in [2, 3, 4, 7, 8, 9] {
+        for columns in [1, 3, 8, 13, 16, 40] {
+            let row = Var::dim("n");
+            for (width, open) in [(PrimExpr::i64(columns), false), (row.expr(), true)] {
+                let rows = PrimExpr::i64(5);
+                let mut k = KernelBuilder::new("repeat");
+                let x = k.input("x", &[rows.clone(), width.clone()], DType::F32);
+                let dims = [rows * times, width * times];
+                let z = k.input("z", &dims, DType::F32);
+                let one = |i: &[PrimExpr]| x.at([i[0].clone().floor_div(times), i[1].clone().floor_div(times)]);
+                let y = k.compute("y", &dims, DType::F32, one);
+                let sum = k.compute("sum", &dims, DType::F32, |i| one(i).max(PrimExpr::f32(0.0)) + z.at(i));
+                let f = k.finish(&[y, sum]);
+                check(&f, &[&[(&row, columns)]]);
+                let mut random = Random(times as u64);
+                let shape = [5 * times, columns * times];
+                let inputs = [random.tensor(DType::F32, &[5, columns]), random.tensor(DType::F32, &shape)];
+                let outputs = [(); 2].map(|_| Tensor::zeros(DType::F32, &shape));
+                let args: Vec<Arg> = inputs.into_iter().chain(outputs).map(Arg::Tensor).collect();
+                let mut wanted = args.clone();
+                run(&f, &mut wanted).unwrap();
+                for bytes in [32, 64] {
+                    let mut got = args.clone();
+                    let o = SchedOptions::vectors(bytes);
+                    machine::run(&f, &mut got, &o).unwrap();
+                    for (a, b) in wanted.iter().zip(&got) {
+                        let (Arg::Tensor(a), Arg::Tensor(b)) = (a, b) else { panic!() };
+                        assert!(a.data == b.data, "{columns} columns {times} times by {bytes}");
+                    }
+                    let shuffled = format!("{:?}", schedule(&f, &o).unwrap().body).contains("Stretch");
+                    assert_eq!(shuffled, times <= 8 && (open || columns >= 4), "{columns} columns {times} times");
+                }
+            }
+        }
+    }
+}
+
+/// A place between 0 and the last one is not counted from the end, which any other may be.
+#[test]
+fn limited_places_are_taken_as_they_are() {
+    let n = n();
+    for limited in [true, false] {
+        let mut k = KernelBuilder::new("gather");
+        let x = k.input("x", &[PrimExpr::i64(7)], DType::F32);
+        let at = k.input("at", &[n.expr()], DType::I64);
+        let y = k.compute("y", &[n.expr()], DType::F32, |i| {
+            let place = at.at(i);
+            let place = if limited { place.max(PrimExpr::i64(0)).min(PrimExpr::i64(6)) } else { place };
+            x.at([place.clone().lt(0).select(place.clone() + 7, place)])
+        });
+        let f = k.finish(&[y]);
+        check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 20)]]);
+        let flat = schedule(&f, &SchedOptions::vectors(64)).expect("a kernel");
+        assert_eq!(format!("{:?}", flat.body).contains("Select"), !limited, "{:#?}", flat.body);
+    }
+}
+
 /// Who looks for what loops hand each other knows memory by its name (`threads/split.rs`).
 #[test]
 fn buffers_that_share_memory_share_its_name() {

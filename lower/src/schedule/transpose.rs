@@ -26,7 +26,8 @@ pub fn transposed(e: &Emit, axes: &[Axis], outs: &[Target]) -> Option<usize> {
         return None;
     }
     let values: Vec<&PrimExpr> = outs.iter().map(|t| &t.value).collect();
-    if scan(&values, &last.var, e).gather == 0 {
+    let s = scan(&values, &last.var, e);
+    if s.gather == s.repeated {
         return None;
     }
     let contiguous = |a: &Axis| {

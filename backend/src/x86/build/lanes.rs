@@ -304,7 +304,7 @@ impl Builder {
         let literal = |i: usize| args.get(i).and_then(|a| a.as_int());
         let operands = match f {
             Intrin::Interleave | Intrin::Parts => 2,
-            Intrin::ByteWords | Intrin::Repeat => 1,
+            Intrin::ByteWords | Intrin::Repeat | Intrin::Stretch => 1,
             _ => args.len(),
         };
         for a in args.iter().take(operands) {
@@ -349,6 +349,7 @@ impl Builder {
                 (2, i, 4) if n == 8 || n == self.wide => self.one(Op1::Twice(i), n, &a)?,
                 _ => return None,
             },
+            Intrin::Stretch => self.stretched(&a, from.lanes, literal(1)? as u16)?,
             Intrin::ByteWords => match (literal(1)?, literal(2)?) {
                 (0, 0) => {
                     let mask = self.literal(0x00ff_00ff);

@@ -1,4 +1,4 @@
-//! Vectors of every second element, and backwards.
+//! Vectors of every second element, backwards, and of every element several times.
 
 use super::*;
 
@@ -46,6 +46,29 @@ impl Builder {
         let pairs = (0..w as u32 / 2).map(|i| i * 2 % (w as u32 / 2) + i / (w as u32 / 4));
         let order: Vec<u32> = pairs.flat_map(|p| [2 * p, 2 * p + 1]).collect();
         self.permuted(w, &order, d)
+    }
+
+    /// Every one of `lanes` lanes `times` times.
+    pub(super) fn stretched(&mut self, a: &Val, lanes: u16, times: u16) -> Option<Val> {
+        let Val::Lanes { regs: from, uniform: false } = a else { return None };
+        let sources = self.widths(lanes)?;
+        let (mut regs, mut at) = (vec![], 0);
+        for w in self.widths(lanes * times)? {
+            let (first, last) = (at / times, (at + w - 1) / times);
+            // The register with both, and its first lane.
+            let (mut k, mut start) = (0, 0);
+            while start + sources.get(k)? <= first {
+                start += sources[k];
+                k += 1;
+            }
+            if last >= start + sources[k] || last - start >= w.max(8) {
+                return None;
+            }
+            let order: Vec<u32> = (at..at + w).map(|l| (l / times - start) as u32).collect();
+            regs.push(self.permuted(w, &order, from[k]));
+            at += w;
+        }
+        Some(Val::Lanes { regs, uniform: false })
     }
 
     fn backwards(&mut self, w: u16, m: Mem) -> Reg {

@@ -21,6 +21,9 @@ pub const OPS: &[OnnxOp] = &[
     op("Upsample", &[(1, upsample)]),
 ];
 
+/// Of one element, where a result of another size is made of repeated ones.
+const MOST_REPEATS: f64 = 8.0;
+
 fn text(s: &str) -> AttrValue {
     AttrValue::Str(s.to_string())
 }
@@ -59,6 +62,15 @@ impl Sampling {
             antialias: false,
             extrapolation: 0.0,
         }
+    }
+
+    /// Whether a result of a whole number `n` of elements for each one has element `i // n` at `i`.
+    fn repeats(&self) -> bool {
+        let how = (self.coordinates.as_str(), self.nearest.as_str());
+        let middle = ["half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"].contains(&how.0);
+        let around = ["round_prefer_floor", "round_prefer_ceil"].contains(&how.1);
+        let from_start = ["asymmetric", "tf_half_pixel_for_nn"].contains(&how.0) && how.1 == "floor";
+        self.mode == "nearest" && (middle && around || from_start)
     }
 
     fn read(cx: &NodeCx) -> Sampling {
@@ -199,12 +211,27 @@ fn step_by_step(
         if same && unit && !crop {
             continue;
         }
+        let size = cx.simplify(sizes[i].clone());
+        if let Some(times) = whole_factor(cx, &y.dims[*axis], &size, &params[i]).filter(|_| how.repeats()) {
+            let attrs = [("repeats", AttrValue::Int(times)), ("axis", AttrValue::Int(*axis as i64))];
+            y = cx.call("repeat", &[(&y).into()], &attrs)?;
+            continue;
+        }
         let mut attrs = how.attrs();
         attrs.push(("axis", AttrValue::Int(*axis as i64)));
-        let size = cx.simplify(sizes[i].clone());
         y = cx.call("onnx.resize_axis", &[(&y).into(), (&params[i]).into(), Arg::prim(size)], &attrs)?;
     }
     cx.cast(&y, x.dtype)
+}
+
+/// How many elements of the result there are for each of `d`, where that is a whole number and the scale is, too.
+fn whole_factor(cx: &mut NodeCx, d: &PrimExpr, size: &PrimExpr, params: &Tensor) -> Option<i64> {
+    let times = match params.as_floats() {
+        Some(p) => Some(p[0]).filter(|s| s.fract() == 0.0 && (2.0..=MOST_REPEATS).contains(s))? as i64,
+        // The scale is the quotient of both.
+        None => (2..=MOST_REPEATS as i64).find(|n| cx.simplify(d.clone() * *n) == *size)?,
+    };
+    (cx.simplify(d.clone() * times) == *size).then_some(times)
 }
 
 /// The dims at `axes` as a float64 vector.

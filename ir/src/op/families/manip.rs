@@ -484,31 +484,21 @@ fn repeat(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let (x, out) = (&inputs[0], cx.result()?);
     let times = cx.attrs.int("repeats").ok_or_else(|| cx.error("repeats must be an integer"))?;
+    if let Some(axis) = cx.attrs.int("axis") {
+        let axis = cx.axis(axis, x.ndim())?;
+        let y = k.compute("repeat", out.dims, out.dtype, |i| {
+            let mut i = i.to_vec();
+            i[axis] = i[axis].clone().floor_div(times);
+            x.at(i)
+        });
+        return Ok(k.finish(&[y]));
+    }
     let y = k.buffer("repeat", out.dims, out.dtype);
     let mut extents = x.shape.clone();
-    match cx.attrs.int("axis") {
-        Some(a) => {
-            let axis = cx.axis(a, x.ndim())?;
-            extents.insert(axis + 1, PrimExpr::i64(times));
-            let to = |i: &[PrimExpr]| {
-                let mut i = i.to_vec();
-                let r = i.remove(axis + 1);
-                i[axis] = i[axis].clone() * times + r;
-                i
-            };
-            k.write("repeat", &y, &extents, to, |i| {
-                let mut i = i.to_vec();
-                i.remove(axis + 1);
-                x.at(i)
-            });
-        }
-        None => {
-            extents.push(PrimExpr::i64(times));
-            let n = x.ndim();
-            let to = |i: &[PrimExpr]| vec![flat_index(&i[..n], &x.shape) * times + i[n].clone()];
-            k.write("repeat", &y, &extents, to, |i| x.at(&i[..n]));
-        }
-    }
+    extents.push(PrimExpr::i64(times));
+    let n = x.ndim();
+    let to = |i: &[PrimExpr]| vec![flat_index(&i[..n], &x.shape) * times + i[n].clone()];
+    k.write("repeat", &y, &extents, to, |i| x.at(&i[..n]));
     Ok(k.finish(&[y]))
 }
 

@@ -178,6 +178,11 @@ impl Emit {
                         let load = PrimExpr::load_ptr(p, at, memory_type(d).with_lanes(lane.lanes));
                         self.keep_loaded(load, d)
                     }
+                    None if off.repeats(&v).is_some_and(|n| self.stretches(&v, n, lane)) => {
+                        let times = off.repeats(&v).unwrap_or(1);
+                        let x = self.load(&ptr, &off, d.with_lanes(lane.lanes / times as u16))?;
+                        self.keep(PrimExpr::call(Intrin::Stretch, vec![x, PrimExpr::int(DType::I32, times)]))
+                    }
                     None => {
                         let mut at = PrimExpr::i64(0);
                         for (atoms, c) in &off.terms {
@@ -219,6 +224,11 @@ impl Emit {
                 return Err(self.unsupported("vector expressions in a PrimFunc are not supported"))
             }
         })
+    }
+
+    /// Whether the lanes along `v` are all `n` of each of the elements that they read.
+    fn stretches(&self, v: &Var, n: i64, lane: &Lane) -> bool {
+        self.ranges.divisor(&v.expr()) % n == 0 && lane.lanes as i64 % n == 0
     }
 
     /// Whether an offset uses a let-bound variable that has become a vector.
