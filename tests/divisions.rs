@@ -3,9 +3,8 @@
 
 mod command;
 
-use command::{path, relax_aot};
+use command::{path, relax_aot, tensor, weights};
 use relax_aot::loader::Library;
-use relax_ir::{Constant, DType};
 
 /// Reads `x` from places that are quotients and remainders of `a - 40` by `b - 3`.
 const MODEL: &str = r#"
@@ -41,37 +40,37 @@ class Module:
         return y
 "#;
 
-fn floats(values: impl Iterator<Item = f32>) -> Constant {
-    let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
-    Constant::new(DType::F32, vec![bytes.len() as i64 / 4], bytes)
-}
-
 #[test]
 fn quotients_of_dims_are_the_same_on_every_processor() {
     let dir = tempfile::tempdir().expect("a folder");
     let text = dir.path().join("model.rlx");
     std::fs::write(&text, MODEL).expect("the model is written");
+    let data = dir.path().join("x.safetensors");
+    weights(&data, &[("x", &[264])], 3);
+    let x = tensor(&[264], 3);
     let fused = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
     for (cpu, has) in [("baseline", true), ("x86-64-v3", fused), ("native", true)] {
         if !has {
             continue;
         }
         let so = dir.path().join(format!("{cpu}.so"));
-        relax_aot(&[path(&text), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu]);
+        let args = ["--params", path(&data), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu];
+        relax_aot(&[&[path(&text)][..], &args].concat());
         let library = Library::open(&so, "m").expect("the library");
         for a in [0i64, 1, 33, 39, 40, 41, 47, 97] {
             for b in [0i64, 1, 2, 3, 4, 5, 10, 80] {
-                let args = [264, a, b].map(|n| floats((0..n).map(|i| i as f32)));
+                let args = [a, b].map(|n| tensor(&[n], 1));
                 let got = library.run("main", &args, 1).unwrap_or_else(|e| panic!("{}", e.message));
-                let (x, by) = (a - 40, b - 3);
+                let (over, by) = (a - 40, b - 3);
                 // By 0 both are 0.
-                let (quotient, remainder) = (x.checked_div(by).unwrap_or(0), x.checked_rem(by).unwrap_or(0));
+                let (quotient, remainder) = (over.checked_div(by).unwrap_or(0), over.checked_rem(by).unwrap_or(0));
                 let down = (remainder != 0 && (remainder < 0) != (by < 0)) as i64;
                 let wanted = [quotient, remainder, quotient - down, remainder + down * by];
                 for (row, at) in wanted.into_iter().enumerate() {
                     for i in [0, 63] {
                         let value = got[0].get_f64(row * 64 + i);
-                        assert_eq!(value, 2.0 * (i as i64 + 100 + at) as f64, "{cpu}, {x} by {by}, row {row}, {i}");
+                        let read = x.get_f64((i as i64 + 100 + at) as usize);
+                        assert_eq!(value, 2.0 * read, "{cpu}, {over} by {by}, row {row}, {i}");
                     }
                 }
             }

@@ -84,14 +84,17 @@ fn address(c: &Constant) -> usize {
     c.data.address()
 }
 
+/// A constant by address, with the form that reads it.
+type Key = (Option<String>, usize);
+
 struct Pack<'a> {
     names: Names,
-    /// Of each constant, by address; those of forms by form.
-    uses: HashMap<(Option<String>, usize), i64>,
+    /// Of each constant.
+    uses: HashMap<Key, i64>,
     /// The orders in which kernels read it.
-    orders: HashMap<(Option<String>, usize), Vec<(usize, Panels)>>,
+    orders: HashMap<Key, Vec<(usize, Panels)>>,
     /// What it was packed to.
-    packed: HashMap<(Option<String>, usize), Constant>,
+    packed: HashMap<Key, Constant>,
     /// The form under way.
     form: Option<String>,
     /// How the general forms have their constants: column axis and width of the panels.
@@ -152,7 +155,7 @@ impl Pack<'_> {
     }
 
     /// Whether all who read a constant read it in one order.
-    fn is_one(&self, key: &(Option<String>, usize)) -> bool {
+    fn is_one(&self, key: &Key) -> bool {
         let orders = self.orders.get(key).map_or(&[][..], |o| o);
         let all = self.uses.get(key) == Some(&(orders.len() as i64));
         all && orders.iter().all(|o| Some(o) == orders.first())

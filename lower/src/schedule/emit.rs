@@ -11,7 +11,7 @@ use super::narrow::{loaded, memory_type, to_store};
 use super::poly::Poly;
 use super::Ranges;
 use relax_ir::flat::FlatStmt;
-use relax_ir::prim::PrimKind;
+use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
 use std::collections::{HashMap, HashSet};
