@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Write further networks, of kinds that the benchmark set lacks: NAME.onnx and NAME.npz (its arguments) for each.
 
-    wider.py OUT [NAME ..]
+    wider.py OUT [NAME ..] [--open]
 
 Classifiers, segmentation and video of torchvision, language, speech and vision models of transformers with few layers, and
 written here: generators, vocoders, diffusion, detection, separation, recurrent and graph networks. Weights are seeded random.
-What is there already stays. Needs torch, torchvision, transformers, onnx, onnxscript.
+--open leaves dims of those in OPEN open, for `benches/figures/figures.py OUT --only static`. What is there already stays. Needs torch, torchvision, transformers, onnx, onnxscript.
 """
+import inspect
 import os
 import sys
 import time
@@ -21,20 +22,46 @@ from torch import nn
 from torchvision import models as tv
 
 warnings.filterwarnings("ignore")
-OUT, WANTED = sys.argv[1], sys.argv[2:]
+OUT, WANTED = sys.argv[1], [a for a in sys.argv[2:] if a != "--open"]
 PICTURE = (1, 3, 224, 224)
+BATCH, WORDS = [{0: "batch"}], [{0: "batch", 1: "seq"}]
+# The open dims of each argument.
+OPEN = {
+    **dict.fromkeys("whisper_enc clip_vision mobilevit segformer yolos swin2sr mixer nbeats unet unet3d r3d_18 yolov8n swin_t "
+                    "vit_b_16 convnext_tiny".split(), BATCH),
+    **dict.fromkeys("distilbert roberta deberta albert t5enc llama_prefill gpt2_prefill bilstm lstm wav2vec2".split(), WORDS),
+    **dict.fromkeys("hifigan convtasnet encodec tcn pointnet".split(), [{2: "length"}]),
+    "t5dec": [{0: "batch", 1: "seq"}, {0: "batch", 1: "made"}],
+    "bert_b8": WORDS * 2,
+    "dlrm": BATCH * 2,
+    "sd_unet": BATCH * 2,
+    "gnn": [{0: "nodes"}, {1: "edges"}],
+    "gru_b32": [{0: "seq", 1: "batch"}],
+    "crnn": [{0: "batch", 3: "columns"}],
+    "espcn": [{0: "batch", 2: "rows", 3: "columns"}],
+}
 
 
 def save(name, make, *shapes):
     """Exports `make()` with arguments of these shapes: floats, or integers below the last of a list."""
     path = os.path.join(OUT, name + ".onnx")
-    if WANTED and name not in WANTED or os.path.exists(path):
+    opened = OPEN.get(name) if "--open" in sys.argv else None
+    if WANTED and name not in WANTED or os.path.exists(path) or "--open" in sys.argv and opened is None:
         return
     torch.manual_seed(0)
     start = time.time()
     args = [torch.randint(0, s[-1], tuple(s[:-1])) if isinstance(s, list) else torch.randn(*s) for s in shapes]
+    shown, dims = args, None
+    if opened:
+        # One of something would be taken for the only number of it.
+        double = lambda x, axes: x.repeat(*[2 if a in axes and n == 1 else 1 for a, n in enumerate(x.shape)])
+        shown = [double(x, axes) for x, axes in zip(args, opened)]
+        dims = tuple({a: torch.export.Dim.DYNAMIC for a in axes} for axes in opened)
+        if "args" in inspect.signature(make().forward).parameters:
+            dims = (dims,)
     with torch.no_grad():
-        program = torch.onnx.export(make().eval(), tuple(args), dynamo=True, opset_version=18, verbose=False, optimize=True)
+        program = torch.onnx.export(make().eval(), tuple(shown), dynamo=True, opset_version=18, verbose=False, optimize=True,
+            dynamic_shapes=dims)
     program.save(path + ".part", include_initializers=True)
     os.rename(path + ".part", path)
     names = [i.name for i in onnx.load(path, load_external_data=False).graph.input]
@@ -468,6 +495,17 @@ class Gru(nn.Module):
         return s.o(s.g(x)[0][-1])
 
 
+class Lstm(nn.Module):
+
+    def __init__(s):
+        super().__init__()
+        s.g = nn.LSTM(80, 256, 2, batch_first=True)
+        s.o = nn.Linear(256, 40)
+
+    def forward(s, x):
+        return s.o(s.g(x)[0])
+
+
 class CRNN(nn.Module):
 
     def __init__(s):
@@ -528,6 +566,7 @@ def main():
     save("gnn", GNN, (1000, 32), [2, 5000, 1000])
     save("nbeats", NBeats, (32, 120))
     save("bilstm", BiLSTM, [1, 64, 5000])
+    save("lstm", Lstm, (1, 100, 80))
     save("gru_b32", Gru, (50, 32, 64))
     save("crnn", CRNN, (1, 1, 32, 128))
     eager = {"attn_implementation": "eager"}
