@@ -117,6 +117,46 @@ fn shape_code_of_exporters_leaves_nothing_behind() {
     }
 }
 
+/// F.interpolate(x, size=(8, 8)) of an open batch: the sizes are those of the first two axes, and two numbers.
+#[test]
+fn sizes_that_are_those_of_the_data_resize_nothing() {
+    let mut sizes = with_int(node("Concat", "n c wanted", "sizes"), "axis", 0);
+    sizes.name = Some("sizes".into());
+    let slice = |output: &str, from: &str, to: &str| node("Slice", &format!("s {from} {to}"), output);
+    let text = |n: NodeProto, name: &str, v: &str| {
+        let mut n = n;
+        n.attribute.push(AttributeProto {
+            name: Some(name.into()),
+            r#type: Some(3),
+            s: Some(Bytes::copy_from_slice(v.as_bytes())),
+            ..Default::default()
+        });
+        n
+    };
+    let text = relax(GraphProto {
+        input: vec![value("x", FLOAT, &["batch", "4", "5", "5"])],
+        output: vec![value("y", FLOAT, &[])],
+        initializer: vec![
+            ints("zero", &[1], &[0]),
+            ints("one", &[1], &[1]),
+            ints("two", &[1], &[2]),
+            ints("wanted", &[2], &[8, 8]),
+        ],
+        node: vec![
+            node("Shape", "x", "s"),
+            slice("n", "zero", "one"),
+            slice("c", "one", "two"),
+            sizes,
+            text(node("Resize", "x - - sizes", "y"), "mode", "linear"),
+        ],
+        ..Default::default()
+    });
+    assert_eq!(text.matches("R.onnx.resize_axis").count(), 2, "{text}");
+    for gone in ["shape_to_tensor", "R.divide", "R.concat", "axis=0", "axis=1,"] {
+        assert!(!text.contains(gone), "{gone} in\n{text}");
+    }
+}
+
 #[test]
 fn a_known_condition_leaves_one_branch() {
     let branch = |op: &str| GraphProto {
