@@ -464,8 +464,7 @@ impl Emit {
         if let PrimKind::Select(c, _, otherwise) = e.kind() {
             // Places that are limited already are not counted from the end once more.
             let PrimKind::Binary(BinOp::Lt, x, zero) = c.kind() else { return e };
-            let never = x.dtype().is_int() && zero.is_int(0) && self.ranges.nonneg(&Poly::of(x, &self.ranges));
-            return if never { otherwise.clone() } else { e };
+            return if zero.is_int(0) && self.limited(x) { otherwise.clone() } else { e };
         }
         let PrimKind::BufferLoad(b, idx) = e.kind() else { return e };
         match self.offset(b, idx) {
@@ -474,6 +473,25 @@ impl Emit {
                 *error = Some(d);
                 e
             }
+        }
+    }
+
+    /// Whether an int is limited from below by 0: by `max`, or as a loop's variable or a dim. What arithmetic of data makes
+    /// may wrap.
+    fn limited(&self, x: &PrimExpr) -> bool {
+        let signed = |d: DType| d.is_int() && d.is_signed();
+        match x.kind() {
+            PrimKind::Int(v) => *v >= 0,
+            PrimKind::Binary(BinOp::Max, a, b) => signed(x.dtype()) && (self.limited(a) || self.limited(b)),
+            PrimKind::Binary(BinOp::Min, a, b) => signed(x.dtype()) && self.limited(a) && self.limited(b),
+            PrimKind::Cast(a) => {
+                signed(x.dtype()) && signed(a.dtype()) && x.dtype().bits >= a.dtype().bits && self.limited(a)
+            }
+            PrimKind::Var(_) => signed(x.dtype()) && self.ranges.nonneg(&Poly::of(x, &self.ranges)),
+            PrimKind::Binary(BinOp::Sub, a, b) if a.as_var().is_some() && b.as_int().is_some() => {
+                signed(x.dtype()) && self.ranges.nonneg(&Poly::of(x, &self.ranges))
+            }
+            _ => false,
         }
     }
 

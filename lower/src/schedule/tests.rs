@@ -659,6 +659,24 @@ fn repeated_elements_are_shuffled() {
     }
 }
 
+/// A sum that wraps is negative, though its terms are not: what saturates by its sign stays.
+#[test]
+fn sums_that_wrap_are_no_limits() {
+    let n = n();
+    for d in [DType::I8, DType::I32] {
+        let mut k = KernelBuilder::new("saturated");
+        let x = k.input("x", &[n.expr()], d);
+        let largest = PrimExpr::int(d, if d == DType::I8 { i8::MAX as i64 } else { i32::MAX as i64 });
+        let y = k.compute("y", &[n.expr()], d, |i| {
+            let sum = x.at(i).max(PrimExpr::int(d, 1)) + largest.clone();
+            sum.clone().lt(PrimExpr::int(d, 0)).select(largest.clone(), sum)
+        });
+        let f = k.finish(&[y]);
+        let flat = schedule(&f, &SchedOptions::vectors(16)).expect("a kernel");
+        assert!(format!("{:?}", flat.body).contains("Select"), "{:#?}", flat.body);
+    }
+}
+
 /// A place between 0 and the last one is not counted from the end, which any other may be.
 #[test]
 fn limited_places_are_taken_as_they_are() {
