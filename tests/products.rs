@@ -25,10 +25,16 @@ fn model(dir: &Path, rows: &str, depth: i64, columns: i64) -> std::path::PathBuf
 }
 
 fn check(got: &Constant, x: &Constant, w: &Constant, r: &Constant, what: &str) {
-    let (rows, depth, columns) = (x.shape[0] as usize, x.shape[1] as usize, w.shape[1] as usize);
+    check_either(got, x, w, r, false, what);
+}
+
+/// `turned`: the right side as it is given lies along the reduction.
+fn check_either(got: &Constant, x: &Constant, w: &Constant, r: &Constant, turned: bool, what: &str) {
+    let (rows, depth, columns) = (x.shape[0] as usize, x.shape[1] as usize, r.shape[1] as usize);
+    let right = |k: usize, j: usize| w.get_f64(if turned { j * depth + k } else { k * columns + j });
     for i in 0..rows {
         for j in 0..columns {
-            let sum: f64 = (0..depth).map(|k| x.get_f64(i * depth + k) * w.get_f64(k * columns + j)).sum();
+            let sum: f64 = (0..depth).map(|k| x.get_f64(i * depth + k) * right(k, j)).sum();
             let (wanted, got) = ((sum + r.get_f64(i * columns + j)).max(0.0), got.get_f64(i * columns + j));
             assert!((wanted - got).abs() < 1e-4 * (1.0 + wanted), "{what}: {got} at {i}, {j}, not {wanted}");
         }
@@ -118,6 +124,32 @@ fn few_rows_by_an_argument() {
             let library = Library::open(&so, "m").expect("the library");
             let got = library.run("main", &inputs, 1).unwrap_or_else(|e| panic!("{}", e.message));
             check(&got[0], &inputs[0], &inputs[1], &inputs[2], &format!("{cpu}, {n}x{depth}x{columns}"));
+        }
+    }
+}
+
+/// Right sides that the model transposes: dot products of few rows, in one block of the reduction and in several, with
+/// columns 4 KiB apart and an epilogue; and slivers that are turned in passing, the last of which no vectors fill.
+#[test]
+fn right_sides_that_are_transposed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (n, depth, columns) in
+        [(4, 256, 40), (5, 144, 107), (8, 1024, 100), (15, 1040, 35), (100, 272, 100), (36, 560, 165), (130, 512, 52)]
+    {
+        let text = model(dir.path(), &n.to_string(), depth, columns);
+        let plain = std::fs::read_to_string(&text).expect("the model");
+        let plain =
+            plain.replace(&format!("w: R.Tensor(({depth}, {columns})"), &format!("w: R.Tensor(({columns}, {depth})"));
+        let turned = plain.replace("R.matmul(x, w)", "R.matmul(x, R.permute_dims(w))");
+        std::fs::write(&text, turned).expect("the model is written");
+        let inputs = [tensor(&[n, depth], 1), tensor(&[columns, depth], 2), tensor(&[n, columns], 3)];
+        for cpu in levels() {
+            let so = dir.path().join(format!("{cpu}{n}.so"));
+            relax_aot(&[path(&text), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu]);
+            let library = Library::open(&so, "m").expect("the library");
+            let got = library.run("main", &inputs, 1).unwrap_or_else(|e| panic!("{}", e.message));
+            let what = format!("{cpu}, {n}x{depth}x{columns}");
+            check_either(&got[0], &inputs[0], &inputs[1], &inputs[2], true, &what);
         }
     }
 }

@@ -165,7 +165,7 @@ fn borders_are_filled_first() {
     }
 }
 
-/// Products whose right side is copied or turned in scratch memory, whole or in passing: a share reads nothing that another has
+/// Products whose right side is copied or turned in scratch memory, whole or in passing, or whose left side is copied: a share reads nothing that another has
 /// copied.
 #[test]
 fn shares_copy_what_they_read() {
@@ -176,6 +176,9 @@ fn shares_copy_what_they_read() {
         (64, 1024, 352, true),
         (64, 272, 64, true),
         (130, 544, 192, true),
+        (100, 1024, 228, true),
+        (8, 768, 512, true),
+        (7, 2048, 200, true),
         (40, 1040, 1024, false),
         (200, 544, 192, false),
     ] {

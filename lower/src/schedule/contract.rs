@@ -11,6 +11,7 @@ mod next;
 mod single;
 
 use super::beside::Copies;
+use super::dots::Dots;
 use super::emit::{compute_type, has_load, is_narrow, Emit, Res};
 use super::map::strips;
 use super::mirrored::Mirrored;
@@ -23,7 +24,7 @@ use super::stage::{Axis, Stage};
 use super::SchedOptions;
 use ahead::RIGHT_FAR;
 pub(super) use ahead::{rows_ahead, LEFT_FAR};
-use next::{Pass, LONGEST};
+use next::{Pass, LONGEST, SIDE as LEAST_PASSING};
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
@@ -145,8 +146,9 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     if d.is_bool() || d.bits < 32 {
         return None;
     }
-    if let Some(m) = Mirrored::of(s, o) {
-        return Some(PrimExpr::i64(m.scratch()));
+    let lines = Mirrored::of(s, o).map(|m| m.scratch()).or_else(|| Dots::of(s, o).map(|d| d.scratch()));
+    if let Some(bytes) = lines {
+        return Some(PrimExpr::i64(bytes));
     }
     let (x, y) = factors(&acc.update, &acc.var)?;
     let out = s.outs.first()?;
@@ -259,7 +261,7 @@ struct Columns {
 }
 
 /// Vectors of a sliver that are one tile: its first column, full vectors, and what comes behind them.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part {
     pub at: i64,
     pub count: i64,
@@ -567,8 +569,13 @@ impl Product<'_> {
 
     /// A sliver of `valid` columns, whose packed rows have `width` elements.
     fn sliver(&self, e: &mut Emit, c: &Columns, width: i64, valid: i64, lanes: u16, parts: &[Part]) -> Res<()> {
-        if let (true, Right::Scratch(scratch), [part]) = (self.passing && !c.rest, &self.right, parts) {
-            return self.in_passing(e, scratch, c, width, lanes, part);
+        // Rows of a right side are read whole; squares of it may end before the columns of a vector do.
+        let whole = lanes as u32 * 4 == self.o.vector_bytes && valid >= LEAST_PASSING;
+        // Tiles of so many vectors leave no registers for what is copied beside them.
+        let registers = parts.first().is_none_or(|p| p.count + p.last.is_some() as i64 <= most_columns(self.o) as i64);
+        let passing = self.passing && whole && registers && (self.turning || width == valid);
+        if let (true, Right::Scratch(scratch), [part]) = (passing, &self.right, parts) {
+            return self.in_passing(e, scratch, c, (width, valid), lanes, part);
         }
         let Some((step, scratch)) = self.block else {
             return self.rows(e, c, width, valid, lanes, parts);
@@ -733,7 +740,7 @@ impl Product<'_> {
                     own.1 = rows_for(e, &order[0], c.tile);
                 }
                 // Tiles that copy for the next block, and those behind them.
-                tile.next = order.first().and_then(|r| self.next(e, c, &map, width, r, &tile));
+                tile.next = order.first().and_then(|r| self.next(e, c, &map, (width, valid), r, &tile));
                 if let (Some(rows), [r]) = (tile.next.as_ref().map(|n| n.rows), order.as_mut_slice()) {
                     if let Some(len) = r.len().filter(|len| rows < *len) {
                         let copying = Axis { extent: PrimExpr::i64(rows), ..r.clone() };

@@ -61,11 +61,11 @@ pub fn run(f: &PrimFunc, args: &mut [Arg], options: &SchedOptions) -> Result<Vec
             None => Int(vec![x.as_int().unwrap_or(0)]),
         });
     }
-    let workspace = kernel_workspace(f);
-    if !workspace.is_int(0) {
-        // Wider vectors may take more.
-        let own = machine.int(&super::workspace(f, options).substitute(&bound))?;
-        let bytes = machine.int(&workspace.substitute(&bound))?.max(own);
+    let own = super::workspace(f, options);
+    if !own.is_int(0) {
+        // Narrower vectors may take more, or nothing.
+        let own = machine.int(&own.substitute(&bound))?;
+        let bytes = machine.int(&kernel_workspace(f).substitute(&bound))?.max(own);
         machine.memory.push(vec![0x5A; bytes as usize]);
         values.push(Int(vec![pointer(machine.memory.len() - 1)]));
     }

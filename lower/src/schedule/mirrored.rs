@@ -57,27 +57,19 @@ fn written_cost(rows: i64, columns: i64, depth: i64, lanes: i64) -> f64 {
     lanes_of(columns, lanes) + far + 4.0 / rows as f64
 }
 
-/// Such a product.
-pub(super) struct Mirrored {
-    i: Axis,
-    j: Axis,
-    k: Axis,
-    rows: i64,
-    columns: i64,
-    depth: i64,
-    /// Lanes of a register.
-    lanes: i64,
-    /// Columns of a full sliver of the turned left side; and all columns of full ones.
-    width: i64,
-    whole: i64,
-    /// Columns whose sums wait at a time.
-    block: i64,
+/// A product both of whose sides lie along the reduction: its rows, columns and steps, of known counts.
+pub(super) struct Lines {
+    pub i: Axis,
+    pub j: Axis,
+    pub k: Axis,
+    pub rows: i64,
+    pub columns: i64,
+    pub depth: i64,
 }
 
-impl Mirrored {
-    /// `None` for what is better computed as it is written.
-    pub fn of(s: &Stage, o: &SchedOptions) -> Option<Mirrored> {
-        let ([acc], None, true) = (s.accs.as_slice(), &s.window, o.is_wide()) else { return None };
+impl Lines {
+    pub fn of(s: &Stage) -> Option<Lines> {
+        let ([acc], None) = (s.accs.as_slice(), &s.window) else { return None };
         let long = |axes: &[Axis]| axes.iter().filter(|a| a.len() != Some(1)).cloned().collect::<Vec<Axis>>();
         let (spatial, reduce) = (long(&s.spatial), long(&s.reduce));
         let ([x, y], [k]) = (spatial.as_slice(), reduce.as_slice()) else { return None };
@@ -104,6 +96,31 @@ impl Mirrored {
             return None;
         }
         let (rows, columns, depth) = (i.len()?, j.len()?, k.len()?);
+        Some(Lines { i: i.clone(), j: j.clone(), k: k.clone(), rows, columns, depth })
+    }
+}
+
+/// Such a product.
+pub(super) struct Mirrored {
+    i: Axis,
+    j: Axis,
+    k: Axis,
+    rows: i64,
+    columns: i64,
+    depth: i64,
+    /// Lanes of a register.
+    lanes: i64,
+    /// Columns of a full sliver of the turned left side; and all columns of full ones.
+    width: i64,
+    whole: i64,
+    /// Columns whose sums wait at a time.
+    block: i64,
+}
+
+impl Mirrored {
+    /// `None` for what is better computed as it is written.
+    pub fn of(s: &Stage, o: &SchedOptions) -> Option<Mirrored> {
+        let Lines { i, j, k, rows, columns, depth } = Lines::of(s).filter(|_| o.is_wide())?;
         let lanes = o.vector_bytes as i64 / 4;
         if !(SQUARE..=ROWS).contains(&rows)
             || columns < 2 * SQUARE
@@ -119,7 +136,7 @@ impl Mirrored {
         let width = tile_columns(o, Some(rows), lanes) as i64 * lanes;
         let whole = whole_slivers(rows, width);
         let block = BLOCKS[(columns < 2 * BLOCKS[0]) as usize];
-        Some(Mirrored { i: i.clone(), j: j.clone(), k: k.clone(), rows, columns, depth, lanes, width, whole, block })
+        Some(Mirrored { i, j, k, rows, columns, depth, lanes, width, whole, block })
     }
 
     /// Elements of a row of waiting sums: a lane for each row of `a`, and those that fill its vectors.
@@ -337,7 +354,7 @@ impl Product<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::{machine, plan, Item, SchedOptions};
     use super::Mirrored;
     use crate::interp::{run, Arg, Tensor};
@@ -346,7 +363,7 @@ mod tests {
     use relax_ir::{DType, PrimExpr};
 
     /// `tanh(a * b^T + bias) + residual`, or without the epilogue.
-    fn product(m: i64, k: i64, n: i64, heavy: bool) -> PrimFunc {
+    pub fn product(m: i64, k: i64, n: i64, heavy: bool) -> PrimFunc {
         let c = PrimExpr::i64;
         let mut f = KernelBuilder::new("product");
         let a = f.input("a", &[c(m), c(k)], DType::F32);
@@ -383,6 +400,25 @@ mod tests {
         assert!(!is_mirrored(&product(8, 256, 512, false), 64));
     }
 
+    /// Holds such a product to its meaning.
+    pub fn agrees(f: &PrimFunc, (m, k, n): (i64, i64, i64), vector_bytes: u32) {
+        let tensor = |shape: &[i64]| {
+            let count: i64 = shape.iter().product();
+            let values: Vec<f64> = (0..count).map(|i| ((i * 37 + 11) % 101) as f64 / 400.0 - 0.125).collect();
+            Tensor::from_f64(DType::F32, shape, &values)
+        };
+        let out = Tensor::zeros(DType::F32, &[m, n]);
+        let inputs = [tensor(&[m, k]), tensor(&[n, k]), tensor(&[n]), tensor(&[m, n]), out];
+        let mut wanted = inputs.map(Arg::Tensor).to_vec();
+        let mut got = wanted.clone();
+        run(f, &mut wanted).unwrap();
+        machine::run(f, &mut got, &SchedOptions::vectors(vector_bytes)).unwrap();
+        let (Arg::Tensor(x), Arg::Tensor(y)) = (&wanted[4], &got[4]) else { panic!() };
+        for (x, y) in x.to_f64().iter().zip(y.to_f64()) {
+            assert!((x - y).abs() <= 1e-4 * (1.0 + x.abs()), "{m}x{k}x{n} by {vector_bytes}: {x} {y}");
+        }
+    }
+
     /// Rows that do not fill vectors or slivers, few columns and blocks of them, depths of several stops.
     #[test]
     fn mirrored_products_agree_with_their_meaning() {
@@ -390,24 +426,9 @@ mod tests {
         {
             for heavy in [false, true] {
                 let f = product(m, k, n, heavy);
-                let tensor = |shape: &[i64]| {
-                    let count: i64 = shape.iter().product();
-                    let values: Vec<f64> = (0..count).map(|i| ((i * 37 + 11) % 101) as f64 / 400.0 - 0.125).collect();
-                    Tensor::from_f64(DType::F32, shape, &values)
-                };
-                let out = Tensor::zeros(DType::F32, &[m, n]);
-                let inputs = [tensor(&[m, k]), tensor(&[n, k]), tensor(&[n]), tensor(&[m, n]), out];
-                let args = inputs.map(Arg::Tensor).to_vec();
-                let mut wanted = args.clone();
-                run(&f, &mut wanted).unwrap();
                 for vector_bytes in [32, 64] {
                     assert!(is_mirrored(&f, vector_bytes), "{m}x{k}x{n}");
-                    let mut got = args.clone();
-                    machine::run(&f, &mut got, &SchedOptions::vectors(vector_bytes)).unwrap();
-                    let (Arg::Tensor(x), Arg::Tensor(y)) = (&wanted[4], &got[4]) else { panic!() };
-                    for (x, y) in x.to_f64().iter().zip(y.to_f64()) {
-                        assert!((x - y).abs() <= 1e-4 * (1.0 + x.abs()), "{m}x{k}x{n} by {vector_bytes}: {x} {y}");
-                    }
+                    agrees(&f, (m, k, n), vector_bytes);
                 }
             }
         }

@@ -6,6 +6,7 @@
 mod again;
 mod beside;
 mod contract;
+mod dots;
 mod emit;
 mod fuse;
 pub mod int8;

@@ -9,6 +9,7 @@
 pub use super::beside::LINE;
 use super::beside::{Ahead, Copies, Next};
 use super::contract::contraction;
+use super::dots::Dots;
 use super::emit::{compute_type, Emit, Lane, Res};
 use super::map::{point, spread, strips};
 use super::mirrored::Mirrored;
@@ -75,6 +76,9 @@ pub fn reduction(e: &mut Emit, s: &Stage, scratch: Option<&Var>, o: &SchedOption
     let mut n = Nest::new(e, s)?;
     if let (Some(m), Some(scratch)) = (Mirrored::of(s, o), scratch) {
         return m.emit(e, &n, scratch, o);
+    }
+    if let (Some(d), Some(scratch)) = (Dots::of(s, o), scratch) {
+        return d.emit(e, &n, scratch);
     }
     if contraction(e, &n, scratch, o)? {
         return Ok(());

@@ -434,6 +434,11 @@ fn right_sides_are_copied_in_passing() {
         (40, 272, 64, true, 64),
         (65, 1296, 80, true, 64),
         (37, 1568, 147, true, 64),
+        // Slivers of 36, 37 and 52 columns, the last ones of vectors of four lanes, and groups of four that reach back.
+        (100, 272, 100, true, 64),
+        (36, 560, 165, true, 64),
+        (130, 512, 52, true, 64),
+        (69, 525, 292, false, 64),
     ] {
         let mut k = KernelBuilder::new("product");
         let a = k.input("a", &[c(m), c(p)], DType::F32);

@@ -16,10 +16,11 @@ use relax_ir::prim::PrimKind;
 use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 
-/// Rows that share a copy: fewer have too little to do meanwhile, for more a copy is cheap, unless it waits for what it turns.
+/// Rows that share a copy: fewer have too little to do meanwhile, for more a copy is cheap, unless it turns what is far or
+/// deep.
 const LEAST_ROWS: i64 = 33;
 const MOST_ROWS: i64 = 128;
-const MOST_ROWS_FAR: i64 = 256;
+const MOST_ROWS_DEEP: i64 = 256;
 /// Steps of the shortest reduction, plain and turned.
 const LEAST_STEPS: i64 = 512;
 const LEAST_STEPS_TURNED: i64 = 256;
@@ -31,7 +32,7 @@ const FIRST: i64 = 64;
 const FIRST_TURNED: i64 = 128;
 pub(super) const LONGEST: i64 = 512;
 /// Steps of a turned piece, and of those that share the lines of its rows.
-const SIDE: i64 = 4;
+pub(super) const SIDE: i64 = 4;
 const SHARING: i64 = 16;
 /// A row is asked for so many rows before it is copied.
 const BELOW: i64 = 16;
@@ -48,7 +49,7 @@ pub(super) fn passing(
     let far = depth * columns * 4 >= FAR;
     let worth = match turned {
         true => {
-            let most = if far { MOST_ROWS_FAR } else { MOST_ROWS };
+            let most = if far || depth >= LEAST_STEPS { MOST_ROWS_DEEP } else { MOST_ROWS };
             o.vector_bytes == 64 && rows <= most && depth >= LEAST_STEPS_TURNED && depth % SHARING == 0
         }
         false => rows <= MOST_ROWS && depth >= LEAST_STEPS && far,
@@ -84,6 +85,11 @@ fn blocks(depth: i64, tiles: i64, pieces: i64, first: i64) -> Vec<i64> {
     all
 }
 
+/// Columns in groups that are turned together.
+fn groups(columns: i64) -> i64 {
+    (columns + SIDE - 1) / SIDE
+}
+
 /// `n / by` of a small number, without a division.
 fn quotient(n: PrimExpr, by: i64) -> PrimExpr {
     if by & (by - 1) == 0 {
@@ -94,21 +100,22 @@ fn quotient(n: PrimExpr, by: i64) -> PrimExpr {
 }
 
 impl Product<'_> {
-    /// A full sliver. Blocks take turns with two places in scratch memory, behind which the sums of the rows wait.
+    /// A sliver of so many columns in rows of so many elements. Blocks take turns with two places in scratch memory, behind which the sums of the rows wait.
     pub(super) fn in_passing(
         &self,
         e: &mut Emit,
         scratch: &Var,
         c: &Columns,
-        width: i64,
+        (width, valid): (i64, i64),
         lanes: u16,
         part: &Part,
     ) -> Res<()> {
         let ([k], [r]) = (self.n.reduce.as_slice(), self.rows.as_slice()) else { return Err(e.internal("axes")) };
         let (Some(depth), Some(rows)) = (k.len(), r.len()) else { return Err(e.internal("sizes")) };
-        let tiles = (rows / tile_rows(self.o.vector_bytes, part.count as u16) - 1).max(1);
+        let vectors = part.count + part.last.is_some() as i64;
+        let tiles = (rows / tile_rows(self.o.vector_bytes, vectors as u16) - 1).max(1);
         let sizes = match self.turning {
-            true => blocks(depth, tiles, width / SIDE, FIRST_TURNED),
+            true => blocks(depth, tiles, groups(valid), FIRST_TURNED),
             false => blocks(depth, tiles, SIDE, FIRST),
         };
         let room = LONGEST * widest(self.o, 4);
@@ -125,14 +132,17 @@ impl Product<'_> {
             if !first {
                 n.accs[0].init = waiting.clone();
             }
+            let mut part = part.clone();
             if next.is_some() {
+                // Sums of columns that there are not wait beside the others.
                 n.outs = vec![away.clone()];
+                part.last = part.last.map(|(lanes, _)| (lanes, lanes));
             }
             let next = next.map(|steps| (place(i.clone() + 1), steps));
             let pass = Some(Pass { place: place(i), copied: !first, next });
             let with = self.with(&n, self.a.substitute(&map), self.b.substitute(&map));
             let p = Product { block: None, from, pass, ..with };
-            p.rows(e, c, width, width, lanes, std::slice::from_ref(part))
+            p.rows(e, c, width, valid, lanes, &[part])
         };
         let (mut i, mut from) = (0, 0);
         while i < sizes.len() {
@@ -162,7 +172,7 @@ impl Product<'_> {
         e: &Emit,
         c: &Columns,
         map: &HashMap<Var, PrimExpr>,
-        width: i64,
+        (width, valid): (i64, i64),
         r: &Axis,
         tile: &Tile,
     ) -> Option<Next> {
@@ -187,10 +197,12 @@ impl Product<'_> {
         };
         if self.turning {
             // All of a line of four columns, then the next four: columns may have the same places in the first-level cache.
-            let groups = width / SIDE;
+            let groups = groups(valid);
             let group = number.expr().floor_div(SHARING / SIDE);
             let line = quotient(group.clone(), groups);
             let (group, within) = ((group - line.clone() * groups) * SIDE, number.expr().floor_mod(SHARING / SIDE));
+            // The last columns go with some of those before them.
+            let group = if valid % SIDE == 0 { group } else { group.min(PrimExpr::i64(valid - SIDE)) };
             let step = line.clone() * SHARING + within.clone() * SIDE;
             let lane = Var::new("lane", DType::I64);
             let column = |i: i64| {
@@ -214,7 +226,7 @@ impl Product<'_> {
 
     /// What the tiles of the last block ask for: the first rows of the next sliver.
     pub(super) fn next_sliver(&self, e: &Emit, c: &Columns, width: i64) -> Option<Ahead> {
-        self.pass.as_ref().filter(|p| p.next.is_none())?;
+        self.pass.as_ref().filter(|p| p.next.is_none() && !c.rest)?;
         let ([k], PrimKind::Load { ptr, offset }) = (self.n.reduce.as_slice(), self.b.kind()) else { return None };
         let (size, rounds) = (self.b.dtype().bytes() as i64, k.len()? / UNROLL);
         let map = HashMap::from([(c.j.var.clone(), c.start.expr() + width)]);
