@@ -134,7 +134,7 @@ impl Product<'_> {
         let blocks = (l.depth + most - 1) / most;
         let steps = ((l.depth + blocks - 1) / blocks + LANES - 1) / LANES * LANES;
         let last = (l.depth - 1) / steps * steps;
-        starts(e, count, self.d.width, &mut |e, at| {
+        starts(e, &PrimExpr::i64(count), self.d.width, &mut |e, at| {
             let column = e.bind("column", first.expr() + at);
             if last > 0 {
                 self.steps(e, &column, &PrimExpr::i64(0), steps, false)?;
