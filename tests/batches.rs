@@ -17,6 +17,17 @@ const CASES: &[(&str, &str, bool)] = &[
     ("turned", "y = R.permute_dims(c, axes=[0, 2, 3, 1])", true),
     ("same for all", "y = R.add(c, b)", true),
     ("of two", "y = R.multiply(c, x2)", true),
+    (
+        "rows of images",
+        "r = R.reshape(c, R.shape([n * 2, 8, 100]))\n        s = R.matmul(r, R.permute_dims(r, axes=[0, 2, 1]))\n        \
+         y = R.reshape(R.nn.softmax(s, axis=-1), R.shape([n, 128]))",
+        true,
+    ),
+    (
+        "among rows",
+        "y = R.reshape(R.nn.softmax(R.reshape(c, R.shape([n * 2, 800])), axis=0), R.shape([n, 1600]))",
+        false,
+    ),
     ("over the batch", "y = R.mean(c, axis=[0])", false),
     ("among images", "y = R.nn.softmax(c, axis=0)", false),
     ("behind each other", "y = R.concat((c, c), axis=0)", false),

@@ -13,6 +13,7 @@ use crate::likely::{self, with_values};
 use relax_ir::analysis::{self, Typed};
 use relax_ir::attrs::{Attrs, EACH_OF, FORM_OF, REST_OF, SHAPE_CONSTRAINTS, VAR_DIVISOR};
 use relax_ir::op::{lookup, Purity};
+use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, TensorInfo,
 };
@@ -204,7 +205,8 @@ fn nothing(f: &Function, ret: &StructInfo) -> Option<Arc<SeqExpr>> {
 /// The first dim of tensors: the batch, which no other dim depends on, or none of their dims depends on it.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    Each,
+    /// So many rows of the first dim for each image.
+    Each(i64),
     Free,
 }
 
@@ -222,7 +224,10 @@ fn batch(f: &Function, typed: &Typed) -> Option<Var> {
     let n = f.params.iter().find_map(first)?;
     let s = Search { typed, n: &n };
     let clean = typed.checks.is_empty() && typed.looks.is_empty();
-    let params = f.params.iter().all(|p| p.annotation.as_ref().is_some_and(|a| a.as_tensor().is_some() && s.all(a)));
+    let params = f.params.iter().all(|p| {
+        let kind = p.annotation.as_ref().and_then(|a| s.tensor(a.as_tensor()?));
+        matches!(kind, Some(Kind::Each(1) | Kind::Free))
+    });
     if !clean || !params || !f.pure || !f.ret.as_ref().is_some_and(|r| s.every(r)) {
         return None;
     }
@@ -233,7 +238,7 @@ fn batch(f: &Function, typed: &Typed) -> Option<Var> {
             return None;
         }
         if let ExprKind::Call(c) = e.kind() {
-            worth |= c.op().is_some_and(|o| CONVOLUTIONS.contains(&o.name)) && s.of(&c.args[0]) == Some(Kind::Each);
+            worth |= c.op().is_some_and(|o| CONVOLUTIONS.contains(&o.name)) && s.rows(&c.args[0]).is_some();
         }
     }
     worth.then_some(n)
@@ -245,8 +250,29 @@ impl Search<'_> {
         let alike = |d: &[PrimExpr]| d.iter().all(|d| !d.vars().contains(self.n));
         let bytes = t.dtype.is_some_and(|d| d.bits >= 8 && d.bits % 8 == 0);
         match dims.split_first() {
-            Some((first, rest)) if first.as_var() == Some(self.n) => (alike(rest) && bytes).then_some(Kind::Each),
+            Some((first, rest)) if first.vars().contains(self.n) => {
+                (alike(rest) && bytes).then_some(Kind::Each(self.multiple(first)?))
+            }
             _ => alike(dims).then_some(Kind::Free),
+        }
+    }
+
+    /// How often the batch a dim is.
+    fn multiple(&self, dim: &PrimExpr) -> Option<i64> {
+        let is_batch = |e: &PrimExpr| e.as_var() == Some(self.n);
+        match dim.kind() {
+            PrimKind::Binary(BinOp::Mul, a, b) if is_batch(a) => b.as_int(),
+            PrimKind::Binary(BinOp::Mul, a, b) if is_batch(b) => a.as_int(),
+            _ => is_batch(dim).then_some(1),
+        }
+        .filter(|rows| *rows > 0)
+    }
+
+    /// The rows of each image, where images take part.
+    fn rows(&self, e: &Expr) -> Option<i64> {
+        match self.of(e) {
+            Some(Kind::Each(rows)) => Some(rows),
+            _ => None,
         }
     }
 
@@ -258,11 +284,11 @@ impl Search<'_> {
         }
     }
 
-    /// Whether it is made of tensors of images.
+    /// Whether it is made of tensors of images, a row each.
     fn every(&self, s: &StructInfo) -> bool {
         match s.as_tuple() {
             Some(fields) => !fields.is_empty() && fields.iter().all(|s| self.every(s)),
-            None => s.as_tensor().is_some_and(|t| self.tensor(t) == Some(Kind::Each)),
+            None => s.as_tensor().is_some_and(|t| self.tensor(t) == Some(Kind::Each(1))),
         }
     }
 
@@ -297,7 +323,7 @@ impl Search<'_> {
                 open |= match e.kind() {
                     ExprKind::Shape(dims) => dims.iter().any(|d| d.vars().contains(self.n)),
                     ExprKind::Prim(p) => p.vars().contains(self.n),
-                    _ => self.of(e) == Some(Kind::Each),
+                    _ => self.rows(e).is_some(),
                 }
             });
         }
@@ -306,7 +332,7 @@ impl Search<'_> {
             return Some(!self.some(info));
         }
         let x = c.args.first()?;
-        let own = |e: &Expr| self.of(e) == Some(Kind::Each);
+        let own = |e: &Expr| self.rows(e).is_some();
         let free = |e: &Expr| self.of(e) == Some(Kind::Free);
         let free_rest = || {
             c.args[1..].iter().all(|a| match a.kind() {
@@ -331,9 +357,10 @@ impl Search<'_> {
                     dims if (dims.len() as i64) < rank => Some(true),
                     dims => Some(dims.first()?.is_int(1)),
                 };
+                let rows = c.args.iter().find_map(|a| self.rows(a));
                 c.args.iter().all(|a| match a.kind() {
                     ExprKind::Prim(p) => !p.vars().contains(self.n),
-                    _ if own(a) => self.rank(a) == Some(rank),
+                    _ if own(a) => self.rank(a) == Some(rank) && self.rows(a) == rows,
                     _ => free(a) && beside(a) == Some(true),
                 })
             }
@@ -361,12 +388,13 @@ impl Search<'_> {
             }
             "matmul" => {
                 let (y, rank) = (c.args.get(1)?, self.rank(x)?);
-                own(x) && rank >= 2 && (free(y) && self.rank(y)? == 2 || own(y) && self.rank(y)? == rank && rank >= 3)
+                let both = |y: &Expr| self.rows(y) == self.rows(x) && self.rank(y) == Some(rank) && rank >= 3;
+                own(x) && rank >= 2 && (free(y) && self.rank(y)? == 2 || both(y))
             }
             "permute_dims" => own(x) && c.attrs.ints("axes")?.first() == Some(&0),
             "reshape" => {
                 let ExprKind::Shape(dims) = c.args.get(1)?.kind() else { return None };
-                own(x) && dims.first()?.as_var() == Some(self.n)
+                own(x) && self.multiple(dims.first()?).is_some()
             }
             "concat" => {
                 let fields = match x.kind() {
@@ -374,7 +402,10 @@ impl Search<'_> {
                     _ => return Some(false),
                 };
                 let rank = self.rank(fields.first()?)?;
-                fields.iter().all(own) && behind(c.attrs.int("axis").unwrap_or(0), rank)
+                let rows = self.rows(fields.first()?);
+                rows.is_some()
+                    && fields.iter().all(|f| self.rows(f) == rows)
+                    && behind(c.attrs.int("axis").unwrap_or(0), rank)
             }
             "expand_dims" => {
                 let more = c.attrs.ints("axis").or_else(|| Some(vec![c.attrs.int("axis")?]))?;
@@ -393,7 +424,7 @@ impl Search<'_> {
     fn some(&self, s: &StructInfo) -> bool {
         match s.as_tuple() {
             Some(fields) => fields.iter().any(|s| self.some(s)),
-            None => s.as_tensor().is_some_and(|t| self.tensor(t) == Some(Kind::Each)),
+            None => s.as_tensor().is_some_and(|t| matches!(self.tensor(t), Some(Kind::Each(_)))),
         }
     }
 }

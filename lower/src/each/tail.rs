@@ -39,9 +39,9 @@ pub(super) fn cut(f: &Function, typed: &Typed, n: &Var) -> Option<(Function, Fun
             match typed.sinfo.get(&v).and_then(|info| s.tensor(info.as_tensor()?)) {
                 Some(Kind::Free) if moved.insert(i) => open.push(value(all[i])?.clone()),
                 Some(Kind::Free) => {}
-                Some(Kind::Each) if !images.contains(&v) => images.push(v),
-                Some(Kind::Each) => {}
-                None => return None,
+                Some(Kind::Each(1)) if !images.contains(&v) => images.push(v),
+                Some(Kind::Each(1)) => {}
+                Some(Kind::Each(_)) | None => return None,
             }
         }
     }
@@ -82,7 +82,7 @@ fn is_matrix(s: &Search, info: &StructInfo, e: &Expr) -> bool {
     let Some(t) = info.as_tensor() else { return false };
     let rows = t.known_dims().is_some_and(|d| d.len() == 2);
     match s.tensor(t) {
-        Some(Kind::Each) => rows,
+        Some(Kind::Each(n)) => rows && n == 1,
         Some(Kind::Free) => true,
         None => e.as_var().is_some(),
     }
@@ -93,7 +93,7 @@ fn weights(s: &Search, b: &Binding) -> Option<i64> {
     let c = value(b)?.as_call().filter(|c| c.is_op("matmul"))?;
     let right = s.typed.info_of(c.args.get(1)?)?;
     let right = right.as_tensor()?;
-    let own = s.of(c.args.first()?) == Some(Kind::Each) && s.tensor(right) == Some(Kind::Free);
+    let own = s.rows(c.args.first()?) == Some(1) && s.tensor(right) == Some(Kind::Free);
     let dims = right.known_dims().filter(|_| own)?;
     Some(4 * dims.iter().filter_map(|d| d.as_int()).product::<i64>())
 }
