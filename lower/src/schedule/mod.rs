@@ -7,6 +7,7 @@ mod again;
 mod beside;
 mod contract;
 mod dots;
+mod edges;
 mod emit;
 mod fuse;
 pub mod int8;
