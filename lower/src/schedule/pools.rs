@@ -82,7 +82,8 @@ fn found(items: &[Item], at: usize, local: &[Buffer]) -> Option<(Pool, Option<us
     };
     let unpadded = |p: Pool| p.worth().then_some((p, None));
     let Some((first, p)) = padding else { return unpadded(plain) };
-    let stays = !items[first..at].iter().any(|i| i.writes(&p.source));
+    // Nor by the windows themselves, as a kernel that works in place would.
+    let stays = !items[first..=at].iter().any(|i| i.writes(&p.source));
     match (s.accs[0].init.kind(), plain.op) {
         (PrimKind::Float(v), op) if stays && unchanged(op, v.0, p.fill) && p.source.ndim() >= 3 => {}
         _ => return unpadded(plain),
