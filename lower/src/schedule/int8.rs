@@ -2,8 +2,8 @@
 //! accumulated in int32, scaled and rounded to uint8 in the same pass.
 //!
 //! [`Conv::prim_func`] says what is computed, for every target; [`kernel`] is the same for wide vectors: for processors
-//! that multiply four pairs of bytes at a time ([`Intrin::Dot4`]), and for others, where bytes become int16 in registers
-//! ([`Intrin::DotWords`]; sums of two such products are exact in int32), and for tiles of bytes ([`Intrin::TileDot`]).
+//! that multiply four pairs of bytes at a time ([`Intrin::Dot4`]), and for others, where bytes become int16, in registers
+//! or before ([`Intrin::DotWords`]; sums of two such products are exact in int32), and for tiles of bytes ([`Intrin::TileDot`]).
 //! Weights are packed while compiling
 //! ([`Conv::pack`]): panels of as many channels as the widest register tile has; in each, four consecutive inputs of
 //! every channel stand together. Narrower forms of a kernel take a panel in groups.

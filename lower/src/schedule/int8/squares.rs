@@ -66,6 +66,10 @@ impl Conv {
         }
         let bytes = |rows: i64| rows * across * POSITIONS * self.in_c * 2;
         let rows = (1..=down).rev().find(|n| down % n == 0 && (bytes(*n) <= BLOCK || *n == 1))?;
+        // What is computed again belongs to one block.
+        if self.rows % 2 > 0 && rows == 1 && down > 1 {
+            return None;
+        }
         Some(Squares { down, across, rows, quads })
     }
 
