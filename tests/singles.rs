@@ -25,12 +25,20 @@ struct Case {
 /// Numbers that are rounded, cut off and compared in every way: ties of float16 and bfloat16, their least and largest
 /// numbers and those beyond, infinities and NaN, in vectors of every width and single elements.
 fn special(shape: &[i64]) -> Constant {
+    numbers(shape, &[f32::NAN, f32::INFINITY, f32::from_bits(0x7f80_0001), f32::from_bits(0xffc1_2345)])
+}
+
+/// The same without NaN.
+fn ordered(shape: &[i64]) -> Constant {
+    numbers(shape, &[f32::INFINITY])
+}
+
+fn numbers(shape: &[i64], odd: &[f32]) -> Constant {
     let halves =
         [1.0, 1.000_488_3, 1.001_464_8, 2049.0, 2051.0, 65504.0, 65519.0, 65520.0, 5.96e-8, 2.98e-8, 2.99e-8, 6.1e-5];
     let brains = [1.003_906_3, 1.011_718_8, 3.39e38, f32::MAX, 1e-40, 9.2e-41, f32::MIN_POSITIVE];
     let bytes = [0.5, 1.5, 2.5, 126.5, 127.5, 128.0, 254.5, 255.5, 256.0, 1e10, 0.0, 3e9];
-    let odd = [f32::NAN, f32::INFINITY, f32::from_bits(0x7f80_0001), f32::from_bits(0xffc1_2345)];
-    let all: Vec<f32> = [&halves[..], &brains, &bytes, &odd].concat();
+    let all: Vec<f32> = [&halves[..], &brains, &bytes, odd].concat();
     let n = shape.iter().product::<i64>() as usize;
     let value = |i: usize| if (i / all.len()).is_multiple_of(2) { all[i % all.len()] } else { -all[i % all.len()] };
     Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
@@ -200,9 +208,9 @@ const CASES: &[Case] = &[
         tolerance: 0.0,
     },
     Case {
-        rule: "max_pool2d: windows by steps of 2 over a border, NaN and infinities in them",
+        rule: "max_pool2d: windows by steps of 2 over a border, infinities in them",
         params: r#"x: R.Tensor(("n", 5, 41, 39), dtype="float32")"#,
-        inputs: || vec![special(&[2, 5, 41, 39])],
+        inputs: || vec![ordered(&[2, 5, 41, 39])],
         body: r#"a = R.nn.max_pool2d(x, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1]);
                  b = R.nn.max_pool2d(x, pool_size=[2, 3], strides=[1, 2], padding=[0, 1, 1, 0], ceil_mode=True);
                  y = R.concat((R.flatten(a), R.flatten(b)), axis=0)"#,

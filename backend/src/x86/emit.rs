@@ -368,6 +368,12 @@ impl Emitter<'_> {
                 wide!(self.a, w, vfmadd231ps, n, a, b)?;
                 self.keep_lanes(d, 2)?;
             }
+            Inst::Among { w, d, a, b } => {
+                let (a, b) = (self.lanes(a, 0)?, self.lanes(b, 1)?);
+                let n = self.lanes(d, 2)?;
+                wide!(self.a, w, vpermt2ps, n, a, b)?;
+                self.keep_lanes(d, 2)?;
+            }
             Inst::Dot { w, d, a, b } => {
                 let (a, b) = (self.lanes(a, 0)?, self.lanes(b, 1)?);
                 let n = self.lanes(d, 2)?;

@@ -244,6 +244,13 @@ pub enum Inst {
         a: Reg,
         b: Reg,
     },
+    /// The lanes that `a` names of those of `d` and, behind them, of `b`. AVX-512's.
+    Among {
+        w: u16,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
     /// `d += a * b`
     Fma {
         double: bool,
@@ -536,7 +543,10 @@ impl Inst {
                 opnd(stride, f);
                 f(*d, Def);
             }
-            Inst::Fma { d, a, b, .. } | Inst::Dot { d, a, b, .. } | Inst::TileDot { d, a, b } => {
+            Inst::Fma { d, a, b, .. }
+            | Inst::Dot { d, a, b, .. }
+            | Inst::TileDot { d, a, b }
+            | Inst::Among { d, a, b, .. } => {
                 f(*a, Use);
                 f(*b, Use);
                 f(*d, Use);

@@ -12,6 +12,7 @@ mod single;
 
 use super::beside::Copies;
 use super::dots::Dots;
+use super::edges::Edge;
 use super::emit::{compute_type, has_load, is_narrow, Emit, Res};
 use super::map::strips;
 use super::mirrored::Mirrored;
@@ -145,6 +146,9 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     let d = acc.var.dtype();
     if d.is_bool() || d.bits < 32 {
         return None;
+    }
+    if let Some(edge) = Edge::of(s, o) {
+        return Some(edge.scratch(o));
     }
     let lines = Mirrored::of(s, o).map(|m| m.scratch()).or_else(|| Dots::of(s, o).map(|d| d.scratch()));
     if let Some(bytes) = lines {

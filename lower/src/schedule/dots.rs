@@ -55,14 +55,20 @@ pub(super) struct Dots {
 impl Dots {
     /// `None` for what is better computed otherwise.
     pub fn of(s: &Stage, o: &SchedOptions) -> Option<Dots> {
+        let d = Dots::last_rows(s, o)?;
+        let deep = d.l.depth > CACHED / (d.l.rows + d.width) && d.l.rows < DEEP_ROWS;
+        (ROWS.contains(&d.l.rows) && !deep).then_some(d)
+    }
+
+    /// The last rows of a product whose others are the lanes of vectors: `None` for more of them, or less to do.
+    pub fn last_rows(s: &Stage, o: &SchedOptions) -> Option<Dots> {
         let l = Lines::of(s).filter(|_| o.vector_bytes as i64 == LANES * 4)?;
         let zero = s.accs.iter().all(|a| matches!(a.init.kind(), PrimKind::Float(v) if v.0 == 0.0));
         let (width, height) = if l.depth % SAME_PLACE == 0 { NARROW } else { TILE };
         let count = (l.rows + height - 2) / height;
         let tiles = (0..count).map(|t| t * l.rows / count..(t + 1) * l.rows / count).collect();
-        let deep = l.depth > CACHED / (l.rows + width) && l.rows < DEEP_ROWS;
         let size = l.columns >= LANES && l.depth >= LEAST_STEPS && l.rows * l.columns * l.depth >= LEAST_WORK;
-        let fits = ROWS.contains(&l.rows) && l.depth % LANES == 0 && !deep;
+        let fits = l.rows < ROWS.end && l.depth % LANES == 0;
         (zero && size && fits).then_some(Dots { l, width, tiles })
     }
 
@@ -71,13 +77,18 @@ impl Dots {
         (self.l.rows * self.l.depth + self.tiles.len() as i64 * PARTS * LANES) * 4
     }
 
-    /// Emits the product.
-    pub fn emit(&self, e: &mut Emit, n: &Nest, scratch: &Var) -> Res<()> {
+    /// The product as its nest has it.
+    pub fn product<'a>(&'a self, e: &Emit, n: &'a Nest, scratch: &'a Var) -> Res<Product<'a>> {
         let [acc] = n.accs.as_slice() else { return Err(e.internal("accumulators")) };
         let sides = factors(&acc.update, &acc.var).and_then(|(x, y)| sides(x, y, &self.l.j.var));
         let Some((a, b)) = sides else { return Err(e.internal("factors")) };
-        let p = Product { d: self, l: &self.l, n, b, scratch };
-        p.copy(e, &a)?;
+        Ok(Product { d: self, l: &self.l, n, a, b, scratch })
+    }
+
+    /// Emits the product.
+    pub fn emit(&self, e: &mut Emit, n: &Nest, scratch: &Var) -> Res<()> {
+        let p = self.product(e, n, scratch)?;
+        p.copy(e)?;
         // Too few columns for a vector go with the block before them.
         let mut blocks = self.l.columns / BLOCK;
         if blocks > 0 && (1..TILE.0).contains(&(self.l.columns - blocks * BLOCK)) {
@@ -99,17 +110,18 @@ impl Dots {
     }
 }
 
-struct Product<'a> {
+pub(super) struct Product<'a> {
     d: &'a Dots,
     l: &'a Lines,
     n: &'a Nest,
+    a: PrimExpr,
     b: PrimExpr,
     scratch: &'a Var,
 }
 
 impl Product<'_> {
     /// Copies `a`: one vector of each row, then the next one of each.
-    fn copy(&self, e: &mut Emit, a: &PrimExpr) -> Res<()> {
+    pub fn copy(&self, e: &mut Emit) -> Res<()> {
         let (l, lane) = (self.l, Var::new("lane", DType::I64));
         e.for_loop(&l.k.var, PrimExpr::i64(0), PrimExpr::i64(l.depth), LANES, |e| {
             for r in 0..l.rows {
@@ -118,7 +130,7 @@ impl Product<'_> {
                     (l.k.var.clone(), l.k.var.expr() + lane.expr()),
                 ]);
                 e.start_lane(&lane, false);
-                let x = e.value(&a.substitute(&map), &Lane::of(&lane, LANES as u16));
+                let x = e.value(&self.a.substitute(&map), &Lane::of(&lane, LANES as u16));
                 e.end_lane(&lane);
                 let at = Poly::var(&l.k.var).scale(l.rows).add(&Poly::constant(r * LANES));
                 e.store(self.scratch, &at, DType::F32, x?)?;
@@ -128,7 +140,7 @@ impl Product<'_> {
     }
 
     /// `count` columns from `first` on.
-    fn block(&self, e: &mut Emit, first: &Var, count: i64) -> Res<()> {
+    pub fn block(&self, e: &mut Emit, first: &Var, count: i64) -> Res<()> {
         let l = self.l;
         let most = CACHED / (l.rows + self.d.width);
         let blocks = (l.depth + most - 1) / most;

@@ -5,6 +5,7 @@
 //!
 //! Buffers that nothing reads any more are dropped.
 
+use super::pools::Pool;
 use super::rows::Rows;
 use super::stage::{loads, Stage};
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
@@ -16,6 +17,7 @@ pub enum Item {
     Stage(Box<Stage>),
     /// Made of stages that nothing more is fused with.
     Rows(Rows),
+    Pool(Box<Pool>),
     Stmt(Stmt),
 }
 
@@ -24,6 +26,7 @@ impl Item {
         match self {
             Item::Stage(s) => s.reads(b),
             Item::Rows(r) => r.reads(b),
+            Item::Pool(p) => p.reads(b),
             Item::Stmt(s) => stmt_uses(s, b).0,
         }
     }
@@ -31,6 +34,7 @@ impl Item {
         match self {
             Item::Stage(s) => s.writes(b),
             Item::Rows(r) => r.writes(b),
+            Item::Pool(p) => p.writes(b),
             Item::Stmt(s) => stmt_uses(s, b).1,
         }
     }

@@ -149,8 +149,15 @@ impl Mirrored {
         (self.depth + self.block + SQUARE) * self.row() * 4
     }
 
-    /// Emits the product.
-    pub fn emit(&self, e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions) -> Res<()> {
+    /// Emits the product. `behind`: what is done for the columns of a block, from one on, while they are near.
+    pub fn emit(
+        &self,
+        e: &mut Emit,
+        n: &Nest,
+        scratch: &Var,
+        o: &SchedOptions,
+        behind: &dyn Fn(&mut Emit, &Var, i64) -> Res<()>,
+    ) -> Res<()> {
         let [acc] = n.accs.as_slice() else { return Err(e.internal("accumulators")) };
         let sides = factors(&acc.update, &acc.var).and_then(|(x, y)| sides(x, y, &self.j.var));
         let Some((a, b)) = sides else { return Err(e.internal("factors")) };
@@ -173,12 +180,16 @@ impl Mirrored {
         e.ranges.add_loop(&first, Poly::default(), Poly::constant(self.columns));
         let end = blocks * block + left.min(1);
         e.contract = true;
+        let all = |e: &mut Emit, count: i64| {
+            p.block(e, &first, count)?;
+            behind(e, &first, count)
+        };
         let r = e.for_loop(&first, PrimExpr::i64(0), PrimExpr::i64(end), block, |e| {
             if blocks == 0 || left == 0 {
-                return p.block(e, &first, if blocks == 0 { left } else { block });
+                return all(e, if blocks == 0 { left } else { block });
             }
             let full = first.expr().lt(PrimExpr::i64(blocks * block));
-            e.if_then(full, |e| p.block(e, &first, block), |e| p.block(e, &first, left))
+            e.if_then(full, |e| all(e, block), |e| all(e, left))
         });
         e.contract = false;
         r

@@ -7,6 +7,7 @@ mod again;
 mod beside;
 mod contract;
 mod dots;
+mod edges;
 mod emit;
 mod fuse;
 pub mod int8;
@@ -18,6 +19,7 @@ mod narrow;
 mod nest;
 mod panels;
 mod poly;
+mod pools;
 mod product;
 mod ranges;
 mod reduce;
@@ -106,10 +108,11 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
     let mut items = stmts.iter().map(item).collect();
     fuse(&mut items, &mut allocs);
     rows::group(&mut items, &mut allocs);
+    pools::take(&mut items, &mut allocs, o);
     rows::planes(&mut items, &mut allocs);
     let bytes = items.iter().map(|i| match i {
         Item::Stage(s) => contract::scratch(s, o),
-        Item::Rows(_) | Item::Stmt(_) => None,
+        Item::Rows(_) | Item::Pool(_) | Item::Stmt(_) => None,
     });
     let bytes: Vec<Option<PrimExpr>> = bytes.collect();
     let uses_scratch = bytes.iter().map(|b| b.is_some()).collect();
@@ -201,6 +204,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
                 None => StmtEmit { e: &mut e, options, env: Default::default() }.stmt(s)?,
             },
             Item::Rows(rows) => rows.emit(&mut e, f.span, options)?,
+            Item::Pool(p) => p.emit(&mut e, options)?,
             Item::Stage(s) => {
                 e.span = if s.span.is_none() { f.span } else { s.span };
                 if let Some(w) = &s.window {
@@ -231,7 +235,7 @@ pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
     let again = SchedOptions { shared: false, ..o.clone() };
     let all = plan.items.iter().flat_map(|i| match i {
         Item::Stage(s) => panels::packable(s, o).into_iter().collect(),
-        Item::Rows(_) => vec![],
+        Item::Rows(_) | Item::Pool(_) => vec![],
         Item::Stmt(s) => {
             let stages = recurrence(s).map_or(vec![], |(_, _, stages)| stages);
             stages.iter().filter_map(|s| panels::packable(s, &again)).collect()
@@ -255,6 +259,7 @@ pub fn steps_of(f: &PrimFunc) -> PrimExpr {
     let plan = plan(f, &SchedOptions::default());
     plan.items.iter().fold(PrimExpr::i64(0), |n, i| match i {
         Item::Stage(s) => n + points(s),
+        Item::Pool(p) => n + points(&p.stage),
         Item::Rows(r) => n + size(&r.axes) * r.stages.iter().fold(PrimExpr::i64(0), |n, s| n + points(s)),
         Item::Stmt(_) => n,
     })

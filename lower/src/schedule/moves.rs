@@ -108,7 +108,7 @@ pub fn takes_strides(f: &PrimFunc, b: &Buffer, strides: &[i64]) -> bool {
             }
             _ => true,
         },
-        Item::Rows(_) => true,
+        Item::Rows(_) | Item::Pool(_) => true,
         Item::Stmt(_) => !item.reads(b) && !item.writes(b),
     })
 }

@@ -10,6 +10,7 @@ pub use super::beside::LINE;
 use super::beside::{Ahead, Copies, Next};
 use super::contract::contraction;
 use super::dots::Dots;
+use super::edges::Edge;
 use super::emit::{compute_type, Emit, Lane, Res};
 use super::map::{point, spread, strips};
 use super::mirrored::Mirrored;
@@ -73,9 +74,12 @@ pub struct Last {
 }
 
 pub fn reduction(e: &mut Emit, s: &Stage, scratch: Option<&Var>, o: &SchedOptions) -> Res<()> {
+    if let (Some(edge), Some(scratch)) = (Edge::of(s, o), scratch) {
+        return edge.emit(e, scratch, o);
+    }
     let mut n = Nest::new(e, s)?;
     if let (Some(m), Some(scratch)) = (Mirrored::of(s, o), scratch) {
-        return m.emit(e, &n, scratch, o);
+        return m.emit(e, &n, scratch, o, &|_, _, _| Ok(()));
     }
     if let (Some(d), Some(scratch)) = (Dots::of(s, o), scratch) {
         return d.emit(e, &n, scratch);

@@ -12,11 +12,15 @@ use std::collections::HashMap;
 /// A cheap deterministic generator.
 pub struct Random(u64);
 impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         self.0 >> 33
     }
-    fn tensor(&mut self, d: DType, shape: &[i64]) -> Tensor {
+    pub fn tensor(&mut self, d: DType, shape: &[i64]) -> Tensor {
         let n = shape.iter().product::<i64>().max(0) as usize;
         if d.is_float() {
             let v: Vec<f64> = (0..n).map(|_| (self.next() % 2001) as f64 / 500.0 - 2.0).collect();

@@ -37,6 +37,12 @@ impl Builder {
 
     /// The even elements of one vector and the odd ones of another, which ends with the last one that is wanted.
     fn every_second(&mut self, w: u16, m: Mem) -> Reg {
+        if self.evex && w > 4 {
+            let order: Vec<u32> = (0..w as u32).map(|i| 2 * i + (2 * i >= w as u32) as u32).collect();
+            let (d, a, b) = (self.read(w, m, 0), self.vector(&order), self.read(w, m, w as i32 - 1));
+            self.push(Inst::Among { w, d, a, b });
+            return d;
+        }
         let (a, b, d) = (self.read(w, m, 0), self.read(w, m, w as i32 - 1), self.lanes_reg());
         self.push(Inst::Two { op: Op2::EvenOdd, w, d, a, b });
         if w == 4 {

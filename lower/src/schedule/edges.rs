@@ -1,0 +1,443 @@
+//! Products of two computed sides with a few columns behind the last full vector (100, 197), or with a few rows behind it
+//! where rows are the lanes: those few are dot products along the reduction, whose vectors are all full. A narrower vector
+//! of them takes the time of half of one, or of a whole one.
+
+use super::contract::{factors, scratch as scratch_of, sides};
+use super::dots::Dots;
+use super::emit::{Emit, Lane, Res};
+use super::map::point;
+use super::mirrored::{Lines, Mirrored};
+use super::nest::Nest;
+use super::panels::Panels;
+use super::poly::Poly;
+use super::reduce::reduction;
+use super::sliver::four;
+use super::stage::{Axis, Stage};
+use super::transpose::{starts, totals};
+use super::SchedOptions;
+use relax_ir::flat::FlatStmt;
+use relax_ir::prim::PrimKind;
+use relax_ir::{DType, PrimExpr, Var};
+use std::collections::HashMap;
+
+/// Lanes of a vector.
+const LANES: i64 = 16;
+/// Columns behind the last full vector, at most: with the sums of their lanes, more of them take as long as they do as a
+/// vector.
+const MOST: i64 = 5;
+/// Rows and steps at least. Adding the lanes of 16 accumulators takes the time of some 40 multiplications.
+const LEAST_ROWS: i64 = 32;
+const LEAST_STEPS: i64 = 256;
+/// Accumulators of a tile, at most.
+const TILE: i64 = 24;
+/// Rows of the blocks that threads share.
+const BLOCK: i64 = 128;
+/// Steps of an accumulator in a round of the innermost loop.
+const UNROLL: i64 = 2;
+
+/// Such a product: what fills vectors, which is a product of its own, and the rest.
+pub(super) struct Edge {
+    main: Stage,
+    rest: Rest,
+}
+
+enum Rest {
+    Columns(Box<Columns>),
+    /// Whose columns go by the blocks of the others.
+    Rows(Box<Stage>, Box<Mirrored>, Box<Dots>),
+}
+
+/// The last columns of a product.
+struct Columns {
+    /// The stage of these alone, its axes, and the sizes of two.
+    stage: Stage,
+    i: Var,
+    j: Var,
+    k: Var,
+    rows: i64,
+    depth: i64,
+    count: i64,
+    /// The right side lies along the reduction.
+    turned: bool,
+}
+
+impl Edge {
+    /// `None` for what is better computed as one.
+    pub fn of(s: &Stage, o: &SchedOptions) -> Option<Edge> {
+        let wide = o.vector_bytes as i64 == LANES * 4;
+        let zero = s.accs.iter().all(|a| matches!(a.init.kind(), PrimKind::Float(v) if v.0 == 0.0));
+        if !wide || !zero || s.window.is_some() {
+            return None;
+        }
+        Edge::rows(s, o).or_else(|| Edge::columns(s, o))
+    }
+
+    /// Where the rows of the left side are the lanes of vectors.
+    fn rows(s: &Stage, o: &SchedOptions) -> Option<Edge> {
+        let l = Lines::of(s)?;
+        let (first, count) = split(l.rows)?;
+        let (main, _) = part(s, &l.i.var, 0, first);
+        let mirrored = Mirrored::of(&main, o)?;
+        let (rest, _) = part(s, &l.i.var, first, count);
+        let dots = Dots::last_rows(&rest, o)?;
+        Some(Edge { main, rest: Rest::Rows(Box::new(rest), Box::new(mirrored), Box::new(dots)) })
+    }
+
+    fn columns(s: &Stage, o: &SchedOptions) -> Option<Edge> {
+        if Mirrored::of(s, o).is_some() || Dots::of(s, o).is_some() {
+            return None;
+        }
+        let (main, columns) = Columns::of(s)?;
+        // Too few of them are not copied.
+        scratch_of(&main, o)?;
+        Some(Edge { main, rest: Rest::Columns(Box::new(columns)) })
+    }
+
+    /// Bytes of scratch memory: that of the product, then that of the rest.
+    pub fn scratch(&self, o: &SchedOptions) -> PrimExpr {
+        let rest = match &self.rest {
+            Rest::Columns(c) => c.scratch(),
+            Rest::Rows(_, _, d) => d.scratch(),
+        };
+        self.before(o) + rest
+    }
+
+    /// Bytes of the product's own, at a multiple of 64.
+    fn before(&self, o: &SchedOptions) -> PrimExpr {
+        let bytes = scratch_of(&self.main, o).unwrap_or(PrimExpr::i64(0));
+        (bytes + 63).floor_div(64) * 64
+    }
+
+    /// Emits the product.
+    pub fn emit(&self, e: &mut Emit, scratch: &Var, o: &SchedOptions) -> Res<()> {
+        // Two places under names of their own: what loops hand each other is seen by them.
+        let [own, behind] = [PrimExpr::i64(0), self.before(o)].map(|at| {
+            let var = Var::new("packed", DType::HANDLE);
+            e.push(FlatStmt::Let { var: var.clone(), value: scratch.expr().ptr_add(at) });
+            var
+        });
+        match &self.rest {
+            Rest::Columns(c) => {
+                reduction(e, &self.main, Some(&own), o)?;
+                c.emit(e, &behind)
+            }
+            Rest::Rows(s, mirrored, dots) => {
+                let (n, last) = (Nest::new(e, &self.main)?, Nest::new(e, s)?);
+                let last = dots.product(e, &last, &behind)?;
+                last.copy(e)?;
+                mirrored.emit(e, &n, &own, o, &|e, first, count| last.block(e, first, count))
+            }
+        }
+    }
+}
+
+/// Points in full vectors, and those behind them, where there are a few.
+fn split(points: i64) -> Option<(i64, i64)> {
+    let first = points / LANES * LANES;
+    let count = points - first;
+    (first > 0 && (1..=MOST).contains(&count)).then_some((first, count))
+}
+
+/// The stage for so many points of an axis from one on, with names of its own: by those that they were.
+fn part(s: &Stage, axis: &Var, first: i64, count: i64) -> (Stage, HashMap<Var, Var>) {
+    let mut s = s.clone();
+    let (mut map, mut names) = (HashMap::new(), HashMap::new());
+    for a in s.spatial.iter_mut().chain(&mut s.reduce) {
+        let var = Var::new(a.var.name(), DType::I64);
+        let mut value = var.expr();
+        if a.var == *axis {
+            value = value + first;
+            a.extent = PrimExpr::i64(count);
+        }
+        names.insert(a.var.clone(), var.clone());
+        map.insert(std::mem::replace(&mut a.var, var), value);
+    }
+    for a in &mut s.accs {
+        let var = Var::new(a.var.name(), a.var.dtype());
+        map.insert(std::mem::replace(&mut a.var, var.clone()), var.expr());
+    }
+    s.substitute(&map);
+    (s, names)
+}
+
+impl Columns {
+    /// What fills vectors, and the rest.
+    fn of(s: &Stage) -> Option<(Stage, Columns)> {
+        let [acc] = s.accs.as_slice() else { return None };
+        let long = |axes: &[Axis]| axes.iter().filter(|a| a.len() != Some(1)).cloned().collect::<Vec<Axis>>();
+        let (spatial, reduce) = (long(&s.spatial), long(&s.reduce));
+        let ([x, y], [k]) = (spatial.as_slice(), reduce.as_slice()) else { return None };
+        let last = s.outs.first()?.indices.last()?.as_var()?;
+        let (i, j) = if *last == y.var { (x, y) } else { (y, x) };
+        let across = s.outs.iter().all(|o| o.indices.last().and_then(|x| x.as_var()) == Some(&j.var));
+        let written = s.outs.iter().any(|o| s.reads(&o.buffer));
+        let (x, y) = factors(&acc.update, &acc.var)?;
+        let (a, b) = sides(x, y, &j.var)?;
+        // A tensor whose rows run along an axis.
+        let along = |e: &PrimExpr, last: &Var, own: &Var, other: &Var| match e.kind() {
+            PrimKind::BufferLoad(b, idx) => {
+                let rows = idx.last().and_then(|x| x.as_var()) == Some(last);
+                let plain = b.strides.is_empty() && b.elem_offset.is_none() && Panels::of(b).is_none();
+                let once = |v: &Var| idx.iter().filter(|x| x.uses(v)).count() == 1;
+                rows && plain && once(last) && once(own) && !e.uses(other) && e.dtype() == DType::F32
+            }
+            _ => false,
+        };
+        let turned = along(&b, &k.var, &j.var, &i.var);
+        let fits = along(&a, &k.var, &i.var, &j.var) && (turned || along(&b, &j.var, &k.var, &i.var));
+        if acc.var.dtype() != DType::F32 || *last != j.var || !across || written || !fits {
+            return None;
+        }
+        let (rows, columns, depth) = (i.len()?, j.len()?, k.len()?);
+        let (first, count) = split(columns)?;
+        if rows < LEAST_ROWS || depth < LEAST_STEPS || depth % LANES > 0 {
+            return None;
+        }
+        let (main, _) = part(s, &j.var, 0, first);
+        let (stage, names) = part(s, &j.var, first, count);
+        let [i, j, k] = [i, j, k].map(|a| names.get(&a.var).cloned());
+        Some((main, Columns { stage, i: i?, j: j?, k: k?, rows, depth, count, turned }))
+    }
+
+    /// Rows of a tile.
+    fn height(&self) -> i64 {
+        (TILE / self.count).min(8)
+    }
+
+    /// Elements of the copied right side.
+    fn copied(&self) -> i64 {
+        self.depth * self.count
+    }
+
+    /// Bytes of scratch memory: the right side, then the sums of a tile.
+    fn scratch(&self) -> i64 {
+        (self.copied() + (self.height() * self.count + LANES - 1) / LANES * LANES) * 4
+    }
+
+    fn emit(&self, e: &mut Emit, scratch: &Var) -> Res<()> {
+        let n = Nest::new(e, &self.stage)?;
+        let [acc] = n.accs.as_slice() else { return Err(e.internal("accumulators")) };
+        let sides = factors(&acc.update, &acc.var).and_then(|(x, y)| sides(x, y, &self.i));
+        let Some((b, a)) = sides else { return Err(e.internal("factors")) };
+        let p = Product { c: self, n: &n, a, b, scratch };
+        // Too few rows for a tile go with the block before them.
+        let mut blocks = self.rows / BLOCK;
+        if blocks > 0 && (1..self.height()).contains(&(self.rows - blocks * BLOCK)) {
+            blocks -= 1;
+        }
+        let (first, left) = (Var::new("row", DType::I64), self.rows - blocks * BLOCK);
+        e.ranges.add_loop(&first, Poly::default(), Poly::constant(self.rows));
+        let end = blocks * BLOCK + left.min(1);
+        e.contract = true;
+        let r = e.for_loop(&first, PrimExpr::i64(0), PrimExpr::i64(end), BLOCK, |e| {
+            p.copy(e)?;
+            if blocks == 0 || left == 0 {
+                return p.block(e, &first, if blocks == 0 { left } else { BLOCK });
+            }
+            let full = first.expr().lt(PrimExpr::i64(blocks * BLOCK));
+            e.if_then(full, |e| p.block(e, &first, BLOCK), |e| p.block(e, &first, left))
+        });
+        e.contract = false;
+        r
+    }
+}
+
+struct Product<'a> {
+    c: &'a Columns,
+    n: &'a Nest,
+    a: PrimExpr,
+    b: PrimExpr,
+    scratch: &'a Var,
+}
+
+impl Product<'_> {
+    /// An element of the right side.
+    fn right(&self, k: PrimExpr, column: PrimExpr) -> PrimExpr {
+        self.b.substitute(&HashMap::from([(self.c.k.clone(), k), (self.c.j.clone(), column)]))
+    }
+
+    /// Where the copy has a column from step `k` on, a multiple of the lanes.
+    fn place(&self, k: PrimExpr, column: i64) -> PrimExpr {
+        k * self.c.count + column * LANES
+    }
+
+    /// Copies the right side: one vector of steps of each column, then the next one of each. Where they lie, its columns
+    /// and the rows of the left side may take each other's place in the first-level cache.
+    fn copy(&self, e: &mut Emit) -> Res<()> {
+        let (c, k, lane) = (self.c, Var::new("k", DType::I64), Var::new("lane", DType::I64));
+        let fours = c.count / 4 * 4;
+        e.ranges.add_loop(&k, Poly::default(), Poly::constant(c.depth));
+        e.for_loop(&k, PrimExpr::i64(0), PrimExpr::i64(c.depth), LANES, |e| {
+            if c.turned {
+                for column in 0..c.count {
+                    e.start_lane(&lane, false);
+                    let x = self.right(k.expr() + lane.expr(), PrimExpr::i64(column));
+                    let x = e.value(&x, &Lane::of(&lane, LANES as u16));
+                    e.end_lane(&lane);
+                    let at = Poly::of(&self.place(k.expr(), column), &e.ranges);
+                    e.store(self.scratch, &at, DType::F32, x?)?;
+                }
+                return Ok(());
+            }
+            for (column, step) in (0..fours).step_by(4).flat_map(|j| (0..LANES).step_by(4).map(move |s| (j, s))) {
+                let mut rows = vec![];
+                e.start_lane(&lane, false);
+                for s in step..step + 4 {
+                    let x = e.value(&self.right(k.expr() + s, lane.expr() + column), &Lane::of(&lane, 4))?;
+                    rows.push(e.bind("row", x));
+                }
+                e.end_lane(&lane);
+                for (j, x) in four(e, &rows).into_iter().enumerate() {
+                    let at = self.place(k.expr(), column + j as i64) + step;
+                    e.store(self.scratch, &Poly::of(&at, &e.ranges), DType::F32, x)?;
+                }
+            }
+            for (column, step) in (fours..c.count).flat_map(|j| (0..LANES).map(move |s| (j, s))) {
+                let x = e.scalar(&self.right(k.expr() + step, PrimExpr::i64(column)))?;
+                let at = self.place(k.expr(), column) + step;
+                e.store(self.scratch, &Poly::of(&at, &e.ranges), DType::F32, x)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// `count` rows from `first` on.
+    fn block(&self, e: &mut Emit, first: &Var, count: i64) -> Res<()> {
+        starts(e, &PrimExpr::i64(count), self.c.height().min(count), &mut |e, at| {
+            let row = e.bind("row", first.expr() + at);
+            self.tile(e, &row)?;
+            self.finish(e, &row)
+        })
+    }
+
+    /// The sums of a tile from `row` on, into scratch memory: those of a row side by side.
+    fn tile(&self, e: &mut Emit, row: &PrimExpr) -> Res<()> {
+        let (c, lane, step) = (self.c, Var::new("lane", DType::I64), Var::new("step", DType::I64));
+        let lanes = Lane::of(&lane, LANES as u16);
+        let acc = &self.n.accs[0].var;
+        let zero = PrimExpr::f32(0.0).broadcast(LANES as u16);
+        let accs: Vec<Var> = (0..c.height() * c.count).map(|_| e.local("acc", zero.clone())).collect();
+        let round = |e: &mut Emit, unroll: i64| {
+            for u in 0..unroll {
+                e.start_lane(&lane, false);
+                for (n, local) in accs.iter().enumerate() {
+                    let (r, column) = (n as i64 / c.count, n as i64 % c.count);
+                    let k = (step.expr() + u) * LANES;
+                    let map = [(c.i.clone(), row.clone() + r), (c.k.clone(), k.clone() + lane.expr())];
+                    let a = self.a.substitute(&HashMap::from(map));
+                    let at = self.place(k, column) + lane.expr();
+                    let b = PrimExpr::load_ptr(self.scratch.expr(), at, DType::F32);
+                    e.set_value(acc, local.expr());
+                    let sum = e.value(&(acc.expr() + a * b), &lanes)?;
+                    e.assign(local, sum);
+                }
+                e.end_lane(&lane);
+            }
+            Ok(())
+        };
+        let (steps, whole) = (c.depth / LANES, c.depth / LANES / UNROLL * UNROLL);
+        e.ranges.add_loop(&step, Poly::default(), Poly::constant(steps));
+        e.for_loop(&step, PrimExpr::i64(0), PrimExpr::i64(whole), UNROLL, |e| round(e, UNROLL))?;
+        e.for_loop(&step, PrimExpr::i64(whole), PrimExpr::i64(steps), 1, |e| round(e, 1))?;
+        let accs: Vec<PrimExpr> = accs.iter().map(Var::expr).collect();
+        for (part, vectors) in accs.chunks(LANES as usize).enumerate() {
+            let sums = totals(e, vectors);
+            e.store(self.scratch, &Poly::constant(c.copied() + part as i64 * LANES), DType::F32, sums)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the epilogue on the sums of a tile.
+    fn finish(&self, e: &mut Emit, row: &PrimExpr) -> Res<()> {
+        let (c, lane) = (self.c, Var::new("lane", DType::I64));
+        let fours = c.count / 4 * 4;
+        let pieces = (0..fours).step_by(4).map(|j| (j, 4)).chain((fours..c.count).map(|j| (j, 1)));
+        let pieces: Vec<(i64, u16)> = pieces.collect();
+        for (r, (column, lanes)) in (0..c.height()).flat_map(|r| pieces.iter().map(move |p| (r, *p))) {
+            let at = PrimExpr::i64(c.copied() + r * c.count + column);
+            let sums = PrimExpr::load_ptr(self.scratch.expr(), at, DType::F32.with_lanes(lanes));
+            let sums = e.bind("sum", sums);
+            e.set_value(&self.n.accs[0].var, sums);
+            let map = HashMap::from([(c.i.clone(), row.clone() + r), (c.j.clone(), lane.expr() + column)]);
+            let mut outs = self.n.outs.clone();
+            for o in &mut outs {
+                o.offset = o.offset.substitute(&map);
+                o.value = o.value.substitute(&map);
+            }
+            e.start_lane(&lane, lanes == 1);
+            let done = point(e, &outs, &Lane::of(&lane, lanes));
+            e.end_lane(&lane);
+            done?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mirrored::tests::{agrees, product};
+    use super::super::{machine, plan, Item, SchedOptions};
+    use super::{Edge, Rest};
+    use crate::interp::{run, Arg, Tensor};
+    use relax_ir::tir::{KernelBuilder, PrimFunc};
+    use relax_ir::{DType, PrimExpr};
+
+    /// Whether the last rows (`true`) or columns of a kernel's product are dot products.
+    fn edge(f: &PrimFunc, vector_bytes: u32) -> Option<bool> {
+        let o = SchedOptions::vectors(vector_bytes);
+        plan(f, &o).items.iter().find_map(|i| match i {
+            Item::Stage(s) => Edge::of(s, &o).map(|e| matches!(e.rest, Rest::Rows(..))),
+            _ => None,
+        })
+    }
+
+    /// `relu(a * b) + a bias`, whose right side lies along its columns.
+    fn plain(m: i64, k: i64, n: i64) -> PrimFunc {
+        let c = PrimExpr::i64;
+        let mut f = KernelBuilder::new("product");
+        let a = f.input("a", &[c(m), c(k)], DType::F32);
+        let b = f.input("b", &[c(k), c(n)], DType::F32);
+        let bias = f.input("bias", &[c(n)], DType::F32);
+        let y = f.sum("y", &[c(m), c(n)], DType::F32, &[c(k)], |i, r| {
+            a.at([i[0].clone(), r[0].clone()]) * b.at([r[0].clone(), i[1].clone()])
+        });
+        let z =
+            f.compute("z", &[c(m), c(n)], DType::F32, |i| y.at(i).max(PrimExpr::f32(0.0)) + bias.at([i[1].clone()]));
+        f.finish(&[z])
+    }
+
+    /// One to five columns and rows behind the last full vector, tiles and blocks that rows do not fill, rounds that steps do not.
+    #[test]
+    fn the_last_few_are_dot_products() {
+        let sizes = [(40, 256, 100), (131, 272, 36), (33, 512, 49), (150, 256, 50), (34, 400, 21), (260, 256, 19)];
+        for (m, k, n) in sizes {
+            let f = plain(m, k, n);
+            assert_eq!((edge(&f, 64), edge(&f, 32)), (Some(false), None), "{m}x{k}x{n}");
+            let tensor = |shape: &[i64]| {
+                let count: i64 = shape.iter().product();
+                let values: Vec<f64> = (0..count).map(|i| ((i * 37 + 11) % 101) as f64 / 400.0 - 0.125).collect();
+                Tensor::from_f64(DType::F32, shape, &values)
+            };
+            let out = Tensor::zeros(DType::F32, &[m, n]);
+            let mut wanted = [tensor(&[m, k]), tensor(&[k, n]), tensor(&[n]), out].map(Arg::Tensor).to_vec();
+            let mut got = wanted.clone();
+            run(&f, &mut wanted).unwrap();
+            machine::run(&f, &mut got, &SchedOptions::vectors(64)).unwrap();
+            let (Arg::Tensor(x), Arg::Tensor(y)) = (&wanted[3], &got[3]) else { panic!() };
+            for (x, y) in x.to_f64().iter().zip(y.to_f64()) {
+                assert!((x - y).abs() <= 1e-4 * (1.0 + x.abs()), "{m}x{k}x{n}: {x} {y}");
+            }
+        }
+        let turned = [(200, 256, 100, false), (50, 256, 512, true), (35, 1024, 107, true), (98, 304, 300, true)];
+        for (m, k, n, rows) in turned {
+            for heavy in [false, true] {
+                let f = product(m, k, n, heavy);
+                assert_eq!(edge(&f, 64), Some(rows), "{m}x{k}x{n}");
+                agrees(&f, (m, k, n), 64);
+            }
+        }
+        for (m, k, n) in [(64, 256, 96), (64, 250, 100), (64, 128, 100), (64, 256, 102), (16, 256, 100)] {
+            assert_eq!(edge(&plain(m, k, n), 64), None, "{m}x{k}x{n}");
+        }
+    }
+}
