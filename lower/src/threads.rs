@@ -88,6 +88,8 @@ pub struct Shared {
     again: Vec<usize>,
     /// A round of its outermost loop may read what it wrote itself, never what another round writes.
     apart: bool,
+    /// What it fills its workspace with costs little: each share may do so for itself.
+    fills: bool,
     /// Multiplications below which it stays on one thread.
     least: i64,
 }
@@ -144,7 +146,8 @@ pub fn consider(f: &PrimFunc, room: &Room, least: i64) -> Option<Shared> {
     let recurrence = schedule::recurrence_of(f).filter(|(_, step)| step.as_int().is_some_and(|n| n >= least));
     let steps = recurrence.map(|(count, _)| Steps { count, segments: vec![] });
     let apart = Streamed::of(f).is_some() || int8::Product::of(f).is_some();
-    let special = apart || int8::Conv::of(f).is_some();
+    let fills = int8::Conv::of(f).is_some();
+    let special = apart || fills;
     let parts = steps.is_some() || special || schedule::is_staged(f);
     let again = if special { vec![] } else { schedule::written_again(f) };
     if work.as_int().is_some_and(|n| n < least) || !parts {
@@ -156,7 +159,19 @@ pub fn consider(f: &PrimFunc, room: &Room, least: i64) -> Option<Shared> {
     }
     let room = room.one(f);
     let workspace = !room.is_int(0);
-    Some(Shared { work, dims, buffers: f.buffers().count(), room, workspace, phases: 1, steps, again, apart, least })
+    Some(Shared {
+        work,
+        dims,
+        buffers: f.buffers().count(),
+        room,
+        workspace,
+        phases: 1,
+        steps,
+        again,
+        apart,
+        fills,
+        least,
+    })
 }
 
 /// Rewrites the calls of kernels in shares, by symbol, and lets entries gather a team.

@@ -60,6 +60,8 @@ impl Fx<'_> {
             }
             Intrin::ByteWords
             | Intrin::DotWords
+            | Intrin::AddWords
+            | Intrin::SubWords
             | Intrin::Interleave
             | Intrin::Repeat
             | Intrin::Bytes

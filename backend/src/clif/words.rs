@@ -35,6 +35,18 @@ impl Fx<'_> {
                 let (a, x, w) = (&parts[0], &parts[1], &parts[2]);
                 result(pieces.map(|i| self.dot_words(a[i], x[i], w[i])).collect())
             }
+            Intrin::AddWords | Intrin::SubWords => {
+                let mut out = vec![];
+                for i in pieces {
+                    let (a, b) = (self.as_type(parts[0][i], types::I16X8), self.as_type(parts[1][i], types::I16X8));
+                    let r = match f {
+                        Intrin::AddWords => self.b.ins().iadd(a, b),
+                        _ => self.b.ins().isub(a, b),
+                    };
+                    out.push(self.as_type(r, types::I32X4));
+                }
+                result(out)
+            }
             Intrin::Interleave => {
                 let (n, high) = (literal(2) as usize, literal(3) != 0);
                 let mut out = vec![];

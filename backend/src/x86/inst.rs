@@ -82,6 +82,9 @@ pub enum Op2 {
     Permute,
     /// Sums of the products of two int16 in each lane.
     DotWords,
+    /// Of int16.
+    AddWords,
+    SubWords,
     /// The lower halves of both.
     Join,
     /// Of int64; products and the smaller and larger one are AVX-512's.

@@ -51,6 +51,10 @@ intrins! {
     /// Flat form: `dot_words(a, x, w)` adds to each int32 lane of `a` the products of the two int16 in the same lane of `x`
     /// with those in that of `w`.
     DotWords = "dot_words",
+    /// Flat form: `add_words(a, b)` adds the two int16 in each int32 lane of `a` to those of `b`, which wrap.
+    AddWords = "add_words",
+    /// Flat form: `sub_words(a, b)` subtracts them.
+    SubWords = "sub_words",
     /// Flat form: the int32 lanes of all arguments, one after the other, limited to 0..255, as uint8.
     Bytes = "limited_bytes",
     /// Flat form: the same for four arguments, four lanes of each in turn.

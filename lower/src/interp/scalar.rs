@@ -348,6 +348,15 @@ pub fn int_intrin(f: Intrin, d: DType, args: &[i64]) -> Option<i64> {
             let product = |i: i64| (x >> (16 * i)) as i16 as i64 * (w >> (16 * i)) as i16 as i64;
             a.wrapping_add(product(0)).wrapping_add(product(1))
         }
+        Intrin::AddWords | Intrin::SubWords => {
+            let b = *args.get(1)?;
+            let word = |i: u32| {
+                let (a, b) = ((a >> (16 * i)) as i16, (b >> (16 * i)) as i16);
+                let word = if f == Intrin::AddWords { a.wrapping_add(b) } else { a.wrapping_sub(b) };
+                (word as u16 as u32) << (16 * i)
+            };
+            (word(0) | word(1)) as i32 as i64
+        }
         Intrin::Pow => int_pow(a, *args.get(1)?),
         Intrin::Fmod => a.checked_rem(*args.get(1)?)?,
         _ => return None,

@@ -120,8 +120,8 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
     let d = x.dtype();
     match f {
         Sqrt | Floor | Ceil | Trunc | NearbyInt | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4
-        | ByteWords | DotWords | Bytes | WovenBytes | Interleave | Parts | Repeat | Stretch | TileRows | TileDot
-        | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
+        | ByteWords | DotWords | AddWords | SubWords | Bytes | WovenBytes | Interleave | Parts | Repeat | Stretch
+        | TileRows | TileDot | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
         Round => return Some(PrimExpr::raw(PrimKind::Call(NearbyInt, args.into()), result)),
         _ => {}
     }
@@ -205,8 +205,8 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
         IsInf => b.abs(&x).eq(b.c(f64::INFINITY)),
         IsFinite => b.abs(&x).lt(b.c(f64::INFINITY)),
         Sqrt | Floor | Ceil | Trunc | NearbyInt | Round | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4
-        | ByteWords | DotWords | Bytes | WovenBytes | Interleave | Parts | Repeat | Stretch | TileRows | TileDot
-        | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
+        | ByteWords | DotWords | AddWords | SubWords | Bytes | WovenBytes | Interleave | Parts | Repeat | Stretch
+        | TileRows | TileDot | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
     };
     Some(b.finish(r))
 }

@@ -2,8 +2,8 @@
 //! accumulated in int32, scaled and rounded to uint8 in the same pass.
 //!
 //! [`Conv::prim_func`] says what is computed, for every target; [`kernel`] is the same for wide vectors: for processors
-//! that multiply four pairs of bytes at a time ([`Intrin::Dot4`]), and for others, where bytes become int16 in registers
-//! ([`Intrin::DotWords`]; sums of two such products are exact in int32), and for tiles of bytes ([`Intrin::TileDot`]).
+//! that multiply four pairs of bytes at a time ([`Intrin::Dot4`]), and for others, where bytes become int16, in registers
+//! or before ([`Intrin::DotWords`]; sums of two such products are exact in int32), and for tiles of bytes ([`Intrin::TileDot`]).
 //! Weights are packed while compiling
 //! ([`Conv::pack`]): panels of as many channels as the widest register tile has; in each, four consecutive inputs of
 //! every channel stand together. Narrower forms of a kernel take a panel in groups.
@@ -14,11 +14,14 @@ mod meaning;
 mod pixels;
 mod plus;
 mod product;
+mod results;
 mod sizes;
+mod squares;
 #[cfg(test)]
 mod tests;
 mod tile;
 mod tiles;
+mod words;
 
 use relax_ir::attrs::AttrValue;
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
@@ -263,7 +266,8 @@ impl Conv {
         let n = self.channels / lanes;
         let count = match n {
             n if n <= most => n.max(1),
-            n if n % most != 0 && n % 3 == 0 && most == 4 => 3,
+            // Not where two go together.
+            n if n % most != 0 && n % 3 == 0 && most == 4 && (self.vector_bytes > 32 || self.tile.dot4) => 3,
             _ => most,
         };
         let mut out = vec![];
@@ -424,6 +428,7 @@ struct Writer<'a> {
     y: Var,
     /// Sums of tiles on the stack.
     sums: Var,
+    workspace: Var,
     sizes: Sizes,
     /// Bytes from one row of the data to the next.
     stride: PrimExpr,
@@ -492,6 +497,7 @@ pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
         other: param("other"),
         y: param("y"),
         sums: param("sums"),
+        workspace: param("workspace"),
         sizes,
         stride,
     };
@@ -501,8 +507,10 @@ pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
     if !conv.sums {
         w.border(&mut body);
     }
-    for p in conv.panels() {
-        loop_(&mut body, p.start, p.end, p.width(), &mut |out, column| w.panel(out, &p, column));
+    match (conv.in_squares(form), conv.in_words(form)) {
+        (Some(squares), _) => w.in_squares(&mut body, &squares),
+        (None, Some(words)) => w.in_words(&mut body, &words),
+        (None, None) => conv.panels().iter().for_each(|p| w.all_of(&mut body, p)),
     }
     let mut params = vec![w.x, w.w, w.sum];
     if !conv.sums {
@@ -511,6 +519,7 @@ pub fn kernel(f: &PrimFunc, conv: &Conv, form: Form) -> FlatFunc {
     params.extend(conv.plus.map(|_| w.other));
     params.push(w.y);
     params.extend(crate::kernel_dims(f));
+    params.extend(conv.takes_words(form).then_some(w.workspace));
     FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body, span: f.span }
 }
 
@@ -526,6 +535,11 @@ impl Writer<'_> {
         let most = self.conv.columns_of(self.form) as usize;
         let all: Vec<i64> = (0..p.width()).step_by(lanes as usize).collect();
         all.chunks(most).map(|at| Group { lanes, at: at.to_vec(), first: at[0] }).collect()
+    }
+
+    /// All panels of a kind.
+    fn all_of(&self, out: &mut Body, p: &Panel) {
+        loop_(out, p.start, p.end, p.width(), &mut |out, column| self.panel(out, p, column));
     }
 
     /// All pixels of some channels.
@@ -575,17 +589,7 @@ impl Writer<'_> {
                     let pixel = let_(out, "pixel", x * v.channels);
                     let to = let_(out, "to", to.clone().ptr_add(pixel.clone() * v.element()));
                     let other = other.clone().map(|(p, ptr)| (p, let_(out, "other", ptr.ptr_add(pixel))));
-                    let sum = |at: &i64| load(&self.sum.expr(), column.clone() + *at, ints);
-                    let sums: Vec<PrimExpr> = g.at.iter().map(|at| let_(out, "sum", sum(at))).collect();
-                    let mut accs: Vec<Vec<Var>> = vec![];
-                    for _ in 0..size {
-                        let local = |out: &mut Body, init: &PrimExpr| {
-                            let var = Var::new("acc", ints);
-                            out.push(FlatStmt::Local { var: var.clone(), init: init.clone() });
-                            var
-                        };
-                        accs.push(sums.iter().map(|s| local(out, s)).collect());
-                    }
+                    let accs = self.begun(out, g, column, size);
                     match v.depthwise {
                         true if v.weaves() => {
                             let weights = woven.as_deref().unwrap_or(&[]);
@@ -598,78 +602,10 @@ impl Writer<'_> {
                         }
                         false => self.dots(out, p, g, &from, column, &accs, ints),
                     }
-                    match other {
-                        Some((plus, other)) => self.store_sums(out, g, column, &accs, &plus, &other, &to),
-                        None if v.sums => self.keep(out, g, &accs, &to),
-                        None => self.store(out, p, g, column, &accs, &to),
-                    }
+                    self.finish(out, p, g, column, &accs, other.as_ref(), &to);
                 });
             });
         });
-    }
-
-    /// Sums of products as they are.
-    fn keep(&self, out: &mut Body, g: &Group, accs: &[Vec<Var>], to: &PrimExpr) {
-        for (r, row) in accs.iter().enumerate() {
-            for (acc, at) in row.iter().zip(&g.at) {
-                let offset = c(r as i64 * self.conv.channels + at - g.first);
-                out.push(FlatStmt::Store { ptr: to.clone(), offset, value: acc.expr() });
-            }
-        }
-    }
-
-    /// Sums of products as bytes.
-    fn store(&self, out: &mut Body, p: &Panel, g: &Group, column: &PrimExpr, accs: &[Vec<Var>], to: &PrimExpr) {
-        let v = self.conv;
-        let floats = DType::F32.with_lanes(g.lanes as u16);
-        let mut values = vec![vec![]; accs.len()];
-        for (j, at) in g.at.iter().enumerate() {
-            let at = column.clone() + *at;
-            let scale = let_(out, "scale", load(&self.scale.expr(), at.clone(), floats));
-            let bias = let_(out, "bias", load(&self.bias.expr(), at, floats));
-            for (values, row) in values.iter_mut().zip(accs) {
-                let x = row[j].expr().cast(floats);
-                let x = PrimExpr::call(Intrin::Fma, [x, scale.clone(), bias.clone()]);
-                values.push(let_(out, "rounded", v.unlimited(x, floats.lanes)));
-            }
-        }
-        for (r, values) in values.into_iter().enumerate() {
-            let how = if p.is_woven(v) { Intrin::WovenBytes } else { Intrin::Bytes };
-            let ptr = to.clone().ptr_add(r as i64 * v.channels);
-            out.push(FlatStmt::Store { ptr, offset: c(0), value: PrimExpr::call(how, values) });
-        }
-    }
-
-    /// Their sums with another tensor, row by row: scales and biases are read again, which leaves their registers free.
-    #[allow(clippy::too_many_arguments)]
-    fn store_sums(
-        &self,
-        out: &mut Body,
-        g: &Group,
-        column: &PrimExpr,
-        accs: &[Vec<Var>],
-        plus: &Plus,
-        other: &PrimExpr,
-        to: &PrimExpr,
-    ) {
-        let v = self.conv;
-        let lanes = g.lanes as u16;
-        let floats = DType::F32.with_lanes(lanes);
-        for (r, row) in accs.iter().enumerate() {
-            let line = r as i64 * v.channels;
-            let mut values = vec![];
-            for (acc, at) in row.iter().zip(&g.at) {
-                let channel = column.clone() + *at;
-                let x = acc.expr().cast(floats);
-                let scale = load(&self.scale.expr(), channel.clone(), floats);
-                let bias = let_(out, "bias", load(&self.bias.expr(), channel, floats));
-                let byte = let_(out, "byte", v.byte(PrimExpr::call(Intrin::Fma, [x, scale, bias]), lanes));
-                let b = load(other, c(line + at - g.first), DType::U8.with_lanes(lanes));
-                values.push(let_(out, "rounded", plus.unlimited(byte, b, lanes)));
-            }
-            let ptr = to.clone().ptr_add(line);
-            out.push(FlatStmt::Store { ptr, offset: c(0), value: PrimExpr::call(Intrin::Bytes, values) });
-        }
     }
 
     /// Four inputs at a time.

@@ -398,6 +398,11 @@ impl Machine {
             let both: Vec<f64> = a.iter().chain(b).copied().collect();
             return Ok(Float(lanes.into_iter().map(|l| both[l]).collect()));
         }
+        if let (Intrin::Parts, [Int(a), Int(b), rest @ ..]) = (f, &vals[..]) {
+            let lanes: Vec<usize> = shuffled(f, a.len(), rest)?;
+            let both: Vec<i64> = a.iter().chain(b).copied().collect();
+            return Ok(Int(lanes.into_iter().map(|l| both[l]).collect()));
+        }
         if let (Intrin::WovenBytes | Intrin::Interleave, [Int(first), ..]) = (f, &vals[..]) {
             let mut parts = vec![];
             for v in &vals {

@@ -321,6 +321,9 @@ fn steps(
 
 /// Bytes of workspace, see [`crate::kernel_workspace`]. What has a kernel of its own keeps its sums in registers.
 pub(crate) fn workspace(f: &PrimFunc, o: &SchedOptions) -> PrimExpr {
+    if let Some(conv) = int8::Conv::of(f) {
+        return PrimExpr::i64(conv.workspace(o.vector_bytes as i64));
+    }
     match is_special(f) {
         true => PrimExpr::i64(0),
         false => layout(&plan(f, o)).1,

@@ -65,7 +65,7 @@ pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Spli
     }
     let phases = match joint {
         true => phases(&tops, &facts)?,
-        false => own_workspace(&tops, &facts)?,
+        false => own_workspace(&tops, &facts, s.fills)?,
     };
     let last = phases.iter().copied().max().filter(|last| *last >= 0)?;
     let (from, to) = (Var::new("from", DType::I64), Var::new("to", DType::I64));
@@ -122,15 +122,19 @@ pub fn alone(f: &FlatFunc, s: &Shared, joint: bool) -> Option<Split> {
 }
 
 /// Phases of the statements when each share has a workspace of its own: all 0, or -1 for a loop that every share runs
-/// whole because it fills the workspace.
-fn own_workspace(tops: &[Top], facts: &Facts) -> Option<Vec<i64>> {
+/// whole because it fills the workspace: out of nothing, or out of what nobody writes where the kernel `fills`.
+fn own_workspace(tops: &[Top], facts: &Facts, fills: bool) -> Option<Vec<i64>> {
     let private = &facts.private;
     // Who comes last is not known.
     let writers = |v: &Var| tops.iter().filter(|t| t.stored.contains(v)).count();
     if facts.again.iter().any(|v| writers(v) > 1) {
         return None;
     }
-    let fill = |t: &Top| t.kind == Kind::Loop && t.loaded.is_empty() && t.stored.iter().all(|v| private.contains(v));
+    let given = |v: &Var| fills && !private.contains(v) && writers(v) == 0;
+    let fill = |t: &Top| {
+        let own = t.stored.iter().all(|v| private.contains(v));
+        t.kind == Kind::Loop && own && t.loaded.iter().all(given)
+    };
     for (i, t) in tops.iter().enumerate() {
         // What a share leaves in its workspace is a part; nobody else may read it.
         let part = t.stored.iter().filter(|v| private.contains(*v) && t.kind != Kind::Keep && !fill(t));

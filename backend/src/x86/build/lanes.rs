@@ -362,6 +362,8 @@ impl Builder {
                 }
                 _ => self.one(Op1::WordsDownSigned, n, &a)?,
             },
+            Intrin::AddWords => self.two(Op2::AddWords, n, &a, v.get(1)?)?,
+            Intrin::SubWords => self.two(Op2::SubWords, n, &a, v.get(1)?)?,
             Intrin::BitNot => self.flip(n, &a)?,
             Intrin::Fma if float => self.multiplied(false, n, &a, v.get(1)?, v.get(2)?)?,
             Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin if !from.is_bool() => {

@@ -55,6 +55,8 @@ impl Emitter<'_> {
             Op2::Permute if w == 16 => self.a.vpermd(z(d), z(a), z(b)),
             Op2::Permute => self.a.vpermd(y(d), y(a), y(b)),
             Op2::DotWords => wide!(self.a, w, vpmaddwd, d, a, b),
+            Op2::AddWords => wide!(self.a, w, vpaddw, d, a, b),
+            Op2::SubWords => wide!(self.a, w, vpsubw, d, a, b),
         }
     }
 

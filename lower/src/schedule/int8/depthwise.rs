@@ -180,6 +180,6 @@ impl Writer<'_> {
     }
 }
 
-fn interleave(a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64) -> PrimExpr {
+pub(super) fn interleave(a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64) -> PrimExpr {
     PrimExpr::call(Intrin::Interleave, [a.clone(), b.clone(), c(bytes), c(high)])
 }

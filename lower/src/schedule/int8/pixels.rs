@@ -99,6 +99,7 @@ pub fn pixels(f: &PrimFunc, p: &Pixels, vector_bytes: i64) -> FlatFunc {
         other: x.clone(),
         y: y.clone(),
         sums: x.clone(),
+        workspace: x.clone(),
         sizes,
         stride: c(0),
     };

@@ -105,6 +105,7 @@ pub fn kernel(f: &PrimFunc, p: &Product, form: Form) -> FlatFunc {
         other: param("other"),
         y: param("y"),
         sums: param("sums"),
+        workspace: param("workspace"),
         sizes: conv.sizes(),
         stride: c(conv.in_w * conv.in_c),
     };

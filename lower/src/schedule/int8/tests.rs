@@ -160,6 +160,58 @@ fn kernels_agree_with_their_meaning() {
     }
 }
 
+/// Data that is 255 or 0 and weights that are -128 or 127, in runs of one sign and by turns: sums of pairs go beyond int16,
+/// and transformed data and weights have the largest values that there are. Even and odd edges, blocks of rows, steps of two
+/// and channels that are left over.
+#[test]
+fn sums_of_extremes_are_exact() {
+    let window = Conv {
+        in_h: 10,
+        in_w: 12,
+        in_c: 64,
+        k_h: 3,
+        k_w: 3,
+        rows: 8,
+        columns: 10,
+        channels: 72,
+        out_h: 8,
+        out_w: 10,
+        vector_bytes: 32,
+        sums: true,
+        ..Conv::default()
+    };
+    let odd = Conv { in_c: 48, rows: 7, columns: 9, out_h: 7, out_w: 9, channels: 64, vector_bytes: 64, ..window };
+    // Two blocks of one row of squares, and two of eight rows.
+    let large =
+        Conv { in_c: 512, in_h: 6, in_w: 30, rows: 4, columns: 28, out_h: 4, out_w: 28, channels: 32, ..window };
+    let strided = Conv { stride_h: 2, stride_w: 2, rows: 4, columns: 5, out_h: 4, out_w: 5, ..window };
+    let point = Conv { k_h: 1, k_w: 1, rows: 10, columns: 12, out_h: 10, out_w: 12, ..window };
+    let apart = Conv { stride_h: 2, stride_w: 2, rows: 5, columns: 6, out_h: 5, out_w: 6, vector_bytes: 64, ..point };
+    let long =
+        Conv { in_h: 16, in_w: 32, rows: 16, columns: 32, out_h: 16, out_w: 32, in_c: 512, channels: 32, ..point };
+    let narrow = Form { vector_bytes: 32, dot4: false, tiles: false };
+    assert!([window, odd, large].iter().all(|v| v.in_squares(narrow).is_some()));
+    for v in [window, odd, large, strided, point, apart, long] {
+        assert!(v.in_words(narrow).is_some() && v.workspace(32) > 0 && v.workspace(64) == 0);
+        let f = v.prim_func("conv");
+        let runs: [(i64, i64); 4] = [(1, 1), (1, 2), (3, 1), (64, 5)];
+        for (data, weights) in runs.into_iter().take(if v.in_c == 512 { 1 } else { 4 }) {
+            let sign = |at: i64| if at / weights % 2 == 0 { 127 } else { -128 };
+            let packed = v.pack(|y, x, i, j| sign(y + x + i + j) as i8);
+            let w = relax_ir::Constant::new(v.weight_dtype(), vec![v.weights()], packed);
+            let byte = |i: i64| if i / data % 3 != 1 { 255u32 } else { 0 };
+            let word = |i: i64| (byte(i) * 0x0101_0101) as i32 as i64;
+            let before = [
+                Arg::Tensor(tensor(DType::I32, &[v.batch, v.in_h, v.in_w, v.in_c / 4], word)),
+                Arg::Tensor(Tensor::from_constant(&w)),
+                Arg::Tensor(tensor(DType::I32, &[v.channels], |i| i * 1000)),
+                Arg::Tensor(Tensor::zeros(DType::I32, &[v.batch, v.out_h, v.out_w, v.channels])),
+            ];
+            compare(&f, &before, &v);
+        }
+    }
+}
+
 /// Rows that are known and that are not: fewer than a tile of bytes, between one and two, and more.
 #[test]
 fn products_agree_with_their_meaning() {
