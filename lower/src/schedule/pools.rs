@@ -127,6 +127,11 @@ fn padding(s: &Stage) -> Option<Padding> {
     let mut rest = vec![inside];
     while let Some(c) = rest.pop() {
         let PrimKind::Binary(op, a, b) = c.kind() else { return None };
+        let (op, a, b) = match op {
+            BinOp::Le => (BinOp::Ge, b, a),
+            BinOp::Gt => (BinOp::Lt, b, a),
+            _ => (*op, a, b),
+        };
         match op {
             BinOp::And => rest.extend([a, b]),
             BinOp::Ge | BinOp::Lt => {

@@ -266,6 +266,38 @@ fn convolution_with_padding_and_strides() {
     }
 }
 
+/// Windows that write to what their padded copy was made of: the copy stays.
+#[test]
+fn windows_in_place_keep_what_was_padded() {
+    let c = PrimExpr::i64;
+    let shape = [c(1), c(2), c(19), c(40)];
+    let mut k = KernelBuilder::new("in_place");
+    let x = k.input("x", &shape, DType::F32);
+    let low = PrimExpr::min_value(DType::F32);
+    let pad = k.compute("pad", &[c(1), c(2), c(21), c(42)], DType::F32, |i| {
+        let (h, v) = (&i[2], &i[3]);
+        let inside = c(1).le(h.clone()).and(h.clone().lt(20i64)).and(c(1).le(v.clone())).and(v.clone().lt(41i64));
+        let from = at(&x, &[&i[0], &i[1], &(h.clone() - 1i64), &(v.clone() - 1i64)]);
+        inside.if_then_else(from, low.clone())
+    });
+    let r = Reducer { init: low.clone(), combine: &|a, b| a.max(b) };
+    let y = k.reduce("y", &shape, DType::F32, &[c(3), c(3)], r, |i, r| {
+        at(&pad, &[&i[0], &i[1], &(i[2].clone() + r[0].clone()), &(i[3].clone() + r[1].clone())])
+    });
+    let mut f = k.finish(&[y.clone()]);
+    f.body = f.body.replace_loads(&|b, i| (*b == x).then(|| y.at(i)));
+    let mut random = Random(7);
+    let before = [(); 2].map(|()| Arg::Tensor(random.tensor(DType::F32, &[1, 2, 19, 40])));
+    let mut wanted = before.to_vec();
+    run(&f, &mut wanted).unwrap();
+    for bytes in [16, 32, 64] {
+        let mut got = before.to_vec();
+        machine::run(&f, &mut got, &SchedOptions::vectors(bytes)).unwrap();
+        let [Arg::Tensor(wanted), Arg::Tensor(got)] = [&wanted[1], &got[1]] else { panic!("tensors") };
+        assert_eq!(wanted.to_f64(), got.to_f64(), "{bytes} bytes");
+    }
+}
+
 #[test]
 fn reductions_of_every_kind() {
     let (m, n) = (Var::dim("m"), Var::dim("n"));
