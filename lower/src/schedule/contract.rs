@@ -104,6 +104,9 @@ const MOST_WAITING: i64 = 512;
 /// nothing of it again.
 const CHUNK: i64 = 240;
 const LEAST_ROWS: i64 = 13;
+/// So many rows and reduction steps, at least, are worth a copy of a narrow sliver of a panel.
+const NARROW_ROWS: i64 = 24;
+const NARROW_DEPTH: i64 = 128;
 
 /// Up to so many rows read each value of `b` too seldom for a copy of it to pay.
 const FEW_ROWS: i64 = 64;
@@ -161,10 +164,16 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     let (a, b) = sides(x, y, &j.var)?;
     if let PrimKind::BufferLoad(b, _) = b.kind() {
         if let Some(p) = Panels::of(b) {
-            // What waits between the blocks of the reduction.
+            // What waits between the blocks of the reduction, and narrow slivers.
             let rows: Vec<Axis> = s.spatial.iter().filter(|i| i.var != j.var).cloned().collect();
-            let (_, waiting) = panel_blocks(o, &rows, p.depth)?;
-            return Some(PrimExpr::i64(waiting * (p.width + FEW) * 4));
+            let blocks = panel_blocks(o, &rows, p.depth);
+            let lanes = o.vector_bytes.max(4) as i64 / 4;
+            let given = s.given.and_then(|g| g.columns_for(lanes)).filter(|g| *g <= most_columns(o) as i64);
+            let copies = p.tile(o, lanes, false, given) * lanes < p.width && narrow(o, &rows, p.depth);
+            let step = blocks.map_or(p.depth, |b| b.0);
+            let copied = if copies { step * widest(o, 4) } else { 0 };
+            let waiting = blocks.map_or(0, |b| b.1 * (p.width + FEW));
+            return (copies || blocks.is_some()).then(|| PrimExpr::i64((copied + waiting) * 4));
         }
     }
     let size = |axes: Vec<&Axis>| size(&axes.into_iter().cloned().collect::<Vec<_>>());
@@ -224,6 +233,14 @@ fn panel_blocks(o: &SchedOptions, rows: &[Axis], depth: i64) -> Option<(i64, i64
     let (row, None) = (long.next()?, long.next()) else { return None };
     let waiting = row.len().filter(|n| *n <= MOST_WAITING).unwrap_or(CHUNK);
     Some((block(o, Some(waiting), Some(depth))?, waiting)).filter(|_| waiting >= LEAST_ROWS)
+}
+
+/// Whether rows enough read slivers of a panel that is wider than they are for a copy of each to pay: what they read lies in a
+/// few lines of each kind in the first-level cache, and no processor reads it ahead.
+fn narrow(o: &SchedOptions, rows: &[Axis], depth: i64) -> bool {
+    let mut long = rows.iter().filter(|r| r.len() != Some(1));
+    let (Some(row), None) = (long.next(), long.next()) else { return false };
+    o.vector_bytes == 32 && depth >= NARROW_DEPTH && row.len().is_some_and(|n| n >= NARROW_ROWS)
 }
 
 /// Slivers to pack at a time: several when the rows do not stay in a cache until the next sliver.
@@ -333,6 +350,8 @@ struct Product<'a> {
     turning: bool,
     /// Such a block.
     pass: Option<Pass>,
+    /// Where the first rows copy a narrow sliver of a panel for the others.
+    narrow: Option<&'a Var>,
     o: &'a SchedOptions,
 }
 
@@ -378,6 +397,7 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
         passing: false,
         turning: false,
         pass: None,
+        narrow: None,
         o,
     };
     let (a, b, rows) = (&p.a, &p.b, &mut p.rows);
@@ -441,8 +461,7 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
     let most = if rows.is_empty() { alone(o) } else { most_columns(o) as i64 };
     let given = n.given.and_then(|g| g.columns_for(lanes as i64)).filter(|g| *g <= most);
     let side = match (packed, given) {
-        (Some(p), Some(g)) if p.width % (g * lanes as i64) == 0 => g,
-        (Some(p), _) => p.registers(o, lanes as i64, rows.is_empty()),
+        (Some(p), given) => p.tile(o, lanes as i64, rows.is_empty(), given),
         (None, Some(g)) => g,
         (None, None) if short => model_columns(o, few, total.as_const(), lanes as i64),
         (None, None) => tile_columns(o, total.as_const(), lanes as i64) as i64,
@@ -450,6 +469,7 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
     e.ranges.add_loop(&columns.start, Poly::default(), total.clone());
     e.contract = true;
     let (lanes, width) = (lanes as u16, lanes as i64 * side);
+    p.narrow = scratch.filter(|_| packed.is_some_and(|p| width < p.width && narrow(o, rows, p.depth)));
     // Columns that do not fill a vector are computed with others that are not stored.
     let fills = ct.bytes() == 4 && lanes >= 4 && !has_load(&acc.init) && !acc.init.uses(&columns.j.var);
     let known = total.as_const().filter(|_| fills);
@@ -567,8 +587,8 @@ impl Product<'_> {
         };
         let (rows, from) = (self.rows.clone(), self.from.clone());
         let (direct, far, passing, turning) = (self.direct, self.far, self.passing, self.turning);
-        let (block, pass) = (self.block, self.pass.clone());
-        Product { n, a, b, right, rows, block, from, direct, far, passing, turning, pass, o: self.o }
+        let (block, pass, narrow) = (self.block, self.pass.clone(), self.narrow);
+        Product { n, a, b, right, rows, block, from, direct, far, passing, turning, pass, narrow, o: self.o }
     }
 
     /// A sliver of `valid` columns, whose packed rows have `width` elements.
@@ -585,7 +605,7 @@ impl Product<'_> {
             return self.rows(e, c, width, valid, lanes, parts);
         };
         let mut at = c.j.var.expr() - c.start.expr();
-        if let Right::Scratch(_) = self.right {
+        if matches!(self.right, Right::Scratch(_)) || self.narrow.is_some() {
             // The sums of a row wait behind the packed values.
             at = at + step * widest(self.o, 4);
         }
@@ -621,6 +641,8 @@ impl Product<'_> {
             rows_for(e, r, given.map_or_else(|| tile_rows(self.o.vector_bytes, count as u16), |g| g.rows))
         };
         let mut copying = None;
+        // Where the first rows find what they copy.
+        let mut from = None;
         let scratch = match &self.right {
             Right::Scratch(scratch) => {
                 let sliver = Sliver {
@@ -661,11 +683,23 @@ impl Product<'_> {
             }
             Right::Panels(ptr, p) => {
                 let k = k.add(&Poly::of(&self.from, &e.ranges));
-                at = p.at(e, &c.start, c.rest, &k, width);
+                let mut place = p.at(e, &c.start, c.rest, &k, width);
                 if let Some(slot) = &c.slot {
-                    at = at.add(&Poly::var(&slot.var).scale(p.depth * p.width));
+                    place = place.add(&Poly::var(&slot.var).scale(p.depth * p.width));
                 }
-                ptr
+                match (self.narrow.filter(|_| !c.rest && width < p.width), self.rows.as_slice(), parts) {
+                    (Some(scratch), [row], [part]) => {
+                        let tile = height(e, row, part);
+                        let (first, behind) = (PrimExpr::i64(tile), row.len().unwrap_or(tile) - tile);
+                        copying = Some(Copying { row, tile, first, behind });
+                        from = Some((ptr, place));
+                        scratch
+                    }
+                    _ => {
+                        at = place;
+                        ptr
+                    }
+                }
             }
         };
         let d = compute_type(acc.var.dtype());
@@ -677,7 +711,8 @@ impl Product<'_> {
             }
             let mut inner = n.clone();
             inner.map_exprs(&mut |x| x.substitute(&map));
-            let place = at.add(&Poly::constant(part.at)).add(&Poly::var(&c.lane)).expr();
+            let along = |at: &Poly| at.add(&Poly::constant(part.at)).add(&Poly::var(&c.lane)).expr();
+            let place = along(&at);
             let packed = PrimExpr::load_ptr(scratch.expr(), place.clone(), d);
             inner.accs[0].update = acc.var.expr() + self.a.clone() * packed;
             inner.spatial = self.rows.clone();
@@ -717,7 +752,10 @@ impl Product<'_> {
             e.start_lane(&c.lane, width == 1);
             let below = copying.as_ref().filter(|c| c.behind > 0).and_then(|_| self.below(e, c, width));
             if let Some(c) = &copying {
-                let b = self.b.substitute(&map);
+                let b = match &from {
+                    Some((ptr, place)) => PrimExpr::load_ptr(ptr.expr(), along(place), d),
+                    None => self.b.substitute(&map),
+                };
                 let mut direct = inner.clone();
                 direct.accs[0].update = acc.var.expr() + self.a.clone() * b.clone();
                 let mut first = order.clone();

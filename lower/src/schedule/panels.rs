@@ -70,6 +70,12 @@ impl Panels {
         j.lt(PrimExpr::i64(whole)).select(full, rest)
     }
 
+    /// Registers side by side in a tile: as many as are `given`, where these divide a panel.
+    pub(super) fn tile(&self, o: &SchedOptions, lanes: i64, single: bool, given: Option<i64>) -> i64 {
+        let fits = given.filter(|g| self.width % (g * lanes) == 0);
+        fits.unwrap_or_else(|| self.registers(o, lanes, single))
+    }
+
     /// Registers side by side: a number that divides a panel. `single`: there is one row.
     pub(crate) fn registers(&self, o: &SchedOptions, lanes: i64, single: bool) -> i64 {
         let most = if single {

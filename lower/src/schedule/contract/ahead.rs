@@ -5,7 +5,7 @@ use super::super::emit::Emit;
 use super::super::poly::Poly;
 use super::super::stage::Axis;
 use super::{Columns, Product, Right, UNROLL};
-use relax_ir::prim::PrimKind;
+use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::{PrimExpr, Var};
 use std::collections::HashMap;
 
@@ -37,19 +37,29 @@ impl Product<'_> {
         // One row reads everything once, in order.
         let (r, height) = rows.filter(|(r, _)| r.len() != Some(1))?;
         let rounds = k.len()? / UNROLL;
-        let wide = self.o.is_wide() && self.o.ahead && width == p.width;
+        let whole = width == p.width;
+        let wide = self.o.is_wide() && self.o.ahead && (whole || self.narrow.is_some());
         if !wide || c.rest || p.elements() * 4 < AHEAD_FROM || rounds == 0 {
             return None;
         }
-        // The next block of the reduction, or the first of the next panel: each follows this one in memory.
         let (panel, height) = (k.len()? * width * 4, height.max(1));
         let tiles = r.len().map_or(FEW_TILES, |n| n / height).max(1);
         let lines = (panel / LINE + tiles * rounds - 1) / (tiles * rounds);
         // Rows of tiles that find everything asked for begin behind it.
         let at = (r.var.expr() * (rounds * lines * LINE / height)).min(PrimExpr::i64(panel));
         let from = Poly::of(&self.from, &e.ranges);
-        let this = p.at(e, &c.start, false, &from, width).scale(4).expr();
-        let ptr = ptr.expr().ptr_add(this).ptr_add(at + panel);
+        let this = p.at(e, &c.start, false, &from, width);
+        // The next block of the reduction, or the first of the next panel: each follows this one in memory. Narrow slivers share
+        // the same block of the next panel.
+        let next = match whole {
+            true => this.add(&Poly::constant(k.len()? * width)),
+            false => {
+                let lane = e.hoist(PrimExpr::raw_binary(BinOp::FloorMod, c.start.expr(), PrimExpr::i64(p.width)));
+                let lane = lane.as_int().map_or_else(|| Poly::atom(lane.clone()), Poly::constant);
+                this.add(&Poly::constant(p.depth * p.width)).add(&lane.scale(k.len()? - 1))
+            }
+        };
+        let ptr = ptr.expr().ptr_add(next.scale(4).expr()).ptr_add(at);
         Some(Ahead { ptr, lines: (0..lines).map(|l| l * LINE).collect(), step: lines * LINE, turns: (1, 0) })
     }
 
