@@ -331,6 +331,39 @@ mod tests {
         }
     }
 
+    /// Rows enough copy the slivers of panels that are wider than those of their tiles, also where the reduction goes by blocks, and
+    /// ask for all of the panels behind.
+    #[test]
+    fn narrow_slivers_of_wide_panels_are_copied() {
+        for (rows, depth, columns) in [(25, 176, 202), (24, 176, 192), (23, 176, 192), (26, 1600, 128)] {
+            let f = product(PrimExpr::i64(rows), depth, columns, false);
+            let w = tensor(&[depth, columns]);
+            let all = packable(&f, &SchedOptions::vectors(64));
+            let [p] = all.as_slice() else { panic!("packed") };
+            let args = |w: Tensor| {
+                let out = Tensor::zeros(DType::F32, &[rows, columns]);
+                [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
+            };
+            let mut wanted = args(w.clone());
+            run(&f, &mut wanted).unwrap();
+            let f = rewritten(&f, 1, p);
+            let o = SchedOptions { ahead: true, ..SchedOptions::vectors(32) };
+            let copies = !crate::schedule::workspace(&f, &o).is_int(0);
+            assert_eq!(copies, rows >= 24, "{rows}x{depth}x{columns}");
+            let mut got = args(Tensor::from_constant(&reorder(&w.into_constant(), p)));
+            let asked = machine::run(&f, &mut got, &o).unwrap();
+            let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[3], &got[3]) else { panic!() };
+            let close = |(a, b): (f64, f64)| (a - b).abs() < 1e-4 * depth as f64 / 100.0;
+            assert!(a.to_f64().into_iter().zip(b.to_f64()).all(close), "{rows}x{depth}x{columns}");
+            let asked: std::collections::HashSet<i64> = asked.into_iter().map(|p| p / 64).collect();
+            let panel = depth * p.panels.width * 4 / 64;
+            let first = machine::pointer(1) / 64;
+            let behind = panel..panel * (p.panels.width.max(columns) / p.panels.width);
+            let missing = behind.clone().filter(|line| !asked.contains(&(first + line))).count();
+            assert!(rows < 24 || missing * 50 <= behind.count(), "{rows}x{depth}x{columns}: {missing} lines");
+        }
+    }
+
     /// Every line of every panel but the first is asked for while the panel before it is in use, whatever the count of
     /// rows.
     #[test]
