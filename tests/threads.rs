@@ -206,6 +206,49 @@ fn shares_copy_what_they_read() {
     }
 }
 
+/// A product with an epilogue that needs registers of its own, so that its sums wait on the stack: 32 columns behind the last full panel,
+/// and rows that tiles do not divide, are work of one share, epilogue included.
+const GATED: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((128, 512), dtype="float32"), u: R.Tensor((128, 352), dtype="float32"),
+             w: R.Tensor((512, 352), dtype="float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            g = R.multiply(R.multiply(a, R.sigmoid(a)), u)
+            R.output(g)
+        return g
+"#;
+
+#[test]
+fn what_waits_on_the_stack_is_finished_by_the_same_share() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, file) = (dir.path().join("model.rlx"), dir.path().join("w.safetensors"));
+    std::fs::write(&model, GATED).expect("the model is written");
+    weights(&file, &[("w", "F32", "[512,352]", tensor(&[512, 352]).bytes().to_vec())]);
+    let inputs = [tensor(&[128, 512]), tensor(&[128, 352])];
+    for cpu in ["auto", "x86-64-v4", "x86-64-v3"] {
+        let results = |threads: &str| {
+            let so = dir.path().join(format!("{cpu}.{threads}.so"));
+            let args = [path(&model), "--params", path(&file), "--prefix", "m", "-o", path(&so), "--threads", threads];
+            let out = relax_aot(&[&args[..], &["--target-cpu", cpu]].concat());
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            assert_eq!(symbols(&so).contains("multiply_tasks"), threads != "1", "{}", symbols(&so));
+            if cpu == "x86-64-v4" && !std::arch::is_x86_feature_detected!("avx512vl") {
+                return vec![];
+            }
+            let library = Library::open(&so, "m").expect("the library");
+            let run = || library.run("main", &inputs, 1).unwrap_or_else(|e| panic!("{}", e.message));
+            (0..3).map(|_| run()).collect::<Vec<_>>()
+        };
+        let wanted = results("1");
+        for threads in ["2", "3"] {
+            assert!(results(threads) == wanted, "{cpu}, {threads} threads");
+        }
+    }
+}
+
 /// A product whose weights stay bytes: 17 panels of columns, the last of which is narrow, and any number of rows.
 const STREAMED: &str = r#"
 @I.ir_module

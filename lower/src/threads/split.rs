@@ -198,6 +198,8 @@ fn classify<'a>(
     let mut stacks: HashSet<Var> = HashSet::new();
     // Of the code that runs once: names that are open, and those that are closed by a loop.
     let (mut open, mut closed): (HashSet<Var>, HashSet<Var>) = Default::default();
+    // Stack slots that it has filled.
+    let mut held: HashSet<Var> = HashSet::new();
     for s in body {
         (facts.stored, facts.loaded) = Default::default();
         if mentions(s, &closed) {
@@ -223,7 +225,7 @@ fn classify<'a>(
                 }
                 Kind::Keep
             }
-            FlatStmt::For { .. } if !mentions(s, &open) => Kind::Loop,
+            FlatStmt::For { .. } if !mentions(s, &open) && !facts.takes(s, &held)? => Kind::Loop,
             _ => Kind::Once,
         };
         let mut locals = if kind == Kind::Once { open.clone() } else { HashSet::new() };
@@ -234,6 +236,11 @@ fn classify<'a>(
             _ => {}
         }
         let (stored, loaded) = (std::mem::take(&mut facts.stored), std::mem::take(&mut facts.loaded));
+        match kind {
+            Kind::Once => held.extend(stored.intersection(&stacks).cloned()),
+            Kind::Loop => held.clear(),
+            Kind::Keep => {}
+        }
         tops.push(Top { s, kind, stored, loaded });
     }
     // A place in memory that is used by another name, too, is no piece apart from that.
@@ -341,6 +348,16 @@ impl Facts {
             }
             _ => None,
         }
+    }
+
+    /// Whether a loop reads of these slots what was left there before it.
+    fn takes(&self, s: &FlatStmt, slots: &HashSet<Var>) -> Option<bool> {
+        if slots.is_empty() {
+            return Some(false);
+        }
+        let mut own = Facts { stored: HashSet::new(), loaded: HashSet::new(), ..self.clone() };
+        own.statement(s, &mut HashSet::new())?;
+        Some(own.loaded.iter().any(|v| slots.contains(v) && !own.stored.contains(v)))
     }
 
     fn value(&mut self, e: &PrimExpr) -> Option<()> {
