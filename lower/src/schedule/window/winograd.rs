@@ -253,7 +253,10 @@ pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
     })?;
     // Of open ones there are rather too many, which are empty, than a division.
     let blocks = if w.open { all.clone() } else { PrimExpr::i64(s.rows / s.block) };
-    let (v, stack, sum) = (scratch.expr(), stack.expr(), Sum { lanes });
+    // A name of its own, as the others have: what loops hand each other is seen by them.
+    let v = Var::new("v", DType::HANDLE);
+    e.push(FlatStmt::Let { var: v.clone(), value: scratch.expr() });
+    let (v, stack, sum) = (v.expr(), stack.expr(), Sum { lanes });
     let plan = Plan { r, v, m, zeros, v_step, m_step, columns, whole, stack, sum, s };
     range(e, "n", (0, n.batch.clone()), 1, |e, n| {
         range(e, "block", (0, blocks), 1, |e, at| {
