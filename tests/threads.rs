@@ -207,39 +207,46 @@ fn shares_copy_what_they_read() {
 }
 
 /// A product with an epilogue that needs registers of its own, so that its sums wait on the stack: 32 columns behind the last full panel,
-/// and rows that tiles do not divide, are work of one share, epilogue included.
+/// and rows that tiles do not divide, are work of one share, epilogue included. A convolution by Winograd's algorithm in one block, whose
+/// loops hand each other pieces of the workspace.
 const GATED: &str = r#"
 @I.ir_module
 class Module:
     @R.function
     def main(x: R.Tensor((128, 512), dtype="float32"), u: R.Tensor((128, 352), dtype="float32"),
-             w: R.Tensor((512, 352), dtype="float32")):
+             p: R.Tensor((1, 64, 14, 14), dtype="float32"), w: R.Tensor((512, 352), dtype="float32"),
+             f: R.Tensor((64, 64, 3, 3), dtype="float32")):
         with R.dataflow():
             a = R.matmul(x, w)
             g = R.multiply(R.multiply(a, R.sigmoid(a)), u)
-            R.output(g)
-        return g
+            q = R.nn.relu(R.nn.conv2d(p, f, padding=[1, 1, 1, 1]))
+            out = (g, q)
+            R.output(out)
+        return out
 "#;
 
 #[test]
-fn what_waits_on_the_stack_is_finished_by_the_same_share() {
+fn loops_that_hand_each_other_memory_are_shared_out() {
     let dir = tempfile::tempdir().expect("a folder");
     let (model, file) = (dir.path().join("model.rlx"), dir.path().join("w.safetensors"));
     std::fs::write(&model, GATED).expect("the model is written");
-    weights(&file, &[("w", "F32", "[512,352]", tensor(&[512, 352]).bytes().to_vec())]);
-    let inputs = [tensor(&[128, 512]), tensor(&[128, 352])];
+    let [w, f] = [&[512, 352][..], &[64, 64, 3, 3]].map(|shape| tensor(shape).bytes().to_vec());
+    weights(&file, &[("w", "F32", "[512,352]", w), ("f", "F32", "[64,64,3,3]", f)]);
+    let inputs = [&[128, 512][..], &[128, 352], &[1, 64, 14, 14]].map(tensor);
     for cpu in ["auto", "x86-64-v4", "x86-64-v3"] {
         let results = |threads: &str| {
             let so = dir.path().join(format!("{cpu}.{threads}.so"));
             let args = [path(&model), "--params", path(&file), "--prefix", "m", "-o", path(&so), "--threads", threads];
             let out = relax_aot(&[&args[..], &["--target-cpu", cpu]].concat());
             assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-            assert_eq!(symbols(&so).contains("multiply_tasks"), threads != "1", "{}", symbols(&so));
+            for name in ["multiply1_tasks", "winograd_conv2d_nn_relu_tasks"] {
+                assert_eq!(symbols(&so).contains(name), threads != "1", "{name}: {}", symbols(&so));
+            }
             if cpu == "x86-64-v4" && !std::arch::is_x86_feature_detected!("avx512vl") {
                 return vec![];
             }
             let library = Library::open(&so, "m").expect("the library");
-            let run = || library.run("main", &inputs, 1).unwrap_or_else(|e| panic!("{}", e.message));
+            let run = || library.run("main", &inputs, 2).unwrap_or_else(|e| panic!("{}", e.message));
             (0..3).map(|_| run()).collect::<Vec<_>>()
         };
         let wanted = results("1");
