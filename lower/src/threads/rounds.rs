@@ -70,6 +70,9 @@ impl Cut {
         let mut any = false;
         let mut open: HashSet<Var> = HashSet::new();
         let mut piece: Vec<FlatStmt> = vec![];
+        // A loop that is all of a round is one over independent parts, as that around it: what it leaves in scratch memory is for
+        // nobody else.
+        let sole = body.iter().filter(|s| !matches!(s, FlatStmt::Let { .. })).count() == 1;
         for (i, (s, (stored, loaded))) in body.iter().zip(&touched).enumerate() {
             let own = |v: &&Var| facts.private.contains(*v);
             match s {
@@ -92,7 +95,7 @@ impl Cut {
                     if part && !self.own {
                         return None;
                     }
-                    if part {
+                    if part && !sole {
                         // Panels of columns, each of which fills scratch memory, then runs over the rows: of each, a
                         // piece. A round may use what an earlier one has left there, so none is left out.
                         let FlatStmt::For { var, begin, end, step, body } = s else { return None };
