@@ -234,12 +234,17 @@ pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
     let places = s.read * s.read;
     // Rows of tiles, and those of a block.
     let all = e.hoist((n.out[0].clone() + (made - 1)).floor_div(made));
-    let block = match w.open {
-        true => BLOCKS.iter().fold(PrimExpr::i64(1), |block, &rows| {
+    let by_columns = |e: &mut Emit, of: &dyn Fn(i64) -> PrimExpr| {
+        BLOCKS.iter().fold(of(1), |one, &rows| {
             let fits = (columns.clone() * rows).le(s.tiles());
-            e.hoist(fits.select(PrimExpr::i64(rows), block))
-        }),
-        false => PrimExpr::i64(s.block),
+            e.hoist(fits.select(of(rows), one))
+        })
+    };
+    // Of open rows there are rather too many blocks, which are empty, than a division.
+    let (block, blocks) = match (w.open, all.as_int()) {
+        (true, None) => (by_columns(e, &PrimExpr::i64), all.clone()),
+        (true, Some(n)) => (by_columns(e, &PrimExpr::i64), by_columns(e, &|rows| PrimExpr::i64((n + rows - 1) / rows))),
+        (false, _) => (PrimExpr::i64(s.block), PrimExpr::i64(s.rows / s.block)),
     };
     let lanes = r.lanes;
     let stack = Var::new("half", DType::HANDLE);
@@ -251,8 +256,6 @@ pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
         e.push(FlatStmt::Store { ptr: zeros.clone(), offset: z, value });
         Ok(())
     })?;
-    // Of open ones there are rather too many, which are empty, than a division.
-    let blocks = if w.open { all.clone() } else { PrimExpr::i64(s.rows / s.block) };
     // A name of its own, as the others have: what loops hand each other is seen by them.
     let v = Var::new("v", DType::HANDLE);
     e.push(FlatStmt::Let { var: v.clone(), value: scratch.expr() });
