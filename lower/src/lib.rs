@@ -276,7 +276,8 @@ pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<T
     if options.opt_level >= 2 {
         let vector_bytes = if wide { options.wide_bytes } else { options.vector_bytes };
         let shared = wide && options.versions;
-        let o = schedule::SchedOptions { shared, ..schedule::SchedOptions::vectors(vector_bytes) };
+        let threads = options.threads > 1;
+        let o = schedule::SchedOptions { shared, threads, ..schedule::SchedOptions::vectors(vector_bytes) };
         pack::pack(&mut typed, &o);
         likely::with_divisors(&mut typed);
     }
@@ -307,7 +308,8 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
         let flat = |l: &Level| {
             let Level { bytes: vector_bytes, dot4, tiles } = *l;
             let shared = wide.is_some() && options.versions;
-            let o = schedule::SchedOptions { vector_bytes, dot4, tiles, ahead, shared };
+            let threads = options.threads > 1;
+            let o = schedule::SchedOptions { vector_bytes, dot4, tiles, ahead, shared, threads };
             let mut f = schedule::schedule(k, &o)?;
             f.name.clone_from(&name);
             if wide.is_some() && options.threads <= 1 {

@@ -205,7 +205,7 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     };
     let passing = |turned, other| !packed(&b, other) && next::passing(o, rows, depth, columns, turned);
     let passing = rows.filter(|_| passing(true, &j.var) || passing(false, &k.var));
-    let passing = passing.map(|rows| (2 * LONGEST + rows) * widest(o, 4) * 4);
+    let passing = passing.map(|rows| passing_bytes(o, rows));
     let blocks = blocks.max(passing);
     let sums = rows.filter(|r| *r <= FEW_ROWS).map(|r| (STRETCH + r * SLIVERS) * widest(o, 4) * 4);
     let blocks = blocks.max(sums);
@@ -213,6 +213,16 @@ pub fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr> {
     let bytes = compute_type(d).bytes() as i64;
     let whole = depth * ((panel * (widest(o, bytes) - FEW) + FEW) * bytes);
     Some(blocks.map_or(whole.clone(), |n| whole.max(n)))
+}
+
+/// Bytes of scratch for so many rows where a right side is copied in passing: two blocks, and the sums that wait.
+fn passing_bytes(o: &SchedOptions, rows: i64) -> i64 {
+    (2 * LONGEST + rows) * widest(o, 4) * 4
+}
+
+/// The same where the right side lies along the reduction; `None` where it is not copied in passing.
+pub(super) fn passing_scratch(o: &SchedOptions, rows: i64, depth: i64, columns: i64) -> Option<i64> {
+    next::passing(o, Some(rows), Some(depth), Some(columns), true).then(|| passing_bytes(o, rows))
 }
 
 /// Elements of the longest packed row of a sliver: the last one takes some columns more.

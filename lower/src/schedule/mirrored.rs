@@ -8,7 +8,9 @@
 //! the reduction, as in [`super::contract`]: the same bits.
 
 use super::beside::Ahead;
-use super::contract::{factors, parts, rows_ahead, sides, tile_columns, tile_rows, Part, LEAST_WORK, LEFT_FAR};
+use super::contract::{
+    contraction, factors, parts, passing_scratch, rows_ahead, sides, tile_columns, tile_rows, Part, LEAST_WORK, LEFT_FAR,
+};
 use super::emit::{has_load, Emit, Lane, Res};
 use super::map::point;
 use super::nest::{Nest, Target};
@@ -115,6 +117,8 @@ pub(super) struct Mirrored {
     whole: i64,
     /// Columns whose sums wait at a time.
     block: i64,
+    /// All columns are a block, whose tiles turn the left side in passing: so many bytes of scratch memory.
+    passing: Option<i64>,
 }
 
 impl Mirrored {
@@ -135,8 +139,10 @@ impl Mirrored {
         }
         let width = tile_columns(o, Some(rows), lanes) as i64 * lanes;
         let whole = whole_slivers(rows, width);
-        let block = BLOCKS[(columns < 2 * BLOCKS[0]) as usize];
-        Some(Mirrored { i, j, k, rows, columns, depth, lanes, width, whole, block })
+        let few = columns < 2 * BLOCKS[0];
+        let passing = passing_scratch(o, columns, depth, rows).filter(|_| few && !o.threads);
+        let block = if passing.is_some() { columns } else { BLOCKS[few as usize] };
+        Some(Mirrored { i, j, k, rows, columns, depth, lanes, width, whole, block, passing })
     }
 
     /// Elements of a row of waiting sums: a lane for each row of `a`, and those that fill its vectors.
@@ -144,9 +150,14 @@ impl Mirrored {
         self.whole + padded(self.rows - self.whole)
     }
 
+    /// Elements of the turned left side in scratch memory.
+    fn turned(&self) -> i64 {
+        self.passing.map_or(self.depth * self.row(), |bytes| bytes / 4)
+    }
+
     /// Bytes of scratch memory: the turned left side, then the sums of a block.
     pub fn scratch(&self) -> i64 {
-        (self.depth + self.block + SQUARE) * self.row() * 4
+        (self.turned() + (self.block + SQUARE) * self.row()) * 4
     }
 
     /// Emits the product. `behind`: what is done for the columns of a block, from one on, while they are near.
@@ -162,15 +173,9 @@ impl Mirrored {
         let sides = factors(&acc.update, &acc.var).and_then(|(x, y)| sides(x, y, &self.j.var));
         let Some((a, b)) = sides else { return Err(e.internal("factors")) };
         let p = Product { m: self, n, b, scratch, o };
-        let start = Var::new("row", DType::I64);
-        e.ranges.add_loop(&start, Poly::default(), Poly::constant(self.rows));
-        e.for_loop(&start, PrimExpr::i64(0), PrimExpr::i64(self.whole), self.width, |e| {
-            p.pack(e, &a, &start, self.width, self.width)
-        })?;
-        let valid = self.rows - self.whole;
-        e.for_loop(&start, PrimExpr::i64(self.whole), PrimExpr::i64(self.rows), valid.max(1), |e| {
-            p.pack(e, &a, &start, padded(valid), valid)
-        })?;
+        if self.passing.is_none() {
+            p.pack_all(e, &a)?;
+        }
         // Too few columns for a square go with the block before them.
         let (mut blocks, block) = (self.columns / self.block, self.block);
         if (1..SQUARE).contains(&(self.columns - blocks * block)) && blocks > 0 {
@@ -181,7 +186,12 @@ impl Mirrored {
         let end = blocks * block + left.min(1);
         e.contract = true;
         let all = |e: &mut Emit, count: i64| {
-            p.block(e, &first, count)?;
+            if self.passing.is_some() {
+                p.in_passing(e, &a)?;
+            } else {
+                p.block(e, &first, count)?;
+            }
+            p.turn(e, &first, count)?;
             behind(e, &first, count)
         };
         let r = e.for_loop(&first, PrimExpr::i64(0), PrimExpr::i64(end), block, |e| {
@@ -205,6 +215,36 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
+    /// Turns the left side.
+    fn pack_all(&self, e: &mut Emit, a: &PrimExpr) -> Res<()> {
+        let (m, start) = (self.m, Var::new("row", DType::I64));
+        e.ranges.add_loop(&start, Poly::default(), Poly::constant(m.rows));
+        e.for_loop(&start, PrimExpr::i64(0), PrimExpr::i64(m.whole), m.width, |e| {
+            self.pack(e, a, &start, m.width, m.width)
+        })?;
+        let valid = m.rows - m.whole;
+        e.for_loop(&start, PrimExpr::i64(m.whole), PrimExpr::i64(m.rows), valid.max(1), |e| {
+            self.pack(e, a, &start, padded(valid), valid)
+        })
+    }
+
+    /// All sums as those of a product whose rows are the columns, so that its right side is turned.
+    fn in_passing(&self, e: &mut Emit, a: &PrimExpr) -> Res<()> {
+        let (m, mut n) = (self.m, self.n.clone());
+        let acc = n.accs[0].var.clone();
+        n.accs[0].update = acc.expr() + self.b.clone() * a.clone();
+        let offset = self.waiting(m.j.var.expr()) + m.i.var.expr();
+        n.outs = vec![Target { ptr: self.scratch.clone(), offset, dtype: DType::F32, value: acc.expr() }];
+        n.spatial = vec![m.j.clone(), m.i.clone()];
+        n.given = None;
+        let done = contraction(e, &n, Some(self.scratch), self.o)?;
+        e.contract = true;
+        if done {
+            return Ok(());
+        }
+        Err(e.internal("a turned product"))
+    }
+
     /// Turns the rows of `a` from `start` on: `valid` of them into packed rows of `width` elements.
     fn pack(&self, e: &mut Emit, a: &PrimExpr, start: &Var, width: i64, valid: i64) -> Res<()> {
         let (m, lane) = (self.m, Var::new("lane", DType::I64));
@@ -242,12 +282,12 @@ impl Product<'_> {
         if last > 0 {
             self.sums(e, first, count, &PrimExpr::i64(last), m.depth - last, true)?;
         }
-        self.turn(e, first, count)
+        Ok(())
     }
 
     /// Elements into scratch memory: the waiting sums of a column of the block.
     fn waiting(&self, column: PrimExpr) -> PrimExpr {
-        column * self.m.row() + self.m.depth * self.m.row()
+        column * self.m.row() + self.m.turned()
     }
 
     /// Some steps of the reduction for all rows of `a`; `more`: there are sums of the steps before.

@@ -26,10 +26,10 @@ const LEAST_STEPS: i64 = 512;
 const LEAST_STEPS_TURNED: i64 = 256;
 /// Bytes of a right side that is far; tests multiply less.
 const FAR: i64 = if cfg!(test) { RIGHT_FAR / 16 } else { RIGHT_FAR };
-/// Steps of the first block, plain and turned, and of the longest one: two of these and what tiles read beside them are in
+/// Steps of the first block, and those that a first block has at most so that the second one, turned, is the last; and of the longest one: two of these and what tiles read beside them are in
 /// reach of a first-level table of pages.
 const FIRST: i64 = 64;
-const FIRST_TURNED: i64 = 128;
+const FIRST_OF_TWO: i64 = 128;
 pub(super) const LONGEST: i64 = 512;
 /// Steps of a turned piece, and of those that share the lines of its rows.
 pub(super) const SIDE: i64 = 4;
@@ -68,9 +68,12 @@ pub(super) struct Pass {
 }
 
 /// Steps of the blocks of the reduction. So many tiles copy; `pieces` of a copy are [`SIDE`] steps.
-fn blocks(depth: i64, tiles: i64, pieces: i64, first: i64) -> Vec<i64> {
+fn blocks(depth: i64, tiles: i64, pieces: i64, turned: bool) -> Vec<i64> {
     // Pieces of a round by which blocks grow by half.
     let each = (3 * pieces + 2 * tiles - 1) / (2 * tiles);
+    // Sums wait once less where two blocks do.
+    let two = (depth * pieces / (pieces + tiles * each) + SHARING) / SHARING * SHARING;
+    let first = if turned && two <= FIRST_OF_TWO { two } else { FIRST };
     let mut all = vec![first.min(depth)];
     let mut left = depth - all[0];
     while left > 0 {
@@ -78,7 +81,7 @@ fn blocks(depth: i64, tiles: i64, pieces: i64, first: i64) -> Vec<i64> {
         // Blocks of nearly the same size where that is all that is left.
         let count = (left + most - 1) / most;
         let even = ((left + count - 1) / count + SHARING - 1) / SHARING * SHARING;
-        let next = if most < LONGEST && count > 1 { most } else { even.min(most) };
+        let next = if most < LONGEST && count > 2 { most } else { even.min(most) };
         all.push(next.min(left));
         left -= next.min(left);
     }
@@ -115,8 +118,8 @@ impl Product<'_> {
         let vectors = part.count + part.last.is_some() as i64;
         let tiles = (rows / tile_rows(self.o.vector_bytes, vectors as u16) - 1).max(1);
         let sizes = match self.turning {
-            true => blocks(depth, tiles, groups(valid), FIRST_TURNED),
-            false => blocks(depth, tiles, SIDE, FIRST),
+            true => blocks(depth, tiles, groups(valid), true),
+            false => blocks(depth, tiles, SIDE, false),
         };
         let room = LONGEST * widest(self.o, 4);
         let place = |i: PrimExpr| i.floor_mod(2) * room;
@@ -257,10 +260,8 @@ mod tests {
     #[test]
     fn blocks_are_all_of_the_reduction() {
         for depth in [256, 272, 512, 768, 1000, 1024, 1040, 3072, 4096, 4099] {
-            for (tiles, pieces, first) in
-                [(4, 4, 64), (9, 4, 64), (20, 4, 64), (4, 16, 128), (9, 12, 128), (41, 16, 128)]
-            {
-                let all = blocks(depth, tiles, pieces, first);
+            for (tiles, pieces) in [(4, 4), (9, 4), (20, 4), (4, 16), (9, 12), (41, 16)] {
+                let all = blocks(depth, tiles, pieces, pieces > 4);
                 assert_eq!(all.iter().sum::<i64>(), depth);
                 assert!(all.iter().all(|n| (1..=LONGEST).contains(n)));
                 // The last one alone may end within a line.
@@ -268,8 +269,9 @@ mod tests {
                 assert!(all.len() as i64 <= 5 + depth / (LONGEST / 2), "{all:?}");
             }
         }
-        assert_eq!(blocks(1024, 20, 4, 64), [64, 320, 320, 320]);
-        assert_eq!(blocks(1024, 9, 16, 128), [128, 208, 336, 352]);
+        assert_eq!(blocks(1024, 20, 4, false), [64, 320, 320, 320]);
+        assert_eq!(blocks(1024, 9, 16, true), [64, 96, 160, 256, 224, 224]);
+        assert_eq!(blocks(256, 15, 16, true), [96, 160]);
     }
 
     #[test]
