@@ -5,11 +5,13 @@
 //! from where it is. Turning `a` instead of `b` and then the sums costs `rows * depth + rows * columns` instead of
 //! `columns * depth`, and `b`, the larger one, is read once, along its rows. The sums of a block of columns wait in scratch
 //! memory, turned the wrong way, and are turned by squares in registers for the epilogue. Each sum is made in the order of
-//! the reduction, as in [`super::contract`]: the same bits.
+//! the reduction, as in [`super::contract`]: the same bits. Of few columns all are a block, and their tiles turn `a` in
+//! passing.
 
 use super::beside::Ahead;
 use super::contract::{
-    contraction, factors, parts, passing_scratch, rows_ahead, sides, tile_columns, tile_rows, Part, LEAST_WORK, LEFT_FAR,
+    contraction, factors, parts, passing_scratch, rows_ahead, sides, tile_columns, tile_rows, Part, LEAST_WORK,
+    LEFT_FAR,
 };
 use super::emit::{has_load, Emit, Lane, Res};
 use super::map::point;
@@ -480,6 +482,30 @@ pub(super) mod tests {
                 for vector_bytes in [32, 64] {
                     assert!(is_mirrored(&f, vector_bytes), "{m}x{k}x{n}");
                     agrees(&f, (m, k, n), vector_bytes);
+                }
+            }
+        }
+    }
+
+    /// Few columns turn the left side in passing, in one block and in less memory than all of it takes; shared out, they
+    /// go by blocks.
+    #[test]
+    fn few_columns_turn_the_left_side_in_passing() {
+        let o = SchedOptions::vectors(64);
+        for (m, k, n) in [(32, 256, 70), (48, 272, 40), (64, 4096, 100)] {
+            for heavy in [false, true] {
+                let f = product(m, k, n, heavy);
+                let of = |o: &SchedOptions| {
+                    plan(&f, o).items.iter().find_map(|i| match i {
+                        Item::Stage(s) => Mirrored::of(s, o),
+                        _ => None,
+                    })
+                };
+                let (alone, shared) = (of(&o).unwrap(), of(&SchedOptions { threads: true, ..o }).unwrap());
+                assert!(alone.passing.is_some() && shared.passing.is_none(), "{m}x{k}x{n}");
+                match k < 4096 {
+                    true => agrees(&f, (m, k, n), 64),
+                    false => assert!(alone.scratch() < shared.scratch()),
                 }
             }
         }

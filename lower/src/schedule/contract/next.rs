@@ -21,13 +21,16 @@ use std::collections::HashMap;
 const LEAST_ROWS: i64 = 33;
 const MOST_ROWS: i64 = 128;
 const MOST_ROWS_DEEP: i64 = 256;
+const MOST_ROWS_DEEPEST: i64 = 1024;
 /// Steps of the shortest reduction, plain and turned.
 const LEAST_STEPS: i64 = 512;
 const LEAST_STEPS_TURNED: i64 = 256;
+/// Steps of those reductions that are the deepest.
+const DEEPEST: i64 = 2048;
 /// Bytes of a right side that is far; tests multiply less.
 const FAR: i64 = if cfg!(test) { RIGHT_FAR / 16 } else { RIGHT_FAR };
-/// Steps of the first block, and those that a first block has at most so that the second one, turned, is the last; and of the longest one: two of these and what tiles read beside them are in
-/// reach of a first-level table of pages.
+/// Steps of the first block, or of a turned one that leaves the others to a second one, at most; and of the longest one: two
+/// of these and what tiles read beside them are in reach of a first-level table of pages.
 const FIRST: i64 = 64;
 const FIRST_OF_TWO: i64 = 128;
 pub(super) const LONGEST: i64 = 512;
@@ -49,7 +52,11 @@ pub(super) fn passing(
     let far = depth * columns * 4 >= FAR;
     let worth = match turned {
         true => {
-            let most = if far || depth >= LEAST_STEPS { MOST_ROWS_DEEP } else { MOST_ROWS };
+            let most = match far || depth >= LEAST_STEPS {
+                true if far && depth >= DEEPEST => MOST_ROWS_DEEPEST,
+                true => MOST_ROWS_DEEP,
+                false => MOST_ROWS,
+            };
             o.vector_bytes == 64 && rows <= most && depth >= LEAST_STEPS_TURNED && depth % SHARING == 0
         }
         false => rows <= MOST_ROWS && depth >= LEAST_STEPS && far,
