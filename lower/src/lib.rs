@@ -92,7 +92,7 @@ pub struct Options {
     /// How large a library may become for the sake of speed: bytes for each byte of the model's weights, and 300 KB.
     pub size_budget: f64,
     /// Convolutions are sums of products; without, transformed ones may round differently (by 1e-5 of the largest
-    /// result at most).
+    /// result at most). Floats are multiplied from left to right, without lane by lane.
     pub strict: bool,
     /// What was measured: which way is the fastest to compute what there are several for.
     pub tuned: Option<Arc<choice::Tuned>>,
@@ -276,7 +276,8 @@ pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<T
     if options.opt_level >= 2 {
         let vector_bytes = if wide { options.wide_bytes } else { options.vector_bytes };
         let shared = wide && options.versions;
-        let o = schedule::SchedOptions { shared, ..schedule::SchedOptions::vectors(vector_bytes) };
+        let o =
+            schedule::SchedOptions { shared, strict: options.strict, ..schedule::SchedOptions::vectors(vector_bytes) };
         pack::pack(&mut typed, &o);
         likely::with_divisors(&mut typed);
     }
@@ -307,7 +308,8 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
         let flat = |l: &Level| {
             let Level { bytes: vector_bytes, dot4, tiles } = *l;
             let shared = wide.is_some() && options.versions;
-            let o = schedule::SchedOptions { vector_bytes, dot4, tiles, ahead, shared };
+            let strict = options.strict;
+            let o = schedule::SchedOptions { vector_bytes, dot4, tiles, ahead, shared, strict };
             let mut f = schedule::schedule(k, &o)?;
             f.name.clone_from(&name);
             if wide.is_some() && options.threads <= 1 {

@@ -64,12 +64,14 @@ pub struct SchedOptions {
     /// Panels of weights are those of the widest vectors, which narrower ones read, too. The size of the workspace is worked out
     /// without it.
     pub shared: bool,
+    /// Floats are multiplied from left to right.
+    pub strict: bool,
 }
 
 impl SchedOptions {
     /// Vectors of so many bytes.
     pub fn vectors(vector_bytes: u32) -> SchedOptions {
-        SchedOptions { vector_bytes, dot4: false, tiles: false, ahead: false, shared: false }
+        SchedOptions { vector_bytes, dot4: false, tiles: false, ahead: false, shared: false, strict: false }
     }
 
     /// Wider vectors than Cranelift has.
