@@ -166,3 +166,59 @@ fn convolutions_of_arguments() {
     let inputs: Vec<Constant> = shapes.iter().zip(1..).map(|(s, i)| tensor(s, i)).collect();
     agree(dir.path(), &model, &inputs, "convolutions");
 }
+
+/// Samples of a picture at places that data tells, behind a convolution and of an argument, and of few places and channels.
+const SAMPLES: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 16, 20, 18), dtype="float32"), g: R.Tensor((1, 2, 15, 11), dtype="float32"),
+             r: R.Tensor(("n", 5), dtype="float32"), few: R.Tensor((1, 3, 20, 18), dtype="float32"),
+             one: R.Tensor((1, 5), dtype="float32")):
+        n = T.int64()
+        with R.dataflow():
+            a = R.image.grid_sample(x, g)
+            b = R.vision.roi_align(x, r, pooled_size=(4, 4), spatial_scale=1.0, sample_ratio=2)
+            c = R.image.grid_sample(few, g)
+            d = R.vision.roi_align(x, one, pooled_size=(1, 1), spatial_scale=1.0, sample_ratio=1)
+            out = (a, b, c, d)
+            R.output(out)
+        return out
+"#;
+
+/// Where many channels are read at each place they lie side by side: pictures are turned before and samples behind, by kernels
+/// of their own.
+#[test]
+fn samples_have_channels_last() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    std::fs::write(&model, SAMPLES).expect("the model is written");
+    let tir = relax_aot(&["print", path(&model), "--stage", "tir", "--target-cpu", "native"]);
+    let kernels: Vec<&str> =
+        tir.lines().filter(|l| l.trim_start().starts_with("def ") && !l.contains(" main(")).collect();
+    let of = |name: &str, data: [i64; 4]| {
+        let dims = data.map(|d| format!("T.int64({d})")).join(", ");
+        kernels.iter().filter(|k| k.contains(name) && k.contains(&format!("data: T.Buffer(({dims})"))).count()
+    };
+    let (last, second) = ([1, 20, 18, 16], [1, 16, 20, 18]);
+    assert_eq!([of("grid_sample", last), of("roi_align", last)], [1, 1], "{kernels:#?}");
+    assert_eq!([of("grid_sample", [1, 3, 20, 18]), of("roi_align", second)], [1, 1], "{kernels:#?}");
+    let mut inputs: Vec<Constant> =
+        [vec![1, 16, 20, 18], vec![1, 2, 15, 11], vec![7, 5], vec![1, 3, 20, 18], vec![1, 5]]
+            .iter()
+            .zip(1..)
+            .map(|(s, i)| tensor(s, i))
+            .collect();
+    for at in [2, 4] {
+        // The only picture, and regions of some extent.
+        let c = &inputs[at];
+        let value = |i: usize| match i % 5 {
+            0 => 0.0,
+            1 | 2 => 4.0 * c.get_f64(i),
+            _ => 9.0 + 4.0 * c.get_f64(i),
+        };
+        let bytes = (0..c.elements()).flat_map(|i| (value(i) as f32).to_le_bytes()).collect();
+        inputs[at] = Constant::new(c.dtype, c.shape.clone(), bytes);
+    }
+    agree_on(dir.path(), &model, &inputs, 4, "samples");
+}

@@ -51,6 +51,21 @@ fn ties(shape: &[i64]) -> Constant {
     Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
 }
 
+/// Regions of interest within pictures of the second and the first of a batch, partly outside, and without an extent.
+fn regions() -> Constant {
+    let all: [f32; 25] = [
+        [1.0, 0.5, 1.0, 14.0, 16.5],
+        [0.0, -6.0, 3.0, 9.0, 40.0],
+        [1.0, 7.0, 7.0, 7.0, 7.0],
+        [0.0, 60.0, 60.0, 70.0, 64.0],
+        [0.0, 2.0, 0.0, 22.0, 18.0],
+    ]
+    .concat()
+    .try_into()
+    .expect("five regions");
+    Constant::new(DType::F32, vec![5, 5], all.iter().flat_map(|v| v.to_le_bytes()).collect())
+}
+
 const CASES: &[Case] = &[
     Case {
         rule: "float32 to float16: the nearest, half to even, what is too large is infinite",
@@ -260,11 +275,11 @@ const CASES: &[Case] = &[
         tolerance: 0.0,
     },
     Case {
-        rule: "prod: one factor after the other",
+        rule: "prod: factors by lanes",
         params: r#"x: R.Tensor(("n", 67), dtype="float32")"#,
         inputs: || vec![ties(&[29, 67])],
         body: r#"y = R.prod(R.add(R.multiply(x, R.const(0.3, "float32")), R.const(0.2, "float32")), axis=[1], keepdims=True)"#,
-        tolerance: 0.0,
+        tolerance: 1e-5,
     },
     Case {
         rule: "col2im: blocks that overlap, by steps, with dilation and over borders",
@@ -274,6 +289,50 @@ const CASES: &[Case] = &[
                  b = R.onnx.col2im(x, R.shape([25, 61]), R.shape([3, 3]), strides=[2, 2], padding=[1, 0, 1, 2], dilation=[1, 1]);
                  c = R.onnx.col2im(x, R.shape([41, 34]), R.shape([3, 3]), strides=[3, 1], padding=[0, 1, 0, 0], dilation=[2, 2]);
                  y = R.concat((R.flatten(a), R.flatten(b), R.flatten(c)), axis=0)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "col2im: blocks beside each other, whose rows are read by turns",
+        params: r#"x: R.Tensor((2, 48, 403), dtype="float32")"#,
+        inputs: || vec![ties(&[2, 48, 403])],
+        body: r#"a = R.onnx.col2im(x, R.shape([26, 62]), R.shape([2, 2]), strides=[2, 2], padding=[0, 0, 0, 0], dilation=[1, 1]);
+                 b = R.onnx.col2im(x, R.shape([52, 121]), R.shape([4, 4]), strides=[4, 4], padding=[0, 3, 0, 0], dilation=[1, 1]);
+                 c = R.onnx.col2im(x, R.shape([27, 62]), R.shape([4, 4]), strides=[2, 2], padding=[1, 1, 0, 1], dilation=[1, 1]);
+                 y = R.concat((R.flatten(a), R.flatten(b), R.flatten(c)), axis=0)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "samples of pictures with many channels: channels last, borders, infinities",
+        params: r#"x: R.Tensor((2, 19, 9, 11), dtype="float32"), z: R.Tensor((2, 2, 7, 13), dtype="float32"), r: R.Tensor(("n", 5), dtype="float32")"#,
+        inputs: || vec![special(&[2, 19, 9, 11]), tensor(&[2, 2, 7, 13], 3), regions()],
+        body: r#"g = R.multiply(z, R.const(2.5, "float32"));
+                 a = R.image.grid_sample(x, g, method="bilinear", padding_mode="zeros", align_corners=False);
+                 b = R.image.grid_sample(x, g, method="bilinear", padding_mode="border", align_corners=True);
+                 c = R.image.grid_sample(x, g, method="nearest", padding_mode="reflection", align_corners=False);
+                 d = R.vision.roi_align(x, r, pooled_size=(3, 4), spatial_scale=0.5, sample_ratio=2, aligned=True);
+                 e = R.vision.roi_align(x, r, pooled_size=(3, 4), spatial_scale=0.5, sample_ratio=2, mode="max");
+                 y = R.concat((R.flatten(a), R.flatten(b), R.flatten(c), R.flatten(d), R.flatten(e)), axis=0)"#,
+        tolerance: 1e-6,
+    },
+    Case {
+        rule: "col2im: few parts of blocks, element by element",
+        params: r#"x: R.Tensor((2, 27, 403), dtype="float32")"#,
+        inputs: || vec![ties(&[2, 27, 403])],
+        body: r#"a = R.onnx.col2im(x, R.shape([13, 31]), R.shape([3, 3]), strides=[1, 1], padding=[1, 1, 1, 1], dilation=[1, 1]);
+                 b = R.onnx.col2im(x, R.shape([17, 31]), R.shape([3, 1]), strides=[1, 1], padding=[0, 0, 0, 0], dilation=[2, 1]);
+                 c = R.onnx.col2im(x, R.shape([10, 33]), R.shape([1, 3]), strides=[1, 1], padding=[1, 0, 2, 0], dilation=[1, 1]);
+                 y = R.concat((R.flatten(a), R.flatten(b), R.flatten(c)), axis=0)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "topk: blocks of elements none of which comes first are passed over, NaN comes before none",
+        params: r#"x: R.Tensor(("n", 223), dtype="float32"), z: R.Tensor((5, 150), dtype="float32")"#,
+        inputs: || vec![special(&[3, 223]), ties(&[5, 150])],
+        body: r#"a = R.topk(x, k=3, axis=-1, ret_type="values"); b = R.topk(x, k=3, axis=-1, ret_type="indices", largest=False);
+                 c = R.topk(x, k=55, axis=-1, ret_type="indices"); d = R.topk(z, k=30, axis=1, ret_type="indices", largest=False);
+                 e = R.topk(x, k=200, axis=-1, ret_type="indices"); f = R.topk(z, k=3, axis=0, ret_type="indices");
+                 y = R.concat((R.flatten(R.astype(a, "float64")), R.flatten(R.astype(b, "float64")), R.flatten(R.astype(c, "float64")),
+                               R.flatten(R.astype(d, "float64")), R.flatten(R.astype(e, "float64")), R.flatten(R.astype(f, "float64"))), axis=0)"#,
         tolerance: 0.0,
     },
     Case {
@@ -386,5 +445,62 @@ fn suppression_keeps_what_overlaps_none_before_it() {
                 (0..got.elements() / 3).map(|r| [0, 1, 2].map(|k| got.get_f64(3 * r + k))).collect();
             assert_eq!(rows, wanted, "{cpu}, at most {most}, {iou}, above {threshold}");
         }
+    }
+}
+
+/// What kernels of single operators do, by the text of each.
+#[test]
+fn kernels_of_single_operators() {
+    let col2im = |image: &str, block: &str, steps: &str| {
+        let rest = "padding=[0, 0, 0, 0], dilation=[1, 1]";
+        format!("R.onnx.col2im(x, R.shape({image}), R.shape({block}), strides={steps}, {rest})")
+    };
+    let rows = |call: &str| format!("R.{call}");
+    for (rule, body, kernel, has, without) in [
+        (
+            "blocks beside each other are rows by turns",
+            col2im("[26, 62]", "[2, 2]", "[2, 2]"),
+            "onnx_col2im",
+            "T.turns",
+            "workspace",
+        ),
+        ("few parts are added in place", col2im("[15, 31]", "[3, 1]", "[1, 1]"), "onnx_col2im", "+", "workspace"),
+        (
+            "a block of elements is compared at a time",
+            rows("topk(z, k=3, ret_type=\"values\")"),
+            "topk",
+            "vector_reduce_add",
+            "turns",
+        ),
+        (
+            "the same for a heap",
+            rows("topk(z, k=70, axis=1, ret_type=\"values\")"),
+            "topk",
+            "vector_reduce_add",
+            "turns",
+        ),
+        (
+            "neighbours along another axis are not",
+            rows("topk(z, k=3, axis=0, ret_type=\"values\")"),
+            "topk",
+            "if",
+            "reduce_add",
+        ),
+        ("columns are counted by int32", rows("eye_like(z, 3)"), "eye_like", "int32x", "int64x"),
+        ("factors of rows go by lanes", rows("prod(z, axis=[1])"), "prod", "vector_reduce_mul", "reduce_add"),
+    ] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (model, flat) = (dir.path().join("model.rlx"), dir.path().join("model.flat"));
+        let params = r#"x: R.Tensor((2, 48, 403), dtype="float32"), z: R.Tensor((90, 300), dtype="float32")"#;
+        let text = format!(
+            "@I.ir_module\nclass Module:\n    @R.function\n    def main({params}):\n        y = {body}\n        return y\n"
+        );
+        std::fs::write(&model, text).expect("the model is written");
+        relax_aot(&[path(&model), "--prefix", "m", "--emit", "flat", "--target-cpu", "x86-64-v3", "-o", path(&flat)]);
+        let flat = std::fs::read_to_string(&flat).expect("flat TIR");
+        let begin = flat.find(&format!("func m_k_{kernel}(")).expect("the kernel");
+        let own =
+            flat[begin + 1..].split("\nfunc ").next().and_then(|k| k.split("\nexport ").next()).unwrap_or_default();
+        assert!(own.contains(has) && !own.contains(without), "{rule}: {own}");
     }
 }

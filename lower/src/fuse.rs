@@ -8,6 +8,8 @@
 //! * elementwise kernels behind a reduction-like kernel (matmul, convolution, pooling, sums): its epilogue;
 //! * permutations in front of a matrix product and behind it, where rows stay in one piece or are copied anyway;
 //! * elementwise kernels in front of a plain reduction: its prologue.
+//!
+//! Permutations that take rows apart stay beside what mixes elements that data chooses.
 
 use crate::accesses::TESTED;
 use relax_ir::analysis::Typed;
@@ -225,6 +227,16 @@ impl Fuse<'_> {
 
     fn may_join(&self, nodes: &[Node], producers: &[usize], consumers: &[usize], p: usize, c: usize) -> bool {
         let reductions = |g: &[usize]| g.iter().filter(|&&i| nodes[i].pattern == Pattern::Reduction).count();
+        let turns =
+            |g: &[usize]| g.iter().any(|&i| self.permutation(&nodes[i]).is_some() && !self.moves_rows(&nodes[i]));
+        let mixes = |i: usize| self.prims.get(&nodes[i].prim).and_then(mixed);
+        // What mixes elements that data chooses has them side by side for all channels, or one by one.
+        let from = mixes(c).and_then(|n| nodes[c].args.get(n)?.as_var());
+        if from == Some(&nodes[p].var) && turns(producers)
+            || turns(consumers) && producers.iter().any(|&i| mixes(i).is_some())
+        {
+            return false;
+        }
         let (rp, rc) = (reductions(producers), reductions(consumers));
         if rp + rc > 1 {
             return false;
@@ -666,6 +678,26 @@ fn permutation(f: &PrimFunc) -> Option<Vec<usize>> {
         order.push(at);
     }
     Some(order)
+}
+
+/// The number of the buffer of which several elements that data chooses go into one, as where samples of pictures are
+/// interpolated.
+fn mixed(f: &PrimFunc) -> Option<usize> {
+    let mut chosen: Vec<(u32, PrimExpr)> = vec![];
+    let load = |e: &PrimExpr| matches!(e.kind(), PrimKind::BufferLoad(..));
+    f.body.walk(&mut |s| {
+        for e in s.exprs() {
+            e.walk(&mut |e| {
+                let PrimKind::BufferLoad(b, at) = e.kind() else { return };
+                let mut by_data = false;
+                at.iter().for_each(|i| i.walk(&mut |i| by_data |= load(i)));
+                if by_data && !chosen.iter().any(|(_, other)| other == e) {
+                    chosen.push((b.id(), e.clone()));
+                }
+            });
+        }
+    });
+    f.buffers().position(|b| chosen.iter().filter(|(id, _)| *id == b.id()).count() > 1)
 }
 
 /// A sum of products of two float32 tensors, both of the dims of the result and one more or less: no window.

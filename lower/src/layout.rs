@@ -9,13 +9,15 @@
 //!
 //! Convolutions over one axis and over frames take the same way ([`planes`]), transposed ones become convolutions
 //! ([`transposed`]), and tensors of tokens, whose channels are the last dim anyway, are NHWC as they are ([`forms`]). Which
-//! operators follow, by name: [`follow`], [`slices`].
+//! operators follow, by name: [`follow`], [`slices`]. What samples pictures at places that data tells reads them so even
+//! where nothing else does ([`samples`]).
 
 mod computed;
 mod follow;
 mod forms;
 pub(crate) mod open;
 mod planes;
+mod samples;
 mod slices;
 mod transposed;
 mod weights;
@@ -31,6 +33,7 @@ use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, E
 use relax_ir::sym::Facts;
 use relax_ir::tir::PrimFunc;
 use relax_ir::{AttrValue, Constant, DType, Func, PrimExpr, Span};
+use samples::SAMPLERS;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weights::{epilogues, transformed};
@@ -273,6 +276,10 @@ impl Pass {
             "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(b, c, &mut out)?,
             "strided_slice" => self.slice(b, c, &mut out)?,
             "image.resize2d" => self.resize(b, c, &mut out)?,
+            _ if SAMPLERS.contains(&name) => {
+                let shape = self.shape(&b.var.expr(), &out)?;
+                self.sampled(b, c, &shape, &mut out)?
+            }
             "onnx.resize_axis" | "repeat" => self.along_axis(b, c, dims.len(), &mut out)?,
             _ if REDUCTIONS.contains(&name) => self.reduction(b, c, &mut out)?,
             _ if compared || ELEMENTWISE.contains(&name) => {

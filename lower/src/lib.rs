@@ -92,7 +92,7 @@ pub struct Options {
     /// How large a library may become for the sake of speed: bytes for each byte of the model's weights, and 300 KB.
     pub size_budget: f64,
     /// Convolutions are sums of products; without, transformed ones may round differently (by 1e-5 of the largest
-    /// result at most).
+    /// result at most). Floats are multiplied from left to right, without lane by lane.
     pub strict: bool,
     /// What was measured: which way is the fastest to compute what there are several for.
     pub tuned: Option<Arc<choice::Tuned>>,
@@ -130,6 +130,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What these say of schedules with vectors of so many bytes; `shared`: panels are those of the widest ones.
+    fn scheduled(&self, vector_bytes: u32, shared: bool) -> schedule::SchedOptions {
+        let (threads, strict) = (self.threads > 1, self.strict);
+        schedule::SchedOptions { shared, threads, strict, ..schedule::SchedOptions::vectors(vector_bytes) }
+    }
+
     /// Bytes of the vectors that kernels may have, the narrow ones of every kernel aside.
     pub fn wide_levels(&self) -> &'static [u32] {
         match (self.wide_bytes, self.versions) {
@@ -276,8 +282,7 @@ pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<T
     if options.opt_level >= 2 {
         let vector_bytes = if wide { options.wide_bytes } else { options.vector_bytes };
         let shared = wide && options.versions;
-        let threads = options.threads > 1;
-        let o = schedule::SchedOptions { shared, threads, ..schedule::SchedOptions::vectors(vector_bytes) };
+        let o = options.scheduled(vector_bytes, shared);
         pack::pack(&mut typed, &o);
         likely::with_divisors(&mut typed);
     }
@@ -308,8 +313,7 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
         let flat = |l: &Level| {
             let Level { bytes: vector_bytes, dot4, tiles } = *l;
             let shared = wide.is_some() && options.versions;
-            let threads = options.threads > 1;
-            let o = schedule::SchedOptions { vector_bytes, dot4, tiles, ahead, shared, threads };
+            let o = schedule::SchedOptions { dot4, tiles, ahead, ..options.scheduled(vector_bytes, shared) };
             let mut f = schedule::schedule(k, &o)?;
             f.name.clone_from(&name);
             if wide.is_some() && options.threads <= 1 {

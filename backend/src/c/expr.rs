@@ -494,7 +494,9 @@ impl Fx<'_> {
         };
         let from = first.dtype().element();
         match f {
-            Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin => return self.reduce(f, first),
+            Intrin::ReduceAdd | Intrin::ReduceMul | Intrin::ReduceMax | Intrin::ReduceMin => {
+                return self.reduce(f, first)
+            }
             Intrin::ExtractLane => return self.extract(first, args.get(1).and_then(PrimExpr::as_int)),
             Intrin::Likely => return self.value(first),
             _ => {}

@@ -171,6 +171,7 @@ impl Fx<'_> {
         let name = self.array("lanes", e)?;
         let op = match f {
             Intrin::ReduceAdd => BinOp::Add,
+            Intrin::ReduceMul => BinOp::Mul,
             Intrin::ReduceMax => BinOp::Max,
             _ => BinOp::Min,
         };

@@ -67,6 +67,7 @@ impl Fx<'_> {
             | Intrin::Bytes
             | Intrin::WovenBytes => self.words(f, &v, args)?,
             Intrin::ReduceAdd => self.reduce(BinOp::Add, &a),
+            Intrin::ReduceMul => self.reduce(BinOp::Mul, &a),
             Intrin::ReduceMax => self.reduce(BinOp::Max, &a),
             Intrin::ReduceMin => self.reduce(BinOp::Min, &a),
             Intrin::ExtractLane => {
@@ -227,7 +228,7 @@ impl Fx<'_> {
                 return Val::scalar(d, x);
             }
         }
-        if v.rep == Rep::Uniform && op != BinOp::Add {
+        if v.rep == Rep::Uniform && matches!(op, BinOp::Max | BinOp::Min) {
             return Val::scalar(d, v.one());
         }
         let mut v = v.clone();

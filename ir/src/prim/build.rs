@@ -186,11 +186,14 @@ impl PrimExpr {
         let first = args.first().map_or(DType::F32, |a| a.dtype());
         let dtype = match f {
             Intrin::IsNan | Intrin::IsInf | Intrin::IsFinite => DType::BOOL.with_lanes(first.lanes),
-            Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin | Intrin::ExtractLane => first.element(),
+            Intrin::ReduceAdd | Intrin::ReduceMul | Intrin::ReduceMax | Intrin::ReduceMin | Intrin::ExtractLane => {
+                first.element()
+            }
             Intrin::Stretch => {
                 let times = args.get(1).and_then(PrimExpr::as_int).unwrap_or(1);
                 first.with_lanes((first.lanes as i64 * times) as u16)
             }
+            Intrin::Turns => first.with_lanes(2 * first.lanes),
             Intrin::Bytes | Intrin::WovenBytes => DType::U8.with_lanes(args.iter().map(|a| a.dtype().lanes).sum()),
             _ => first,
         };

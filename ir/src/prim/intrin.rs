@@ -70,6 +70,8 @@ intrins! {
     Repeat = "repeat",
     /// Flat form: `stretch(a, n)` has every lane of `a` `n` times, one after the other.
     Stretch = "stretch",
+    /// Flat form: `turns(a, b)` has the lanes of both by turns: the first of `a`, the first of `b`, the second of `a`.
+    Turns = "turns",
     /// Flat form: `tile_rows(ptr, stride)` is a tile, a matrix of rows of 64 bytes: those at `ptr`, `ptr + stride` and so
     /// on. The type tells what it holds and how many rows: int32 (16 in a row) for sums, uint8 for the left side of a
     /// product, int8x1024 for the right side.
@@ -81,6 +83,8 @@ intrins! {
     Likely = "likely",
     /// Flat form: sum of the lanes of a vector.
     ReduceAdd = "vector_reduce_add",
+    /// Flat form: product of the lanes.
+    ReduceMul = "vector_reduce_mul",
     /// Flat form: maximum of the lanes.
     ReduceMax = "vector_reduce_max",
     /// Flat form: minimum of the lanes.

@@ -327,7 +327,7 @@ pub fn int_intrin(f: Intrin, d: DType, args: &[i64]) -> Option<i64> {
         Intrin::Clz => raw.leading_zeros() as i64 - (64 - bits as i64),
         Intrin::BitNot => !a,
         Intrin::Floor | Intrin::Ceil | Intrin::Trunc | Intrin::Round | Intrin::NearbyInt | Intrin::Likely => a,
-        Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin | Intrin::ExtractLane => a,
+        Intrin::ReduceAdd | Intrin::ReduceMul | Intrin::ReduceMax | Intrin::ReduceMin | Intrin::ExtractLane => a,
         Intrin::Fma => a.wrapping_mul(*args.get(1)?).wrapping_add(*args.get(2)?),
         Intrin::Dot4 => {
             let (x, w) = (*args.get(1)? as u32, *args.get(2)? as u32);

@@ -8,6 +8,7 @@
 
 use super::forms::two;
 use super::planes::{CONVOLUTIONS, TRANSPOSED};
+use super::samples::SAMPLERS;
 use super::{call, follow, ints, packed, Out, Pass, COMPARISONS, ELEMENTWISE, FEW_CHANNELS, REDUCTIONS};
 use crate::schedule::window::{Kind, Plan, Sizes, Window};
 use relax_ir::attrs::Attrs;
@@ -86,6 +87,7 @@ impl Pass {
             "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(b, c, &mut out)?,
             "strided_slice" => self.slice(b, c, &mut out)?,
             "image.resize2d" => self.resize(b, c, &mut out)?,
+            _ if SAMPLERS.contains(&name) => self.sampled(b, c, &dims, &mut out)?,
             "onnx.resize_axis" | "repeat" => self.along_axis(b, c, dims.len(), &mut out)?,
             _ if REDUCTIONS.contains(&name) => self.reduction(b, c, &mut out)?,
             _ if compared || ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,

@@ -121,7 +121,8 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
     match f {
         Sqrt | Floor | Ceil | Trunc | NearbyInt | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4
         | ByteWords | DotWords | AddWords | SubWords | Bytes | WovenBytes | Interleave | Parts | Repeat | Stretch
-        | TileRows | TileDot | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
+        | Turns | TileRows | TileDot | CopySign | Likely | ReduceAdd | ReduceMul | ReduceMax | ReduceMin
+        | ExtractLane => return None,
         Round => return Some(PrimExpr::raw(PrimKind::Call(NearbyInt, args.into()), result)),
         _ => {}
     }
@@ -206,7 +207,8 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
         IsFinite => b.abs(&x).lt(b.c(f64::INFINITY)),
         Sqrt | Floor | Ceil | Trunc | NearbyInt | Round | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4
         | ByteWords | DotWords | AddWords | SubWords | Bytes | WovenBytes | Interleave | Parts | Repeat | Stretch
-        | TileRows | TileDot | CopySign | Likely | ReduceAdd | ReduceMax | ReduceMin | ExtractLane => return None,
+        | Turns | TileRows | TileDot | CopySign | Likely | ReduceAdd | ReduceMul | ReduceMax | ReduceMin
+        | ExtractLane => return None,
     };
     Some(b.finish(r))
 }

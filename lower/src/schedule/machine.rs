@@ -364,9 +364,10 @@ impl Machine {
     fn intrin(&mut self, f: Intrin, d: DType, args: &[PrimExpr]) -> Result<Value, String> {
         let from = args[0].dtype().element();
         let vals = args.iter().map(|a| self.eval(a)).collect::<Result<Vec<_>, _>>()?;
-        if let Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin = f {
+        if let Intrin::ReduceAdd | Intrin::ReduceMul | Intrin::ReduceMax | Intrin::ReduceMin = f {
             let op = match f {
                 Intrin::ReduceAdd => BinOp::Add,
+                Intrin::ReduceMul => BinOp::Mul,
                 Intrin::ReduceMax => BinOp::Max,
                 _ => BinOp::Min,
             };
@@ -391,6 +392,13 @@ impl Machine {
             return Ok(match a {
                 Float(a) => Float(a.iter().flat_map(|x| vec![*x; n]).collect()),
                 Int(a) => Int(a.iter().flat_map(|x| vec![*x; n]).collect()),
+            });
+        }
+        if f == Intrin::Turns {
+            return Ok(match &vals[..] {
+                [Float(a), Float(b)] => Float(a.iter().zip(b).flat_map(|(x, y)| [*x, *y]).collect()),
+                [Int(a), Int(b)] => Int(a.iter().zip(b).flat_map(|(x, y)| [*x, *y]).collect()),
+                _ => return Err("vectors of two kinds by turns".into()),
             });
         }
         if let (Intrin::Interleave | Intrin::Parts, [Float(a), Float(b), rest @ ..]) = (f, &vals[..]) {

@@ -66,12 +66,15 @@ pub struct SchedOptions {
     pub shared: bool,
     /// Loops are shared out: what goes by blocks, of which threads take some, does not become one.
     pub threads: bool,
+    /// Floats are multiplied from left to right.
+    pub strict: bool,
 }
 
 impl SchedOptions {
     /// Vectors of so many bytes.
     pub fn vectors(vector_bytes: u32) -> SchedOptions {
-        SchedOptions { vector_bytes, dot4: false, tiles: false, ahead: false, shared: false, threads: false }
+        let (dot4, tiles, ahead, shared) = (false, false, false, false);
+        SchedOptions { vector_bytes, dot4, tiles, ahead, shared, threads: false, strict: false }
     }
 
     /// Wider vectors than Cranelift has.

@@ -39,7 +39,7 @@ pub struct Scan {
     pub gather: usize,
     /// Those of them that 512-bit vectors read by one instruction.
     pub named: usize,
-    /// Those of them that read elements side by side, each `times` times in a row.
+    /// Those of them that read elements side by side, each `times` times in a row, or so many such rows by turns.
     pub repeated: usize,
     pub times: Option<i64>,
     /// A condition along the axis guards loads: vectors cannot evaluate both sides.
@@ -232,7 +232,9 @@ impl Scanner<'_> {
                     Some((s, _)) if s.is_zero() && !others => self.out.invariant += 1,
                     _ => {
                         self.out.gather += 1;
-                        let times = p.repeats(&self.vars[0]).filter(|n| *n <= MOST_REPEATS && !others);
+                        let turns = || p.turns(&self.vars[0]).filter(|n| [2, 4].contains(n));
+                        let times = p.repeats(&self.vars[0]).filter(|n| *n <= MOST_REPEATS).or_else(turns);
+                        let times = times.filter(|_| !others);
                         let times =
                             times.filter(|n| self.e.wide && is_word(x) && self.out.times.is_none_or(|t| t == *n));
                         if times.is_some() {

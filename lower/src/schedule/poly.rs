@@ -139,6 +139,44 @@ impl Poly {
         }
     }
 
+    /// In how many rows of neighbours the elements lie that values of `v` that follow each other choose by turns: these are
+    /// number `(v + c) // n` of row `(v + c) % n`, and nothing else of `v`.
+    pub fn turns(&self, v: &Var) -> Option<i64> {
+        let (mut count, mut along) = (None, 0);
+        for (atoms, c) in &self.terms {
+            let mut with = atoms.iter().filter(|e| e.uses(v));
+            let Some(atom) = with.next() else { continue };
+            let (op, _, n) = part(atom, v)?;
+            if with.next().is_some() || *count.get_or_insert(n) != n {
+                return None;
+            }
+            if op == BinOp::FloorDiv {
+                along += if atoms.len() == 1 { *c } else { return None };
+            }
+        }
+        count.filter(|_| along == 1)
+    }
+
+    /// The offset of turn `k` of those (see [`Poly::turns`]), for values of `v` that are multiples of their number.
+    pub fn turn(&self, v: &Var, k: i64) -> Poly {
+        let mut out = Poly::default();
+        for (atoms, c) in &self.terms {
+            let mut term = Poly::constant(*c);
+            for e in atoms {
+                term = term.mul(&match part(e, v) {
+                    Some((BinOp::FloorMod, c, n)) => Poly::constant((c + k).rem_euclid(n)),
+                    Some((_, c, n)) => {
+                        let first = PrimExpr::raw_binary(BinOp::FloorDiv, v.expr(), PrimExpr::i64(n));
+                        Poly::atom(first).add(&Poly::constant((c + k).div_euclid(n)))
+                    }
+                    None => Poly::atom(e.clone()),
+                });
+            }
+            out = out.add(&term);
+        }
+        out
+    }
+
     /// As an int64 expression.
     pub fn expr(&self) -> PrimExpr {
         let mut sum: Option<PrimExpr> = None;
@@ -275,6 +313,18 @@ fn is_var(e: &PrimExpr, v: &Var) -> bool {
         PrimKind::Var(w) => w == v,
         PrimKind::Cast(a) => a.as_var() == Some(v),
         _ => false,
+    }
+}
+
+/// `(v + c) // n` or `(v + c) % n`: which, `c` and `n`.
+fn part(e: &PrimExpr, v: &Var) -> Option<(BinOp, i64, i64)> {
+    let PrimKind::Binary(op @ (BinOp::FloorDiv | BinOp::FloorMod), x, n) = e.kind() else { return None };
+    let n = n.as_int().filter(|n| *n > 1)?;
+    match x.kind() {
+        _ if is_var(x, v) => Some((*op, 0, n)),
+        PrimKind::Binary(BinOp::Add, x, c) if is_var(x, v) => Some((*op, c.as_int()?, n)),
+        PrimKind::Binary(BinOp::Sub, x, c) if is_var(x, v) => Some((*op, -c.as_int()?, n)),
+        _ => None,
     }
 }
 

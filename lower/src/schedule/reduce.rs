@@ -389,12 +389,16 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
     let Some(acc) = n.accs.first() else { return Err(e.internal("no accumulator")) };
     let others: Vec<Axis> = n.reduce.iter().filter(|a| a.var != v.axis.var).cloned().collect();
     let ct = compute_type(acc.var.dtype());
+    let start = |f: &[Var]| match op {
+        BinOp::Add => PrimExpr::zero(ct),
+        BinOp::Mul => PrimExpr::one(ct),
+        _ => f[0].expr(),
+    };
     let mut partial: Vec<Vec<Vec<Var>>> = vec![];
     for f in finals {
         let mut vectors = vec![];
         for _ in 0..v.count {
-            let start = if op == BinOp::Add { PrimExpr::zero(ct) } else { f[0].expr() };
-            vectors.push(vec![e.local("acc", spread(start, v.lanes))]);
+            vectors.push(vec![e.local("acc", spread(start(f), v.lanes))]);
         }
         partial.push(vectors);
     }
@@ -407,7 +411,6 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
     let mut short: Vec<(u16, Vec<Vec<Var>>)> = vec![];
     let wide = e.wide;
     for lanes in [16, 8, 4].into_iter().filter(|l| wide && *l < v.lanes && rest & *l as i64 != 0) {
-        let start = |f: &[Var]| if op == BinOp::Add { PrimExpr::zero(ct) } else { f[0].expr() };
         let sums = finals.iter().map(|f| vec![e.local("acc", spread(start(f), lanes))]);
         short.push((lanes, sums.collect()));
     }
@@ -436,6 +439,7 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
     })?;
     let reduce = match op {
         BinOp::Add => Intrin::ReduceAdd,
+        BinOp::Mul => Intrin::ReduceMul,
         BinOp::Max => Intrin::ReduceMax,
         _ => Intrin::ReduceMin,
     };
@@ -541,14 +545,23 @@ fn update(
     Ok(())
 }
 
-/// `update = op(acc, term)` with `term` free of the accumulator.
-fn combiner(n: &Nest) -> Option<BinOp> {
+/// `update = op(acc, term)` with `term` free of the accumulator. Products of floats in another order may overflow where
+/// those from left to right do not.
+fn combiner(n: &Nest, o: &SchedOptions) -> Option<BinOp> {
     let [acc] = n.accs.as_slice() else { return None };
     let d = acc.var.dtype();
     if d.is_bool() || (d.is_float() && d.bits <= 16) || d.bits < 8 {
         return None;
     }
-    let PrimKind::Binary(op @ (BinOp::Add | BinOp::Max | BinOp::Min), a, b) = acc.update.kind() else { return None };
+    let PrimKind::Binary(op, a, b) = acc.update.kind() else { return None };
+    let free_order = match op {
+        BinOp::Add | BinOp::Max | BinOp::Min => true,
+        BinOp::Mul => d.bits >= 32 && !(d.is_float() && o.strict),
+        _ => false,
+    };
+    if !free_order {
+        return None;
+    }
     let free = |e: &PrimExpr| !used_plainly(e, &acc.var);
     let own = |e: &PrimExpr| e.as_var() == Some(&acc.var);
     ((own(a) && free(b)) || (own(b) && free(a))).then_some(*op)
@@ -601,7 +614,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         best = Some((score(u.gather, u.unit, u.invariant), v));
         break;
     }
-    if let (Some(op), Some(a)) = (combiner(n), n.reduce.last()) {
+    if let (Some(op), Some(a)) = (combiner(n, o), n.reduce.last()) {
         let u = scan(&updates, &a.var, e);
         let lanes = lanes_for(o, u.widest.max(acc_bytes), a);
         let short = a.len().is_some_and(|l| l < lanes as i64);

@@ -1,5 +1,7 @@
 //! Scheduled kernels against the reference interpreter.
 
+mod shuffles;
+
 use super::{machine, schedule, SchedOptions};
 use crate::interp::{run, Arg, Tensor};
 use crate::{kernel_dims, kernel_workspace};
@@ -659,47 +661,6 @@ fn dear_sums_go_by_two_registers() {
     }
 }
 
-/// Elements several times in a row and rows several times, alone, behind arithmetic, and beside elements that are read one
-/// by one: vectors are loads and a shuffle, and results are the same bits.
-#[test]
-fn repeated_elements_are_shuffled() {
-    for times in [2, 3, 4, 7, 8, 9] {
-        for columns in [1, 3, 8, 13, 16, 40] {
-            let row = Var::dim("n");
-            for (width, open) in [(PrimExpr::i64(columns), false), (row.expr(), true)] {
-                let rows = PrimExpr::i64(5);
-                let mut k = KernelBuilder::new("repeat");
-                let x = k.input("x", &[rows.clone(), width.clone()], DType::F32);
-                let dims = [rows * times, width * times];
-                let z = k.input("z", &dims, DType::F32);
-                let one = |i: &[PrimExpr]| x.at([i[0].clone().floor_div(times), i[1].clone().floor_div(times)]);
-                let y = k.compute("y", &dims, DType::F32, one);
-                let sum = k.compute("sum", &dims, DType::F32, |i| one(i).max(PrimExpr::f32(0.0)) + z.at(i));
-                let f = k.finish(&[y, sum]);
-                check(&f, &[&[(&row, columns)]]);
-                let mut random = Random(times as u64);
-                let shape = [5 * times, columns * times];
-                let inputs = [random.tensor(DType::F32, &[5, columns]), random.tensor(DType::F32, &shape)];
-                let outputs = [(); 2].map(|_| Tensor::zeros(DType::F32, &shape));
-                let args: Vec<Arg> = inputs.into_iter().chain(outputs).map(Arg::Tensor).collect();
-                let mut wanted = args.clone();
-                run(&f, &mut wanted).unwrap();
-                for bytes in [32, 64] {
-                    let mut got = args.clone();
-                    let o = SchedOptions::vectors(bytes);
-                    machine::run(&f, &mut got, &o).unwrap();
-                    for (a, b) in wanted.iter().zip(&got) {
-                        let (Arg::Tensor(a), Arg::Tensor(b)) = (a, b) else { panic!() };
-                        assert!(a.data == b.data, "{columns} columns {times} times by {bytes}");
-                    }
-                    let shuffled = format!("{:?}", schedule(&f, &o).unwrap().body).contains("Stretch");
-                    assert_eq!(shuffled, times <= 8 && (open || columns >= 4), "{columns} columns {times} times");
-                }
-            }
-        }
-    }
-}
-
 /// A sum that wraps is negative, though its terms are not: what saturates by its sign stays.
 #[test]
 fn sums_that_wrap_are_no_limits() {
@@ -766,5 +727,25 @@ fn buffers_that_share_memory_share_its_name() {
         };
         // Two of those four, and packed columns.
         assert_eq!(flat.body.iter().filter(pieces).count(), 3, "{flat:?}");
+    }
+}
+
+/// Products go lane by lane, with lanes of 1 first; strictly those of floats go from left to right, and then overflow where
+/// these do, while integers wrap in any order.
+#[test]
+fn products_go_by_lanes_unless_strictly() {
+    let n = n();
+    for d in [DType::F32, DType::I32] {
+        let mut k = KernelBuilder::new("product");
+        let x = k.input("x", &[PrimExpr::i64(3), n.expr()], d);
+        let times = Reducer { init: PrimExpr::int(DType::I32, 3).cast(d), combine: &|a, b| a * b };
+        let y = k.reduce("y", &[PrimExpr::i64(3)], d, &[n.expr()], times, |i, r| at(&x, &[&i[0], &r[0]]));
+        let f = k.finish(&[y]);
+        check(&f, &[&[(&n, 0)], &[(&n, 1)], &[(&n, 7)], &[(&n, 70)]]);
+        for (bytes, strict) in [(16, false), (64, false), (16, true), (64, true)] {
+            let o = SchedOptions { strict, ..SchedOptions::vectors(bytes) };
+            let lanes = format!("{:?}", schedule(&f, &o).expect("a kernel").body).contains("ReduceMul");
+            assert_eq!(lanes, !(strict && d.is_float()), "{d} by {bytes}, strict: {strict}");
+        }
     }
 }

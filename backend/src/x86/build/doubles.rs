@@ -266,6 +266,7 @@ impl Builder {
             }
             Intrin::Fma => self.multiplied(true, n, a, v.get(1)?, v.get(2)?),
             Intrin::ReduceAdd => self.reduced(Op2::AddD, a, from),
+            Intrin::ReduceMul => self.reduced(Op2::MulD, a, from),
             Intrin::ReduceMax => self.reduced(Op2::MaxD, a, from),
             Intrin::ReduceMin => self.reduced(Op2::MinD, a, from),
             _ => None,

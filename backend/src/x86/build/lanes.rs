@@ -303,7 +303,7 @@ impl Builder {
         // What else these have are literals of the instruction.
         let literal = |i: usize| args.get(i).and_then(|a| a.as_int());
         let operands = match f {
-            Intrin::Interleave | Intrin::Parts => 2,
+            Intrin::Interleave | Intrin::Parts | Intrin::Turns => 2,
             Intrin::ByteWords | Intrin::Repeat | Intrin::Stretch => 1,
             _ => args.len(),
         };
@@ -350,6 +350,7 @@ impl Builder {
                 _ => return None,
             },
             Intrin::Stretch => self.stretched(&a, from.lanes, literal(1)? as u16)?,
+            Intrin::Turns => self.by_turns(&a, v.get(1)?, from.lanes)?,
             Intrin::ByteWords => match (literal(1)?, literal(2)?) {
                 (0, 0) => {
                     let mask = self.literal(0x00ff_00ff);
@@ -366,9 +367,10 @@ impl Builder {
             Intrin::SubWords => self.two(Op2::SubWords, n, &a, v.get(1)?)?,
             Intrin::BitNot => self.flip(n, &a)?,
             Intrin::Fma if float => self.multiplied(false, n, &a, v.get(1)?, v.get(2)?)?,
-            Intrin::ReduceAdd | Intrin::ReduceMax | Intrin::ReduceMin if !from.is_bool() => {
+            Intrin::ReduceAdd | Intrin::ReduceMul | Intrin::ReduceMax | Intrin::ReduceMin if !from.is_bool() => {
                 let op = match f {
                     Intrin::ReduceAdd => BinOp::Add,
+                    Intrin::ReduceMul => BinOp::Mul,
                     Intrin::ReduceMax => BinOp::Max,
                     _ => BinOp::Min,
                 };

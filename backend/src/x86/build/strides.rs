@@ -77,6 +77,42 @@ impl Builder {
         Some(Val::Lanes { regs, uniform: false })
     }
 
+    /// The lanes of two vectors of `lanes` by turns.
+    pub(super) fn by_turns(&mut self, a: &Val, b: &Val, lanes: u16) -> Option<Val> {
+        let (Val::Lanes { regs: a, uniform: false }, Val::Lanes { regs: b, uniform: false }) = (a, b) else {
+            return None;
+        };
+        let mut out = vec![];
+        for (k, w) in self.widths(lanes)?.into_iter().enumerate() {
+            // So many are in one register, or in two.
+            let whole = (2 * w).min(self.wide);
+            for high in 0..2 * w / whole {
+                out.push(self.one_by_turns(whole, a[k], b[k], high * whole / 2));
+            }
+        }
+        // Registers are as wide as they are for twice as many lanes.
+        (self.widths(2 * lanes)?.len() == out.len()).then_some(Val::Lanes { regs: out, uniform: false })
+    }
+
+    /// `w` lanes of both by turns, those from lane `first` on.
+    fn one_by_turns(&mut self, w: u16, a: Reg, b: Reg, first: u16) -> Reg {
+        if self.evex && w > 4 {
+            let order: Vec<u32> = (0..w as u32).map(|i| first as u32 + i / 2 + i % 2 * w as u32).collect();
+            let (order, d) = (self.vector(&order), self.lanes_reg());
+            self.push(Inst::Move { w, d, s: a });
+            self.push(Inst::Among { w, d, a: order, b });
+            return d;
+        }
+        let halves = [false, true].map(|high| {
+            let d = self.lanes_reg();
+            self.push(Inst::Two { op: Op2::Weave { bytes: 4, high }, w, d, a, b });
+            d
+        });
+        let d = self.lanes_reg();
+        self.push(Inst::Two { op: Op2::Parts { odd: first > 0 }, w, d, a: halves[0], b: halves[1] });
+        d
+    }
+
     fn backwards(&mut self, w: u16, m: Mem) -> Reg {
         let a = self.read(w, m, 1 - w as i32);
         if w == 4 {

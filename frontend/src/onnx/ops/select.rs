@@ -93,12 +93,8 @@ fn eye_like(cx: &mut NodeCx) -> Res<Vec<Value>> {
         return Err(cx.error(format!("a matrix is needed, the input has {}", counted(x.rank(), "dim"))));
     }
     let dtype = cx.dtype_opt("dtype")?.unwrap_or(x.dtype);
-    let rows = positions(cx, &x.dims[0].clone(), 2, 0)?;
-    let columns = positions(cx, &x.dims[1].clone(), 2, 1)?;
-    let k = Tensor::scalar_int(DType::I64, cx.int("k", 0));
-    let rows = cx.op("add", &[&rows, &k])?;
-    let y = cx.op("equal", &[&rows, &columns])?;
-    one(cx.cast(&y, dtype)?)
+    let k = Arg::prim(cx.int("k", 0));
+    one(cx.call("eye_like", &[(&x).into(), k], &[("dtype", AttrValue::DType(dtype))])?)
 }
 
 fn gather_elements(cx: &mut NodeCx) -> Res<Vec<Value>> {

@@ -197,11 +197,22 @@ fn infer_eye(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     result(dims, Some(2), Some(dtype))
 }
 
+/// Columns that int32 counts.
+const MOST_COUNTED: i64 = 1 << 30;
+
 fn eye(cx: &ComputeCx, k_operand: usize) -> Result<PrimFunc, Diagnostic> {
     let diagonal = diagonal(cx, k_operand)?;
     let (mut k, _) = cx.kernel()?;
     let out = cx.result()?;
-    let y = k.compute("eye", out.dims, out.dtype, |i| convert((i[1].clone() - i[0].clone()).eq(diagonal), out.dtype));
+    // Places of few columns are numbers that wide vectors count.
+    let columns = out.dims[1].as_int().filter(|n| *n <= MOST_COUNTED);
+    let y = k.compute("eye", out.dims, out.dtype, |i| {
+        let one = match columns {
+            Some(n) => (i[0].clone() + diagonal).max(-1).min(n).cast(DType::I32).eq(i[1].clone().cast(DType::I32)),
+            None => (i[1].clone() - i[0].clone()).eq(diagonal),
+        };
+        convert(one, out.dtype)
+    });
     Ok(k.finish(&[y]))
 }
 

@@ -14,7 +14,7 @@ use crate::tir::{Buffer, KernelBuilder, PrimFunc};
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
         "image.grid_sample",
-        "Samples `data` `(n, c, d?, h, w)` at the positions of `grid` `(n, 2 or 3 and more, d?, h', w')`, x first (more coordinates are not read), where -1 and 1 are the borders of the image (`align_corners`: the centres of the border elements). `method` is `nearest`, `bilinear` or (2-d) `bicubic`, `padding_mode` `zeros`, `border` or `reflection`. Source: ONNX `GridSample`, TVM `topi.image.grid_sample`.",
+        "Samples `data` `(n, c, d?, h, w)`, or `(n, h, w, c)` by `layout`, at the positions of `grid` `(n, 2 or 3 and more, d?, h', w')`, x first (more coordinates are not read), where -1 and 1 are the borders of the image (`align_corners`: the centres of the border elements). `method` is `nearest`, `bilinear` or (2-d) `bicubic`, `padding_mode` `zeros`, `border` or `reflection`. Source: ONNX `GridSample`, TVM `topi.image.grid_sample`.",
         &[
             operand("data"),
             operand("grid"),
@@ -39,10 +39,11 @@ pub static OPS: &[OpDecl] = &[
 
 fn infer_grid_sample(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     let (x, g) = (rules::tensor(cx, 0)?, rules::tensor(cx, 1)?);
-    let rank = match cx.attrs.str("layout") {
-        Some("NCHW") => 2,
-        Some("NCDHW") => 3,
-        _ => return Err(cx.error("layout must be \"NCHW\" or \"NCDHW\"")),
+    let (rank, channel) = match cx.attrs.str("layout") {
+        Some("NCHW") => (2, 1),
+        Some("NHWC") => (2, 3),
+        Some("NCDHW") => (3, 1),
+        _ => return Err(cx.error("layout must be \"NCHW\", \"NHWC\" or \"NCDHW\"")),
     };
     let method = cx.attrs.str("method").unwrap_or("");
     if !(matches!(method, "nearest" | "bilinear") || method == "bicubic" && rank == 2) {
@@ -65,8 +66,9 @@ fn infer_grid_sample(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     cx.require(gd[1].clone().ge(rank as i64), || {
         format!("the grid has {} coordinates, {rank} are needed", dim_text(&gd[1]))
     })?;
-    let mut dims = vec![xd[0].clone(), xd[1].clone()];
+    let mut dims = vec![xd[0].clone()];
     dims.extend_from_slice(&gd[2..]);
+    dims.insert(channel, xd[channel].clone());
     Ok(rules::known(dims, x.dtype))
 }
 
@@ -158,15 +160,17 @@ fn grid_sample(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let (x, grid) = (&inputs[0], &inputs[1]);
     let rank = out.dims.len() - 2;
+    // Where the channels are, and the first of the other axes.
+    let (channel, first) = if cx.attrs.str("layout") == Some("NHWC") { (3, 1) } else { (1, 2) };
     let real = match wide_dtype(grid.dtype()) {
         DType::F64 => DType::F64,
         _ => DType::F32,
     };
-    let axes: Vec<Axis> = (0..rank).map(|i| Axis { cx, size: data.dims[i + 2].clone(), real }).collect();
+    let axes: Vec<Axis> = (0..rank).map(|i| Axis { cx, size: data.dims[i + first].clone(), real }).collect();
     let bicubic = cx.attrs.str("method") == Some("bicubic");
     // Positions are the same for all channels: one stage per axis.
     let mut shape = out.dims.to_vec();
-    shape.remove(1);
+    shape.remove(channel);
     let positions: Vec<Buffer> = axes
         .iter()
         .zip(layout::spatial(rank).chars())
@@ -200,11 +204,11 @@ fn grid_sample(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     // And these are whole floats.
     let there = axes.iter().all(|a| a.size.as_int().is_some_and(|n| (1..1 << 23).contains(&n)));
     if there && !bicubic {
-        return from_tables(cx, k, &axes, &positions, &elements, &shape, x);
+        return from_tables(cx, k, &axes, &positions, &elements, &shape, channel, x);
     }
     let y = k.compute("grid_sample", out.dims, out.dtype, |i| {
         let mut at = i.to_vec();
-        at.remove(1);
+        at.remove(channel);
         let taps: Vec<_> = match bicubic {
             true => axes.iter().zip(&positions).map(|(a, p)| a.taps(p.at(at.clone()))).collect(),
             false => axes
@@ -214,13 +218,14 @@ fn grid_sample(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
                 .collect(),
         };
         let source = |at: &[PrimExpr]| {
-            let mut index = vec![i[0].clone(), i[1].clone()];
+            let mut index = vec![i[0].clone()];
             let mut inside = PrimExpr::bool(true);
             let both = |a: PrimExpr, b: PrimExpr| if there { a.select(b, PrimExpr::bool(false)) } else { a.and(b) };
             for (a, p) in axes.iter().zip(at) {
                 inside = both(inside, both(p.clone().ge(0), p.clone().lt(a.size.clone())));
                 index.push(if there { p.clone().max(0).min(a.size.clone() - 1) } else { p.clone() });
             }
+            index.insert(channel, i[channel].clone());
             // Where there are elements at all one can be read in any case.
             let (value, zero) = (x.at(index).cast(real), PrimExpr::zero(real));
             if there {
@@ -239,6 +244,7 @@ fn grid_sample(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
 
 /// Samples of images that have elements: which one each tap reads, and its weight, are tables for all channels. The
 /// weight of what lies outside is infinite, which no other is.
+#[allow(clippy::too_many_arguments)]
 fn from_tables(
     cx: &ComputeCx,
     mut k: KernelBuilder,
@@ -246,6 +252,7 @@ fn from_tables(
     positions: &[Buffer],
     elements: &[(Buffer, Option<Buffer>)],
     shape: &[PrimExpr],
+    channel: usize,
     x: &Buffer,
 ) -> Result<PrimFunc, Diagnostic> {
     let out = cx.result()?;
@@ -272,11 +279,15 @@ fn from_tables(
     }
     let y = k.compute("grid_sample", out.dims, out.dtype, |i| {
         let mut point = i.to_vec();
-        point.remove(1);
+        point.remove(channel);
         let taps: Vec<Vec<_>> = (tables.iter())
             .map(|axis| axis.iter().map(|(at, weight)| (at.at(point.clone()), weight.at(point.clone()))).collect())
             .collect();
-        let source = |at: &[PrimExpr]| x.at([&i[..2], at].concat()).cast(axes[0].real);
+        let source = |at: &[PrimExpr]| {
+            let mut index = [&i[..1], at].concat();
+            index.insert(channel, i[channel].clone());
+            x.at(index).cast(axes[0].real)
+        };
         let weighted = |v: PrimExpr, w: &PrimExpr| {
             let outside = w.clone().eq(axes[0].float(f64::INFINITY));
             outside.select(axes[0].float(0.0), v * w.clone())

@@ -238,15 +238,55 @@ const MOST_SELECTED: i64 = 64;
 /// Of rows of unknown length as many are selected by a heap.
 const MOST_IN_HEAP: i64 = 1024;
 
+/// So many elements at a time are compared with the last one found so far, of which most often none comes before it.
+const BLOCK: i64 = 32;
+
+/// For elements `from` to `n` of a row: `take` of each that comes before `last`, which may change with each that is taken.
+/// `first(x, y)` is whether `x` comes before `y`. Where neighbours lie `beside` each other, vectors pass over them.
+fn each_before(
+    p: &Var,
+    (from, n): (&PrimExpr, &PrimExpr),
+    element: &dyn Fn(PrimExpr) -> PrimExpr,
+    last: &dyn Fn() -> PrimExpr,
+    first: &dyn Fn(PrimExpr, PrimExpr) -> PrimExpr,
+    (take, beside): (Stmt, bool),
+) -> Stmt {
+    let one = |min: PrimExpr, extent: PrimExpr| {
+        Stmt::new(StmtKind::For {
+            var: p.clone(),
+            min,
+            extent,
+            kind: crate::tir::ForKind::Serial,
+            annotations: vec![],
+            body: Stmt::if_then(first(element(p.expr()), last()), take.clone()),
+        })
+    };
+    if !beside {
+        return one(from.clone(), n.clone() - from.clone());
+    }
+    let blocks = (n.clone() - from.clone()).floor_div(BLOCK);
+    let (b, least) = (Var::dim("b"), Var::new("least", last().dtype()));
+    let begin = from.clone() + b.expr() * BLOCK;
+    let mut block = KernelBuilder::new("before");
+    let [zero, one_] = [0, 1].map(|v| PrimExpr::int(DType::I32, v));
+    let count = block.sum("before", &[], DType::I32, &[PrimExpr::i64(BLOCK)], |_, j| {
+        first(element(begin.clone() + j[0].clone()), least.expr()).select(one_, zero.clone())
+    });
+    block.push(Stmt::if_then(count.at([]).gt(zero), one(begin, PrimExpr::i64(BLOCK))));
+    let all = Stmt::for_serial(&b, blocks.clone(), Stmt::let_in(&least, last(), block.into_block()));
+    let end = from.clone() + blocks * BLOCK;
+    Stmt::seq(vec![all, one(end.clone(), n.clone() - end)])
+}
+
 /// The first `count` elements of the sorted rows of `n`: each element that comes before the last one found so far is
-/// inserted among these. Arguments as those of [`merge_sort`].
+/// inserted among these. Arguments as those of [`merge_sort`] and of [`each_before`].
 fn select(
     k: &mut KernelBuilder,
     rows: &[PrimExpr],
     n: &PrimExpr,
     count: i64,
     dtype: DType,
-    descending: bool,
+    (descending, beside): (bool, bool),
     element: impl Fn(&[PrimExpr], PrimExpr) -> PrimExpr,
 ) -> Sorted {
     let found: Vec<PrimExpr> = rows.iter().cloned().chain([PrimExpr::i64(count)]).collect();
@@ -259,10 +299,10 @@ fn select(
         let state = Buffer::new("state", vec![PrimExpr::i64(1)], DType::I64);
         let to = cell(&state, 0);
         let (p, x) = (Var::dim("p"), Var::new("x", dtype));
-        let first = |other: PrimExpr| if descending { x.expr().gt(other) } else { x.expr().lt(other) };
+        let first = |a: PrimExpr, b: PrimExpr| if descending { a.gt(b) } else { a.lt(b) };
         let before = to.clone() - 1;
         let moves = to.clone().gt(PrimExpr::i64(0));
-        let moves = moves.if_then_else(first(sorted.keys.at(at(before.clone()))), PrimExpr::bool(false));
+        let moves = moves.if_then_else(first(x.expr(), sorted.keys.at(at(before.clone()))), PrimExpr::bool(false));
         let shift = |b: &Buffer| Stmt::store(b, at(to.clone()), b.at(at(before.clone())));
         let insert = |place: PrimExpr| {
             Stmt::seq(vec![
@@ -275,22 +315,14 @@ fn select(
                 Stmt::store(&sorted.index, at(to.clone()), p.expr()),
             ])
         };
-        let each = |min: PrimExpr, extent: PrimExpr, body: Stmt| {
-            Stmt::new(StmtKind::For {
-                var: p.clone(),
-                min,
-                extent,
-                kind: crate::tir::ForKind::Serial,
-                annotations: vec![],
-                body: Stmt::let_in(&x, element(row, p.expr()), body),
-            })
-        };
+        let with = |body: Stmt| Stmt::let_in(&x, element(row, p.expr()), body);
         let last = PrimExpr::i64(count - 1);
         let full = n.clone().min(PrimExpr::i64(count));
-        let better = first(sorted.keys.at(at(last.clone())));
+        let worst = || sorted.keys.at(at(last.clone()));
+        let others = (with(insert(last.clone())), beside);
         let body = Stmt::seq(vec![
-            each(PrimExpr::i64(0), full.clone(), insert(p.expr())),
-            each(full.clone(), n.clone() - full, Stmt::if_then(better, insert(last))),
+            Stmt::for_serial(&p, full.clone(), with(insert(p.expr()))),
+            each_before(&p, (&full, n), &|p| element(row, p), &worst, &first, others),
         ]);
         Stmt::new(StmtKind::Alloc { buffer: state, body })
     });
@@ -305,7 +337,7 @@ fn select_many(
     n: &PrimExpr,
     count: i64,
     dtype: DType,
-    descending: bool,
+    (descending, beside): (bool, bool),
     element: impl Fn(&[PrimExpr], PrimExpr) -> PrimExpr,
 ) -> Sorted {
     let found: Vec<PrimExpr> = rows.iter().cloned().chain([PrimExpr::i64(count)]).collect();
@@ -325,15 +357,9 @@ fn select_many(
         let (zero, left) = (PrimExpr::i64(0), cell(&state, 0));
         let full = n.clone().min(PrimExpr::i64(count));
         let (f, p, o, last) = (Var::dim("f"), Var::dim("p"), Var::dim("o"), Var::dim("last"));
-        let better = first(element(row, p.expr()), element(row, heap.item(zero.clone())));
-        let others = Stmt::new(StmtKind::For {
-            var: p.clone(),
-            min: full.clone(),
-            extent: n.clone() - full.clone(),
-            kind: crate::tir::ForKind::Serial,
-            annotations: vec![],
-            body: Stmt::if_then(better, heap.sink(zero.clone(), full.clone(), p.expr())),
-        });
+        let worst = || element(row, heap.item(zero.clone()));
+        let take = (heap.sink(zero.clone(), full.clone(), p.expr()), beside);
+        let others = each_before(&p, (&full, n), &|p| element(row, p), &worst, &first, take);
         let out = Stmt::let_in(
             &last,
             heap.item(left.clone()),
@@ -457,10 +483,11 @@ fn first_of_rows(k: &mut KernelBuilder, x: &Buffer, axis: usize, count: Option<i
     let n = rows.remove(axis);
     let d = key_dtype(x);
     let element = |row: &[PrimExpr], p: PrimExpr| key(x, axis, row, p, d);
+    let how = (descending, axis == rows.len() && [DType::F32, DType::I32].contains(&x.dtype()));
     match count.filter(|c| *c >= 1) {
-        Some(c) if c <= MOST_SELECTED => select(k, &rows, &n, c, d, descending, element),
+        Some(c) if c <= MOST_SELECTED => select(k, &rows, &n, c, d, how, element),
         Some(c) if n.as_int().map_or(c <= MOST_IN_HEAP, |n| c <= n / 4) => {
-            select_many(k, &rows, &n, c, d, descending, element)
+            select_many(k, &rows, &n, c, d, how, element)
         }
         _ => sort_rows(k, x, axis, descending).0,
     }

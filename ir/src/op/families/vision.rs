@@ -162,8 +162,10 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         let t = at - low.clone();
         (low.cast(DType::I64).min(last).max(0), t)
     };
-    // All of it is the same for every channel: tables, where the number of samples is known.
-    let known: Vec<[Buffer; 3]> = match ratio > 0 {
+    // All of it is the same for every channel: tables, where the number of samples is known. What lies outside is infinitely
+    // far behind an element, which nothing else is.
+    let far = c(f64::INFINITY);
+    let known: Vec<[Buffer; 2]> = match ratio > 0 {
         false => vec![],
         true => axes
             .into_iter()
@@ -173,13 +175,15 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
                 let at = |i: &[PrimExpr]| position(n, &i[0], i[1].clone(), i[2].clone());
                 let place = k.compute(&format!("place_{name}"), &dims, real, at);
                 [
-                    k.compute(&format!("beyond_{name}"), &dims, DType::BOOL, |i| beyond(n, place.at(i))),
                     k.compute(&format!("element_{name}"), &dims, DType::I64, |i| element(n, place.at(i)).0),
-                    k.compute(&format!("behind_{name}"), &dims, real, |i| element(n, place.at(i)).1),
+                    k.compute(&format!("behind_{name}"), &dims, real, |i| {
+                        beyond(n, place.at(i)).select(far.clone(), element(n, place.at(i)).1)
+                    }),
                 ]
             })
             .collect(),
     };
+    let batches = k.compute("batch", &per_roi, DType::I64, |i| region(rois, &i[0], 0, real).cast(DType::I64));
     let sample = |i: &[PrimExpr], taps: &[PrimExpr]| {
         let roi = [layout.along(i, 'N')];
         let mut outside = PrimExpr::bool(false);
@@ -187,9 +191,10 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
         for (n, (_, letter, ..)) in axes.into_iter().enumerate() {
             let along = layout.along(i, letter);
             let (beyond, low, t) = match known.get(n) {
-                Some([beyond, element, behind]) => {
+                Some([element, behind]) => {
                     let at = [roi[0].clone(), along, taps[n].clone()];
-                    (beyond.at(at.clone()), element.at(at.clone()), behind.at(at))
+                    let t = behind.at(at.clone());
+                    (t.clone().eq(far.clone()), element.at(at), t)
                 }
                 None => {
                     let at = position(n, &roi[0], along, taps[n].clone());
@@ -201,7 +206,7 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
             let high = (low.clone() + 1).min(extent(n) - 1);
             sides.push([(low, c(1.0) - t.clone()), (high, t)]);
         }
-        let batch = region(rois, &roi[0], 0, real).cast(DType::I64);
+        let batch = batches.at(roi);
         let mut value: Option<PrimExpr> = None;
         for (y, wy) in &sides[0] {
             for (xx, wx) in &sides[1] {
@@ -211,7 +216,7 @@ fn roi_align(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
                     'H' => y.clone(),
                     _ => xx.clone(),
                 }));
-                let v = v.cast(real) * wx.clone() * wy.clone();
+                let v = v.cast(real) * (wx.clone() * wy.clone());
                 value = Some(match value {
                     Some(s) if taps_apart => s.max(v),
                     Some(s) => s + v,

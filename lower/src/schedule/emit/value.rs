@@ -183,6 +183,24 @@ impl Emit {
                         let x = self.load(&ptr, &off, d.with_lanes(lane.lanes / times as u16))?;
                         self.keep(PrimExpr::call(Intrin::Stretch, vec![x, PrimExpr::int(DType::I32, times)]))
                     }
+                    None if off.turns(&v).is_some_and(|n| [2, 4].contains(&n) && self.stretches(&v, n, lane)) => {
+                        let n = off.turns(&v).unwrap_or(1);
+                        let mut rows = vec![];
+                        for k in 0..n {
+                            rows.push(self.load(&ptr, &off.turn(&v, k), d.with_lanes(lane.lanes / n as u16))?);
+                        }
+                        // Of four the first and the third by turns, then the others, then both.
+                        while rows.len() > 1 {
+                            let half = rows.len() / 2;
+                            rows = (0..half)
+                                .map(|i| {
+                                    let both = vec![rows[i].clone(), rows[i + half].clone()];
+                                    self.keep(PrimExpr::call(Intrin::Turns, both))
+                                })
+                                .collect();
+                        }
+                        rows.swap_remove(0)
+                    }
                     None => {
                         let mut at = PrimExpr::i64(0);
                         for (atoms, c) in &off.terms {

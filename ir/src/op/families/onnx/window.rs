@@ -104,6 +104,37 @@ fn infer_col2im(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     Ok(StructInfo::Tensor(x.with_dims(dims, n.map(|n| n + 2))))
 }
 
+/// Which place along an axis, from an element's own number, meets it with this part of its block, and what must be tested.
+#[derive(Clone, Copy)]
+struct Tap {
+    before: i64,
+    begins: bool,
+    ends: bool,
+}
+
+/// Parts of a block that are added element by element, and tests of all of them, at most: kernels have loops of their own for
+/// what these leave.
+const MOST_TAPS: usize = 9;
+const MOST_TESTS: usize = 4;
+
+/// The parts of few blocks by steps of 1, of known sizes, in their order.
+fn few_taps(s: &Steps, image: &[PrimExpr], block: &[PrimExpr], places: &[PrimExpr]) -> Option<Vec<Vec<Tap>>> {
+    let (mut all, mut tests) = (vec![vec![]], 0);
+    for d in 0..image.len() {
+        let (size, parts, places) = (image[d].as_int()?, block[d].as_int()?, places[d].as_int()?);
+        if s.strides[d] != 1 || places < 1 || !(1..=MOST_TAPS as i64).contains(&parts) {
+            return None;
+        }
+        let tap = |t: i64| {
+            let before = s.padding[d] - t * s.dilation[d];
+            Tap { before, begins: before < 0, ends: size - 1 + before >= places }
+        };
+        tests += (0..parts).map(|t| tap(t).begins as usize + tap(t).ends as usize).sum::<usize>();
+        all = all.iter().flat_map(|a| (0..parts).map(move |t| [&a[..], &[tap(t)]].concat())).collect();
+    }
+    (all.len() <= MOST_TAPS && tests <= MOST_TESTS).then_some(all)
+}
+
 fn col2im(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let x = &inputs[0];
@@ -121,6 +152,30 @@ fn col2im(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
             room.floor_div(s.strides[d]) + 1
         })
         .collect();
+    if let Some(taps) = few_taps(&s, &image, &block, &places) {
+        let zero = PrimExpr::zero(acc);
+        let y = k.compute("col2im", out.dims, out.dtype, |i| {
+            let mut sum: Option<PrimExpr> = None;
+            for (part, tap) in taps.iter().enumerate() {
+                let at: Vec<PrimExpr> = (0..n).map(|d| i[2 + d].clone() + tap[d].before).collect();
+                let channel = i[1].clone() * taps.len() as i64 + part as i64;
+                let mut v = wide(x.at([i[0].clone(), channel, flat_index(&at, &places)]));
+                for d in 0..n {
+                    let begins = tap[d].begins.then(|| at[d].clone().ge(0));
+                    let ends = tap[d].ends.then(|| at[d].clone().lt(places[d].clone()));
+                    if let Some(inside) = begins.into_iter().chain(ends).reduce(PrimExpr::and) {
+                        v = inside.if_then_else(v, zero.clone());
+                    }
+                }
+                sum = Some(match sum {
+                    Some(s) => s + v,
+                    None => v,
+                });
+            }
+            convert(sum.unwrap_or(zero), out.dtype)
+        });
+        return Ok(k.finish(&[y]));
+    }
     // Padded by places that no block begins at, so that sums need no conditions on elements.
     let border: Vec<PrimExpr> =
         (0..n).map(|d| ((block[d].clone() - 1) * s.dilation[d]).floor_div(s.strides[d])).collect();
@@ -128,38 +183,62 @@ fn col2im(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let mut dims = vec![out.dims[0].clone(), out.dims[1].clone()];
     dims.extend(block.iter().cloned());
     dims.extend((0..n).map(|d| reach(d) + border[d].clone()));
+    let ends = |d: usize| reach(d).as_int().zip(places[d].as_int()).is_none_or(|(reached, places)| reached > places);
     let padded = k.compute("padded", &dims, x.dtype(), |i| {
-        let mut inside = PrimExpr::bool(true);
+        let mut inside: Option<PrimExpr> = None;
         let mut at = vec![];
         for d in 0..n {
             let place = i[2 + n + d].clone() - border[d].clone();
-            inside = inside.and(place.clone().ge(0)).and(place.clone().lt(places[d].clone()));
+            let begins = (!border[d].is_int(0)).then(|| place.clone().ge(0));
+            let ends = ends(d).then(|| place.clone().lt(places[d].clone()));
+            inside = inside.into_iter().chain(begins).chain(ends).reduce(PrimExpr::and);
             at.push(place);
         }
         let channel = i[1].clone() * PrimExpr::product(&block) + flat_index(&i[2..2 + n], &block);
-        inside.if_then_else(x.at([i[0].clone(), channel, flat_index(&at, &places)]), PrimExpr::zero(x.dtype()))
+        let v = x.at([i[0].clone(), channel, flat_index(&at, &places)]);
+        match inside {
+            Some(inside) => inside.if_then_else(v, PrimExpr::zero(x.dtype())),
+            None => v,
+        }
     });
-    // Elements whose positions have the same remainder by the strides are met by the same parts of blocks, in a row.
+    // Elements whose positions have the same remainder by the strides are met by the same parts of blocks, in a row: without
+    // dilation by each part whose number has that remainder, too.
     let mut dims = vec![out.dims[0].clone(), out.dims[1].clone()];
     dims.extend(s.strides.iter().map(|v| PrimExpr::i64(*v)));
     dims.extend((0..n).map(reach));
-    let sum = k.sum("sum", &dims, acc, &block, |i, t| {
-        let mut met = PrimExpr::bool(true);
-        let mut at = vec![i[0].clone(), i[1].clone()];
-        at.extend(t.iter().cloned());
+    let dense = s.dilation.iter().all(|v| *v == 1);
+    let parts: Vec<PrimExpr> = match dense {
+        true => (0..n).map(|d| (block[d].clone() + (s.strides[d] - 1)).floor_div(s.strides[d])).collect(),
+        false => block.clone(),
+    };
+    let term = |i: &[PrimExpr], t: &[PrimExpr]| {
+        let mut met: Option<PrimExpr> = None;
+        let (mut part, mut at) = (vec![], vec![]);
         for d in 0..n {
-            let moved = t[d].clone() * s.dilation[d];
-            if s.strides[d] > 1 {
-                met = met.and(moved.clone().floor_mod(s.strides[d]).eq(i[2 + d].clone()));
-            }
-            at.push(i[2 + n + d].clone() + border[d].clone() - moved.floor_div(s.strides[d]));
+            let (t, stride, phase) = (t[d].clone(), s.strides[d], i[2 + d].clone());
+            let (number, moved, test) = if dense {
+                let number = if stride == 1 { t.clone() } else { t.clone() * stride + phase };
+                let even = block[d].as_int().is_some_and(|k| k % stride == 0);
+                (number.clone(), t, (!even).then(|| number.lt(block[d].clone())))
+            } else {
+                let moved = t.clone() * s.dilation[d];
+                let test = (stride > 1).then(|| moved.clone().floor_mod(stride).eq(phase));
+                (t, moved.floor_div(stride), test)
+            };
+            met = met.into_iter().chain(test).reduce(PrimExpr::and);
+            part.push(number);
+            at.push(i[2 + n + d].clone() + border[d].clone() - moved);
         }
-        let v = wide(padded.at(at));
-        match s.strides.iter().all(|v| *v == 1) {
-            true => v,
-            false => met.if_then_else(v, PrimExpr::zero(acc)),
+        let v = wide(padded.at([&i[..2], &part, &at].concat()));
+        match met {
+            Some(met) => met.if_then_else(v, PrimExpr::zero(acc)),
+            None => v,
         }
-    });
+    };
+    let sum = match parts.iter().all(|p| p.is_int(1)) {
+        true => k.compute("sum", &dims, acc, |i| term(i, &vec![PrimExpr::i64(0); n])),
+        false => k.sum("sum", &dims, acc, &parts, term),
+    };
     let y = k.compute("col2im", out.dims, out.dtype, |i| {
         let mut at = vec![i[0].clone(), i[1].clone()];
         let moved = |d: usize| i[2 + d].clone() + s.padding[d];
