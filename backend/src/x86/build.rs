@@ -45,16 +45,26 @@ struct Builder {
     own: FnvHashMap<Reg, ()>,
     memo: Vec<FnvHashMap<usize, Val>>,
     constants: FnvHashMap<u32, Reg>,
-    /// Constants are read where they are used, not held in registers.
-    near: bool,
+    held: Held,
+    /// The constants of the innermost loop that is being translated: bits, bytes into the pool, register.
+    inner: Option<Vec<(u64, u32, Reg)>>,
     pooled: FnvHashMap<u32, u32>,
     /// The same for constants of 64 bits.
     doubles: FnvHashMap<u64, Reg>,
     pooled_doubles: FnvHashMap<u64, u32>,
 }
 
-/// With `near`, constants are read where they are used; without, each has a register to itself.
-pub fn build(f: &FlatFunc, wide: Wide, near: bool) -> Option<Program> {
+/// Where constants are held in registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// From the beginning to the end, each in one of its own.
+    Always,
+    /// While the innermost loop runs that uses them; elsewhere they are read where they are used.
+    Loops,
+    Nowhere,
+}
+
+pub fn build(f: &FlatFunc, wide: Wide, held: Held) -> Option<Program> {
     if f.ret.is_some() {
         return None;
     }
@@ -67,7 +77,8 @@ pub fn build(f: &FlatFunc, wide: Wide, near: bool) -> Option<Program> {
         own: FnvHashMap::default(),
         memo: vec![FnvHashMap::default()],
         constants: FnvHashMap::default(),
-        near,
+        held,
+        inner: None,
         pooled: FnvHashMap::default(),
         doubles: FnvHashMap::default(),
         pooled_doubles: FnvHashMap::default(),
@@ -191,19 +202,33 @@ impl Builder {
         if let Some(&r) = self.constants.get(&bits) {
             return r;
         }
-        let r = self.lanes_reg();
         let end = self.p.pool.len() as u32 * 4;
         let at = *self.pooled.entry(bits).or_insert(end);
         if at == end {
             self.p.pool.push(bits);
         }
-        if self.near {
+        if let Some(r) = self.inner_constant(bits.into(), at) {
+            return r;
+        }
+        let r = self.lanes_reg();
+        if self.held != Held::Always {
             self.push(Inst::Spread { d: r, m: Mem { base: Base::Pool(at), index: None, disp: 0 } });
             return r;
         }
         self.p.constants.push((r, at));
         self.constants.insert(bits, r);
         r
+    }
+
+    /// The register of a constant of the innermost loop, inside of one.
+    fn inner_constant(&mut self, bits: u64, at: u32) -> Option<Reg> {
+        let all = self.inner.as_ref()?;
+        if let Some((.., r)) = all.iter().find(|(b, place, _)| (*b, *place) == (bits, at)) {
+            return Some(*r);
+        }
+        let r = self.lanes_reg();
+        self.inner.as_mut()?.push((bits, at, r));
+        Some(r)
     }
 
     /// Lanes of 32 bits in each register of a vector.
@@ -351,11 +376,15 @@ impl Builder {
                 let from = self.p.code.len();
                 self.push(Inst::Label(top));
                 self.bound.insert(var.id(), Val::General(Opnd::Reg(i)));
+                self.inner = (self.held == Held::Loops && !has_loop(body)).then(Vec::new);
                 self.stmts(body)?;
                 self.push(Inst::Arith { op: Arith::Add, d: i, a: i, b: Opnd::Imm(*step) });
                 self.push(Inst::Branch { cc: Cc::Lt, a: i, b: end, to: top });
-                let to = self.p.code.len() - 1;
-                self.p.loops.push((from, to));
+                let constants = self.inner.take().unwrap_or_default();
+                let (before, to) = (constants.len(), self.p.code.len() - 1);
+                let reads: Vec<Inst> = constants.into_iter().map(|(_, at, d)| self.read_constant(d, at)).collect();
+                self.p.code.splice(from..from, reads);
+                self.p.loops.push((from + before, to + before));
                 self.push(Inst::Label(exit));
             }
             FlatStmt::If { cond, then, otherwise } => {
@@ -385,6 +414,14 @@ impl Builder {
             _ => return None,
         }
         Some(())
+    }
+
+    fn read_constant(&self, d: Reg, at: u32) -> Inst {
+        let m = Mem { base: Base::Pool(at), index: None, disp: 0 };
+        match self.p.doubles.contains(&at) {
+            true => Inst::SpreadDouble { d, m },
+            false => Inst::Spread { d, m },
+        }
     }
 
     /// A value that does not change when a local does.
@@ -756,6 +793,14 @@ fn piece(v: &Val, k: usize) -> Option<Reg> {
         Val::Lanes { regs, uniform } => regs.get(if *uniform { 0 } else { k }).copied(),
         _ => None,
     }
+}
+
+fn has_loop(body: &[FlatStmt]) -> bool {
+    body.iter().any(|s| match s {
+        FlatStmt::For { .. } | FlatStmt::While { .. } => true,
+        FlatStmt::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
+        _ => false,
+    })
 }
 
 fn has_load(e: &PrimExpr) -> bool {

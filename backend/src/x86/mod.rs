@@ -14,6 +14,7 @@ mod inst;
 mod tests;
 
 use crate::target::Target;
+use build::Held;
 use relax_ir::flat::{Assembled, FlatFunc};
 use target_lexicon::Architecture;
 
@@ -69,9 +70,9 @@ impl Wide {
     }
 }
 
-/// As instructions over virtual registers; `near`: constants are read where they are used.
-fn translated(f: &FlatFunc, wide: Wide, near: bool) -> Option<inst::Program> {
-    let mut program = build::build(f, wide, near)?;
+/// As instructions over virtual registers.
+fn translated(f: &FlatFunc, wide: Wide, held: Held) -> Option<inst::Program> {
+    let mut program = build::build(f, wide, held)?;
     if wide.evex() {
         fold::spreads(&mut program);
     }
@@ -80,13 +81,15 @@ fn translated(f: &FlatFunc, wide: Wide, near: bool) -> Option<inst::Program> {
 
 /// The machine code of a kernel (System V calling convention), or `None` for what only Cranelift can compile.
 pub fn assemble(f: &FlatFunc, wide: Wide) -> Option<Assembled> {
-    let program = translated(f, wide, false)?;
+    let program = translated(f, wide, Held::Always)?;
     if let Some(places) = alloc::in_registers(&program, wide) {
         return emit::emit(&program, &places, wide);
     }
-    let near = translated(f, wide, true)?;
-    if let Some(places) = alloc::in_registers(&near, wide) {
-        return emit::emit(&near, &places, wide);
+    for held in [Held::Loops, Held::Nowhere] {
+        let fewer = translated(f, wide, held)?;
+        if let Some(places) = alloc::in_registers(&fewer, wide) {
+            return emit::emit(&fewer, &places, wide);
+        }
     }
     emit::emit(&program, &alloc::spilling(&program, wide)?, wide)
 }

@@ -1,6 +1,8 @@
 //! Code of small functions, byte for byte.
 
-use super::{assemble, Wide};
+use super::build::Held;
+use super::inst::{Base, Inst};
+use super::{alloc, assemble, translated, Wide};
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::{Intrin, PrimExpr, Var};
 use relax_ir::{DType, Span};
@@ -167,4 +169,41 @@ fn an_element_of_one_product_is_spread_by_it() {
     assert!(code.windows(6).any(|w| w[0] == 0x62 && w[3] & 0x10 != 0 && w[4] == 0xb8), "{code:x?}");
     let code = assemble(&spread_once(true), WIDE).expect("vectors").bytes;
     assert!(has(&code, &spread), "{code:x?}");
+}
+
+/// Two loops over vectors with so many constants each.
+fn constants(count: usize) -> FlatFunc {
+    let params: Vec<Var> = ["x", "y"].map(|n| Var::new(n, DType::HANDLE)).into();
+    let [x, y] = [0, 1].map(|i: usize| params[i].expr());
+    let each = |from: usize| {
+        let var = Var::new("i", DType::I64);
+        let d = DType::F32.with_lanes(16);
+        let mut value = PrimExpr::load_ptr(x.clone(), var.expr(), d);
+        for k in from..from + count {
+            value = value * PrimExpr::f32(k as f32 + 0.5).broadcast(16) + PrimExpr::f32(k as f32 + 0.25).broadcast(16);
+        }
+        let body = vec![FlatStmt::Store { ptr: y.clone(), offset: var.expr(), value }];
+        FlatStmt::For { var, begin: 0.into(), end: 64.into(), step: 16, body }
+    };
+    let body = vec![each(0), each(count)];
+    FlatFunc { name: "constants".into(), params, ret: None, linkage: Linkage::Local, body, span: Span::NONE }
+}
+
+/// Constants of several loops that have no room in registers together are held in them while each loop runs.
+#[test]
+fn each_loop_holds_its_own_constants() {
+    for count in [6, 13] {
+        let f = constants(count);
+        let all = translated(&f, WIDE, Held::Always).expect("instructions");
+        assert_eq!(alloc::in_registers(&all, WIDE).is_some(), 4 * count < 30, "{count} constants");
+        let program = translated(&f, WIDE, Held::Loops).expect("instructions");
+        assert!(alloc::in_registers(&program, WIDE).is_some(), "{count} constants");
+        assert_eq!(program.loops.len(), 2);
+        for &(from, to) in &program.loops {
+            let reads = |i: &Inst| matches!(i, Inst::Spread { m, .. } if matches!(m.base, Base::Pool(_)));
+            assert!(matches!(program.code[from], Inst::Label(_)) && matches!(program.code[to], Inst::Branch { .. }));
+            assert!(!program.code[from..=to].iter().any(reads), "{count} constants are read in each round");
+            assert_eq!(program.code[from - 2 * count..from].iter().filter(|i| reads(i)).count(), 2 * count);
+        }
+    }
 }

@@ -10,14 +10,17 @@ impl Builder {
         if let Some(&r) = self.doubles.get(&bits) {
             return r;
         }
-        let r = self.lanes_reg();
         let end = self.p.pool.len() as u32 * 4;
         let at = *self.pooled_doubles.entry(bits).or_insert(end);
         if at == end {
             self.p.pool.extend([bits as u32, (bits >> 32) as u32]);
             self.p.doubles.push(at);
         }
-        if self.near {
+        if let Some(r) = self.inner_constant(bits, at) {
+            return r;
+        }
+        let r = self.lanes_reg();
+        if self.held != Held::Always {
             self.push(Inst::SpreadDouble { d: r, m: Mem { base: Base::Pool(at), index: None, disp: 0 } });
             return r;
         }
