@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 /// Products of a dynamic number of rows, rows normalised, products over heads; convolutions with constant weights,
 /// direct and by Winograd's algorithm in blocks
 /// and whole, windows over a copy with borders; a map over many elements; a recurrence, whose product has columns left
-/// over.
+/// over; pictures of an open batch, one of which is one block of tiles; a convolution to few channels, whose loop over a copy with borders has scratch memory of its own; rows that are taken
+/// from where a loop with a rest says.
 const MODEL: &str = r#"
 @I.ir_module
 class Module:
@@ -44,7 +45,8 @@ class Module:
     def main(x: R.Tensor(("n", 512), dtype="float32"), w: R.Tensor((512, 1024), dtype="float32"),
              h: R.Tensor((8, 192, 64), dtype="float32"), p: R.Tensor((1, 64, 56, 56), dtype="float32"),
              e: R.Tensor((60003,), dtype="float32"), g: R.Tensor((12, 1, 512), dtype="float32"),
-             f: R.Tensor((64, 64, 3, 3), dtype="float32")):
+             k: R.Tensor(("b", 64, 14, 14), dtype="float32"), f: R.Tensor((64, 64, 3, 3), dtype="float32"),
+             l: R.Tensor((9, 64, 3, 3), dtype="float32")):
         cls = Module
         with R.dataflow():
             a = R.matmul(x, w)
@@ -63,11 +65,16 @@ class Module:
             a0 = R.arange(0, 139264, 1, dtype="float32")
             a1 = R.reshape(R.multiply(R.sin(a0), R.const(0.125, "float32")), (256, 544))
             v = R.call_tir(cls.steps, (g, a1), out_sinfo=R.Tensor((12, 1, 256), dtype="float32"))
-            out = (d, o, r, m, v)
+            one = R.nn.relu(R.nn.conv2d(k, f, padding=[1, 1, 1, 1]))
+            last = R.nn.relu(R.nn.conv2d(p, l, padding=[1, 1, 1, 1]))
+            i0 = R.strided_slice(e, axes=[0], begin=[0], end=[3001])
+            i1 = R.astype(R.multiply(R.abs(i0), R.const(8000, "float32")), "int64")
+            taken = R.take(R.reshape(w, (8192, 64)), i1, axis=0)
+            out = (d, o, r, m, v, one, last, taken)
             R.output(out)
         return out
 "#;
-const RESULTS: usize = 5;
+const RESULTS: usize = 8;
 
 fn relax_aot(args: &[&str]) -> Output {
     let mut c = Command::new(env!("CARGO_BIN_EXE_relax-aot"));
@@ -83,7 +90,8 @@ fn library(dir: &Path, threads: usize, more: &[&str]) -> PathBuf {
     std::fs::write(&model, MODEL).expect("the model is written");
     let file = dir.join("weights.safetensors");
     let f = tensor(&[64, 64, 3, 3]).bytes().to_vec();
-    weights(&file, &[("f", "F32", "[64,64,3,3]", f)]);
+    let l = tensor(&[9, 64, 3, 3]).bytes().to_vec();
+    weights(&file, &[("f", "F32", "[64,64,3,3]", f), ("l", "F32", "[9,64,3,3]", l)]);
     let so = dir.join(format!("lib{threads}.so"));
     let n = threads.to_string();
     let args = [path(&model), "--params", path(&file), "--prefix", "m", "-o", path(&so), "--threads", &n];
@@ -98,8 +106,12 @@ fn tensor(shape: &[i64]) -> Constant {
     Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
 }
 
-fn inputs(rows: i64) -> Vec<Constant> {
-    [&[rows, 512][..], &[512, 1024], &[8, 192, 64], &[1, 64, 56, 56], &[60_003], &[12, 1, 512]].map(tensor).to_vec()
+fn inputs(rows: i64, pictures: i64) -> Vec<Constant> {
+    let fixed = [&[512, 1024][..], &[8, 192, 64], &[1, 64, 56, 56], &[60_003], &[12, 1, 512]].map(tensor);
+    let mut all = vec![tensor(&[rows, 512])];
+    all.extend(fixed);
+    all.push(tensor(&[pictures, 64, 14, 14]));
+    all
 }
 
 fn run(library: &Library, inputs: &[Constant]) -> Vec<Vec<u8>> {
@@ -126,12 +138,15 @@ fn the_same_bits_for_any_number_of_threads() {
             // Blocks of tiles, not of a number that the threads divide: shares begin and end among them.
             let transformed = symbols(&so).lines().any(|l| l.contains("winograd") && l.ends_with("_tasks"));
             assert!(transformed == (cpu == "auto"), "{}", symbols(&so));
-            assert!(shared >= 4, "{shared} kernels of {cpu} run on {threads} threads\n{}", symbols(&so));
+            let named = ["nn_conv2d_nn_relu_tasks", "astype_take_tasks"];
+            assert!(named.iter().all(|name| symbols(&so).contains(name)), "{}", symbols(&so));
+            assert!(shared >= 14, "{shared} kernels of {cpu} run on {threads} threads\n{}", symbols(&so));
             let library = Library::open(&so, "m").expect("the library");
-            // Many rows, and so few that a kernel stays on one thread.
-            for rows in [300, 2, 1] {
-                let inputs = inputs(rows);
-                assert!(run(&alone, &inputs) == run(&library, &inputs), "{cpu}, {threads} threads, {rows} rows");
+            // Many rows, and so few that a kernel stays on one thread; pictures that are many, few, and none.
+            for (rows, pictures) in [(300, 1), (2, 3), (1, 2), (33, 12), (17, 0)] {
+                let inputs = inputs(rows, pictures);
+                let same = run(&alone, &inputs) == run(&library, &inputs);
+                assert!(same, "{cpu}, {threads} threads, {rows} rows, {pictures} pictures");
             }
         }
     }
@@ -145,6 +160,22 @@ class Module:
     def main(x: R.Tensor((1, "h", "w", 32), dtype="float32")):
         return R.nn.pad(x, pad_width=[0, 0, 0, 0, 1, 1, 0, 0])
 "#;
+
+/// Where the call tells that a picture has fewer blocks of tiles than there are threads, phases of a block are shared out instead.
+#[test]
+fn fewer_rounds_than_threads_are_cut_into_phases() {
+    let dir = tempfile::tempdir().expect("a folder");
+    library(dir.path(), 2, &["--target-cpu", "x86-64-v3"]);
+    let flat = dir.path().join("m.flat");
+    let [model, weights] = ["model.rlx", "weights.safetensors"].map(|name| dir.path().join(name));
+    let args = [path(&model), "--params", path(&weights), "--prefix", "m", "-o", path(&flat), "--emit", "flat"];
+    let out = relax_aot(&[&args[..], &["--threads", "2", "--target-cpu", "x86-64-v3"]].concat());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = std::fs::read_to_string(&flat).expect("the flat module");
+    let host = text.split("for round in range(0, T.max(b, 0)").nth(1).expect("a loop over rounds");
+    let round = host.split("else:").next().unwrap_or_default();
+    assert_eq!(round.matches("call m__parallel(").count(), 3, "{round}");
+}
 
 #[test]
 fn borders_are_filled_first() {
@@ -162,6 +193,33 @@ fn borders_are_filled_first() {
         let run = |l: &Library| l.run("main", &x, 1).unwrap_or_else(|e| panic!("{}", e.message));
         let wanted = run(&alone);
         assert!((0..4).all(|_| run(&shared) == wanted), "{h}x{w}");
+    }
+}
+
+/// Rows of an open number, turned: by a condition there is one loop or another.
+#[test]
+fn one_of_two_loops_is_shared_out() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    let text = "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((\"b\", \"n\", \"m\"), \
+                dtype=\"float32\")):\n        return R.permute_dims(x, axes=[0, 2, 1])\n";
+    std::fs::write(&model, text).expect("the model is written");
+    let library = |threads: &str| {
+        let so = dir.path().join(format!("{threads}.so"));
+        let out = relax_aot(&[path(&model), "--prefix", "m", "-o", path(&so), "--threads", threads]);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert_eq!(symbols(&so).contains("permute_dims_tasks"), threads != "1", "{}", symbols(&so));
+        Library::open(&so, "m").expect("the library")
+    };
+    let alone = library("1");
+    for threads in ["2", "3"] {
+        let shared = library(threads);
+        for (b, n, m) in [(1, 300, 70), (1, 33, 1000), (3, 129, 65), (1, 9, 4000), (2, 4000, 7), (1, 0, 16), (5, 20, 0)]
+        {
+            let x = [tensor(&[b, n, m])];
+            let [a, b] = [&alone, &shared].map(|l| l.run("main", &x, 1).unwrap_or_else(|e| panic!("{}", e.message)));
+            assert!(a[0].bytes() == b[0].bytes(), "{threads} threads, {n} x {m}");
+        }
     }
 }
 
@@ -312,12 +370,12 @@ fn weights_of_few_bits_are_shared() {
 fn callers_at_the_same_time() {
     let dir = tempfile::tempdir().expect("a folder");
     let so = library(dir.path(), 3, &[]);
-    let wanted = run(&Library::open(&so, "m").expect("the library"), &inputs(64));
+    let wanted = run(&Library::open(&so, "m").expect("the library"), &inputs(64, 1));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let library = Library::open(&so, "m").expect("the library");
-                let inputs = inputs(64);
+                let inputs = inputs(64, 1);
                 for _ in 0..4 {
                     assert!(run(&library, &inputs) == wanted);
                 }
@@ -345,13 +403,13 @@ fn loops(out: Output) -> usize {
 /// No share writes what another one of its loop writes or reads, in any form of the kernels.
 #[test]
 fn shares_are_independent() {
-    for (cpu, threads) in [("baseline", 2), ("native", 2), ("native", 5)] {
+    for (cpu, threads, least) in [("baseline", 2, 26), ("native", 2, 29), ("native", 5, 29)] {
         let dir = tempfile::tempdir().expect("a folder");
         let so = library(dir.path(), threads, &["--target-cpu", cpu]);
         let client = client(dir.path(), &so, "races");
         let out = Command::new(&client).arg("states").env("LD_LIBRARY_PATH", dir.path()).output();
         let loops = loops(out.expect("the client starts"));
-        assert!(loops >= 20, "{loops} loops of {cpu}, {threads} threads");
+        assert!(loops >= least, "{loops} loops of {cpu}, {threads} threads");
     }
 }
 

@@ -361,13 +361,20 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
                 let ways = [(false, options.threads), (true, options.threads), (false, 1), (true, 1)];
                 for (all, plain) in ways.into_iter().filter_map(|(joint, cut)| split(joint, cut)) {
                     let phases = all.iter().chain([&plain]).map(|s| s.phases).max().unwrap_or(1);
+                    let pieces = all.iter().chain([&plain]).any(|s| s.pieces);
                     let joint = plain.joint;
-                    let all: Vec<_> = all.into_iter().map(|s| Some(s.func)).collect();
+                    let few = all.first().unwrap_or(&plain).few.clone();
+                    // A form that has other steps takes these.
+                    let steps = |s: threads::Split| match few.is_none() || s.few == few {
+                        true => Some(s.func),
+                        false => threads::follow(s.func),
+                    };
+                    let all: Vec<_> = all.into_iter().map(steps).collect();
                     let again: Vec<_> = all.iter().zip(&levels).map(|(f, l)| assemble(f, l)).collect();
                     // Never at the price of the wide form.
                     if again.iter().zip(&codes).all(|(new, old)| new.is_some() == old.is_some()) {
-                        (forms, codes, narrow) = (all, again, Some(plain.func));
-                        shared.insert(name.clone(), if joint { s.in_phases(phases) } else { s });
+                        (forms, codes, narrow) = (all, again, steps(plain));
+                        shared.insert(name.clone(), if joint { s.in_phases(phases, pieces) } else { s.with_few(few) });
                         break;
                     }
                 }

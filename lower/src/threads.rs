@@ -7,12 +7,14 @@
 //! its own: the shares of one are all done before the next begins. [`split`] decides what a kernel's loops allow. Each
 //! element is computed as by one thread: results do not depend on the number of threads.
 
+mod few;
 mod names;
 mod rounds;
 mod split;
 mod steps;
 mod turn;
 
+pub use few::{follow, Few};
 pub use split::{alone, split, Split};
 pub use steps::{split_steps, Stepped};
 pub use turn::turn;
@@ -20,6 +22,7 @@ pub use turn::turn;
 use crate::kernel::{kernel_dims, wide_workspace};
 use crate::schedule::streamed::Streamed;
 use crate::schedule::{self, int8};
+use few::FILL;
 use relax_ir::abi::AbiLayout;
 use relax_ir::flat::{Callee, FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::Var;
@@ -92,6 +95,12 @@ pub struct Shared {
     fills: bool,
     /// Multiplications below which it stays on one thread.
     least: i64,
+    /// As many as the library is compiled for.
+    threads: i64,
+    /// In a workspace for all, each share has a piece of its own.
+    pieces: bool,
+    /// How it runs step by step.
+    few: Option<Few>,
 }
 
 /// What a recurrence does.
@@ -104,8 +113,13 @@ struct Steps {
 
 impl Shared {
     /// With the loops as they turned out.
-    pub fn in_phases(self, phases: i64) -> Shared {
-        Shared { room: PrimExpr::i64(0), phases, ..self }
+    pub fn in_phases(self, phases: i64, pieces: bool) -> Shared {
+        Shared { room: PrimExpr::i64(0), phases, pieces, ..self }
+    }
+
+    /// With the steps that all forms have.
+    pub fn with_few(self, few: Option<Few>) -> Shared {
+        Shared { few, ..self }
     }
 
     /// Whether it is a recurrence.
@@ -157,6 +171,7 @@ pub fn consider(f: &PrimFunc, room: &Room, least: i64) -> Option<Shared> {
     if dims.iter().any(|d| !d.dtype().is_int()) {
         return None;
     }
+    let threads = room.threads;
     let room = room.one(f);
     let workspace = !room.is_int(0);
     Some(Shared {
@@ -171,6 +186,9 @@ pub fn consider(f: &PrimFunc, room: &Room, least: i64) -> Option<Shared> {
         apart,
         fills,
         least,
+        threads,
+        pieces: false,
+        few: None,
     })
 }
 
@@ -225,7 +243,7 @@ struct Calls<'a> {
 impl Calls<'_> {
     fn shares(&self, s: &Shared) -> i64 {
         let large = s.work.as_int().is_none_or(|n| n >= LARGE);
-        if large && s.room.is_int(0) && !s.recurs() {
+        if large && s.room.is_int(0) && !s.recurs() && !s.pieces {
             self.threads * SHARES
         } else {
             self.threads
@@ -311,7 +329,32 @@ impl Calls<'_> {
             body.push(FlatStmt::If { cond: failed, then: vec![FlatStmt::Return(Some(rc.expr()))], otherwise: vec![] });
         };
         match &s.steps {
-            None => (0..s.phases).for_each(|i| phase(&mut body, PrimExpr::i64(i))),
+            None => {
+                let mut whole = vec![];
+                (0..s.phases).for_each(|i| phase(&mut whole, PrimExpr::i64(i)));
+                match &s.few {
+                    Some(few) => {
+                        let step = |at: i64| self.whole(symbol, args, PrimExpr::i64(at), PrimExpr::i64(at + WHOLE));
+                        let at = PrimExpr::i64(args.len() as i64);
+                        let joint = FlatStmt::Store { ptr: context.expr(), offset: at, value: PrimExpr::i64(0) };
+                        let round = Var::new("round", DType::I64);
+                        let mut row = vec![];
+                        for i in 0..few.phases {
+                            phase(&mut row, round.expr() * few.phases + (FILL + 1 + i));
+                        }
+                        let rounds = few.rounds.substitute(&dims);
+                        let (begin, end) = (PrimExpr::i64(0), rounds.clone());
+                        let rows = FlatStmt::For { var: round, begin, end, step: 1, body: row };
+                        let steps = vec![joint, step(FILL * WHOLE), rows];
+                        let cond = rounds.lt(self.threads);
+                        match cond.is_int(1) {
+                            true => body.extend(steps),
+                            false => body.push(FlatStmt::If { cond, then: steps, otherwise: whole }),
+                        }
+                    }
+                    None => body.extend(whole),
+                }
+            }
             Some(steps) => {
                 let once = |at: PrimExpr| self.whole(symbol, args, at.clone() * WHOLE, (at + 1i64) * WHOLE);
                 let (t, count) = (Var::new("t", DType::I64), steps.segments.len() as i64);

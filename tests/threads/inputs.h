@@ -5,7 +5,7 @@
 
 #include "m.h"
 
-enum { INPUTS = 6, RESULTS = 5 };
+enum { INPUTS = 7, RESULTS = 8 };
 
 static DLTensor tensor(int64_t *shape, int32_t rank, unsigned seed) {
   int64_t n = 1;

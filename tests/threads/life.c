@@ -48,9 +48,9 @@ static int threads(void) {
 
 int main(int argc, char **argv) {
   static int64_t x[] = {16, 512}, w[] = {512, 1024}, h[] = {8, 192, 64}, p[] = {1, 64, 56, 56}, e[] = {60003},
-                 g[] = {12, 1, 512};
+                 g[] = {12, 1, 512}, k[] = {1, 64, 14, 14};
   DLTensor all[INPUTS] = {tensor(x, 2, 1), tensor(w, 2, 2), tensor(h, 3, 3),
-                          tensor(p, 4, 4), tensor(e, 1, 5), tensor(g, 3, 6)};
+                          tensor(p, 4, 4), tensor(e, 1, 5), tensor(g, 3, 6), tensor(k, 4, 7)};
   memcpy(inputs, all, sizeof all);
   for (int i = 0; i < INPUTS; ++i) args[i] = &inputs[i];
   if (argc < 2) return 1;

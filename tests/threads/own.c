@@ -42,9 +42,9 @@ static int32_t refuse(void *self, int64_t n, int32_t (*body)(void *, int64_t, in
 
 int main(void) {
   int64_t x[] = {70, 512}, w[] = {512, 1024}, h[] = {8, 192, 64}, p[] = {1, 64, 56, 56}, e[] = {60003},
-          g[] = {12, 1, 512};
+          g[] = {12, 1, 512}, k[] = {1, 64, 14, 14};
   DLTensor inputs[INPUTS] = {tensor(x, 2, 1), tensor(w, 2, 2), tensor(h, 3, 3),
-                             tensor(p, 4, 4), tensor(e, 1, 5), tensor(g, 3, 6)};
+                             tensor(p, 4, 4), tensor(e, 1, 5), tensor(g, 3, 6), tensor(k, 4, 7)};
   const DLTensor *args[INPUTS];
   for (int i = 0; i < INPUTS; ++i) args[i] = &inputs[i];
   DLManagedTensor *a[RESULTS], *b[RESULTS], *none[RESULTS];

@@ -34,7 +34,7 @@ impl Cut {
     /// The loop `s` from `low` to `high`, in parts of [`WHOLE`]: with its rounds cut where that is better and possible.
     /// `facts` are those of the place where it stands.
     pub fn piece(self, s: &FlatStmt, facts: &Facts, low: PrimExpr, high: PrimExpr) -> Vec<FlatStmt> {
-        let FlatStmt::For { var, begin, end, step, body } = s else { return vec![s.clone()] };
+        let FlatStmt::For { var, begin, end, step, body } = s else { return vec![self.either(s, facts, &low, &high)] };
         let count = match (begin.as_int(), end.as_int()) {
             (Some(b), Some(e)) => PrimExpr::i64(((e - b).max(0) + *step - 1) / *step),
             _ => (end.clone() - begin.clone() + (*step - 1)).floor_div(*step).max(0i64),
@@ -61,6 +61,25 @@ impl Cut {
         vec![bind(&a, count.clone() * low), bind(&b, count * high), whole]
     }
 
+    /// The loops of one of two lists, each from `low` to `high`.
+    fn either(self, s: &FlatStmt, facts: &Facts, low: &PrimExpr, high: &PrimExpr) -> FlatStmt {
+        let FlatStmt::If { cond, then, otherwise } = s else { return s.clone() };
+        let branch = |list: &[FlatStmt]| {
+            let mut facts = facts.clone();
+            let mut out = vec![];
+            for s in list {
+                match s {
+                    FlatStmt::Let { .. } => out.push(s.clone()),
+                    _ => out.extend(self.piece(s, &facts, low.clone(), high.clone())),
+                }
+                // All of it was asked before.
+                let _known = facts.statement(s, &mut HashSet::new());
+            }
+            out
+        };
+        FlatStmt::If { cond: cond.clone(), then: branch(then), otherwise: branch(otherwise) }
+    }
+
     /// The body of a round of which `low..high` is run; `None` where it cannot be cut.
     fn round(self, body: &[FlatStmt], facts: &Facts, low: &Var, high: &Var) -> Option<Vec<FlatStmt>> {
         let mut facts = facts.clone();
@@ -81,7 +100,7 @@ impl Cut {
                     continue;
                 }
                 FlatStmt::Stack { .. } => return None,
-                FlatStmt::For { .. } if piece.is_empty() => {
+                s if piece.is_empty() && facts.is_loop(s) => {
                     let part = stored.iter().any(|v| own(&v));
                     if stored.iter().any(|v| facts.again.contains(v) && written.contains(v)) {
                         return None;

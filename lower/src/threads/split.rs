@@ -1,5 +1,6 @@
 //! What the loops of a kernel allow.
 
+use super::few::{steps, Few, Steps, FILL};
 use super::names::bound_once;
 use super::rounds::Cut;
 use super::{Shared, WHOLE};
@@ -15,6 +16,10 @@ pub struct Split {
     pub phases: i64,
     /// The workspace is one for all.
     pub joint: bool,
+    /// In it each share has a piece of its own, of those that are there for each thread.
+    pub pieces: bool,
+    /// Where it can be called step by step, too.
+    pub few: Option<Few>,
 }
 
 /// A statement of the kernel's body.
@@ -58,53 +63,126 @@ pub(super) fn with_workspace(f: &FlatFunc, s: &Shared) -> Option<(FlatFunc, Hash
 pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Split> {
     let (mut f, private) = with_workspace(f, s).filter(|_| takes_shares(f))?;
     let body = std::mem::take(&mut f.body);
-    let (tops, mut facts) = classify(&f, &body, private, s.apart)?;
-    facts.again = s.again.iter().filter_map(|i| f.params.get(*i).cloned()).collect();
+    let again = s.again.iter().filter_map(|i| f.params.get(*i).cloned()).collect();
+    let (tops, facts) = classify(&f, &body, Facts { private, again, ..Default::default() }, s.apart)?;
     if !tops.iter().any(|t| t.kind == Kind::Loop) {
         return None;
     }
-    let phases = match joint {
+    let (phases, scratch) = match joint {
         true => phases(&tops, &facts)?,
-        false => own_workspace(&tops, &facts, s.fills)?,
+        false => (own_workspace(&tops, &facts, s.fills)?, HashSet::new()),
     };
     let last = phases.iter().copied().max().filter(|last| *last >= 0)?;
     let (from, to) = (Var::new("from", DType::I64), Var::new("to", DType::I64));
+    let few = (!joint).then(|| few(&f, s, &tops, &phases, &facts, threads, [&from, &to])).flatten();
+    let dims = &f.params[s.buffers..s.buffers + s.dims.len()];
+    let dims: HashMap<Var, PrimExpr> =
+        s.dims.iter().zip(dims).map(|(d, p)| (d.clone(), p.expr().cast(d.dtype()))).collect();
+    // Of a piece of scratch memory that a round keeps to itself, each share has another copy of the workspace.
+    let copy = Var::new("copy", DType::I64);
+    if !scratch.is_empty() {
+        let share = from.expr() - from.expr().floor_div(WHOLE) * WHOLE;
+        let which = (share * s.threads + (WHOLE - 1)).floor_div(WHOLE);
+        f.body.push(FlatStmt::Let { var: copy.clone(), value: which * s.room.substitute(&dims) });
+    }
+    if let Some(few) = &few {
+        f.body.extend(few.names.iter().cloned());
+    }
     // Names that stand among code that runs once are there too; they may be bound again later.
     let (mut once, mut names): (Vec<FlatStmt>, Vec<FlatStmt>) = Default::default();
-    let end = to.expr().ge(PrimExpr::i64((last + 1) * WHOLE));
-    let flush = |once: &mut Vec<FlatStmt>, names: &mut Vec<FlatStmt>, out: &mut Vec<FlatStmt>| {
+    let flush = |phase: i64, once: &mut Vec<FlatStmt>, names: &mut Vec<FlatStmt>, out: &mut Vec<FlatStmt>| {
         if !once.is_empty() {
             let then = std::mem::take(once);
-            out.push(FlatStmt::If { cond: end.clone(), then, otherwise: vec![] });
+            let end = to.expr().ge((phase + 1) * WHOLE);
+            let cond = if phase < last { end.and(from.expr().lt((phase + 1) * WHOLE)) } else { end };
+            out.push(FlatStmt::If { cond, then, otherwise: vec![] });
             out.append(names);
         }
     };
+    // The phase of the code that runs once, which ends at a loop.
+    let mut at = 0;
     for (t, phase) in tops.iter().zip(&phases) {
         match (t.kind, t.s) {
-            (Kind::Once, s) => once.push(s.clone()),
-            (Kind::Loop, FlatStmt::For { .. }) if *phase >= 0 => {
-                flush(&mut once, &mut names, &mut f.body);
+            (Kind::Once, s) => {
+                at = *phase;
+                once.push(s.clone());
+            }
+            (Kind::Loop, _) if *phase >= 0 => {
+                flush(at, &mut once, &mut names, &mut f.body);
                 let share = |share: &Var| match last {
                     0 => share.expr(),
                     _ => (share.expr() - phase * WHOLE).max(0i64).min(WHOLE),
                 };
-                let cut = Cut { threads, own: !joint };
+                if let Some(few) = &few {
+                    let [low, high] = few.share.clone();
+                    f.body.extend(Cut { threads, own: true }.piece(&few.nest, &facts, low, high));
+                    continue;
+                }
+                let mut facts = facts.clone();
+                let own = scratch.iter().any(|v| t.stored.contains(v));
+                if own {
+                    facts.private.clone_from(&scratch);
+                }
+                let cut = Cut { threads, own: own || !joint };
                 f.body.extend(cut.piece(t.s, &facts, share(&from), share(&to)));
             }
             (Kind::Loop, s) => {
-                flush(&mut once, &mut names, &mut f.body);
-                f.body.push(s.clone());
+                flush(at, &mut once, &mut names, &mut f.body);
+                f.body.push(match &few {
+                    Some(few) => {
+                        let cond = few.step.expr().le(FILL);
+                        FlatStmt::If { cond, then: vec![s.clone()], otherwise: vec![] }
+                    }
+                    None => s.clone(),
+                });
             }
-            (Kind::Keep, FlatStmt::Let { .. }) if !once.is_empty() => {
-                once.push(t.s.clone());
-                names.push(t.s.clone());
+            (Kind::Keep, FlatStmt::Let { var, value }) => {
+                let value = match scratch.contains(var) {
+                    true => value.clone().ptr_add(copy.expr()),
+                    false => value.clone(),
+                };
+                let s = FlatStmt::Let { var: var.clone(), value };
+                match once.is_empty() {
+                    true => f.body.push(s),
+                    false => {
+                        once.push(s.clone());
+                        names.push(s);
+                    }
+                }
             }
             (Kind::Keep, s) => f.body.push(s.clone()),
         }
     }
-    flush(&mut once, &mut names, &mut f.body);
+    flush(at, &mut once, &mut names, &mut f.body);
     f.params.extend([from, to]);
-    Some(Split { func: f, phases: last + 1, joint })
+    let few = few.map(|f| f.few);
+    Some(Split { func: f, phases: last + 1, joint, pieces: !scratch.is_empty(), few })
+}
+
+/// The one loop over rounds of a kernel whose other loops fill the workspace, with steps.
+fn few(
+    f: &FlatFunc,
+    s: &Shared,
+    tops: &[Top],
+    phases: &[i64],
+    facts: &Facts,
+    threads: i64,
+    share: [&Var; 2],
+) -> Option<Steps> {
+    let mut rounds = tops.iter().zip(phases).filter(|(t, phase)| t.kind != Kind::Keep && **phase >= 0);
+    let (t, _) = rounds.next().filter(|(t, _)| t.kind == Kind::Loop)?;
+    if rounds.next().is_some() || s.threads == 1 {
+        return None;
+    }
+    let params = &f.params[s.buffers..s.buffers + s.dims.len()];
+    let mut known: HashMap<Var, PrimExpr> =
+        params.iter().zip(&s.dims).map(|(p, d)| (p.clone(), d.expr().cast(p.dtype()))).collect();
+    for t in tops {
+        if let FlatStmt::Let { var, value } = t.s {
+            known.insert(var.clone(), value.substitute(&known));
+        }
+    }
+    steps(t.s, facts, threads, share, &known, &s.dims)
 }
 
 /// The kernel as the work of the first share alone: for a form that is not worth more.
@@ -118,7 +196,7 @@ pub fn alone(f: &FlatFunc, s: &Shared, joint: bool) -> Option<Split> {
     let first = from.expr().eq(PrimExpr::i64(0));
     f.body.push(FlatStmt::If { cond: first, then, otherwise: vec![] });
     f.params.extend([from, to]);
-    Some(Split { func: f, phases: 1, joint })
+    Some(Split { func: f, phases: 1, joint, pieces: false, few: None })
 }
 
 /// Phases of the statements when each share has a workspace of its own: all 0, or -1 for a loop that every share runs
@@ -150,48 +228,58 @@ fn own_workspace(tops: &[Top], facts: &Facts, fills: bool) -> Option<Vec<i64>> {
     Some(tops.iter().map(|t| if fill(t) { -1 } else { 0 }).collect())
 }
 
-/// Phases of the statements when all shares work in one workspace.
-fn phases(tops: &[Top], facts: &Facts) -> Option<Vec<i64>> {
+/// Phases of the statements when all shares work in one workspace, and its pieces that a round of a loop keeps to itself,
+/// of which each share has its own.
+fn phases(tops: &[Top], facts: &Facts) -> Option<(Vec<i64>, HashSet<Var>)> {
     let private = &facts.private;
+    let bound = |v: &Var| tops.iter().any(|t| matches!(t.s, FlatStmt::Let { var, .. } if var == v));
+    let users = |v: &Var| tops.iter().filter(|t| t.stored.contains(v) || t.loaded.contains(v)).count();
+    let mut scratch: HashSet<Var> = HashSet::new();
     let mut phase = -1;
     let mut all = vec![];
     let (mut stored, mut loaded): (HashSet<&Var>, HashSet<&Var>) = Default::default();
-    for t in tops {
+    for (i, t) in tops.iter().enumerate() {
         let own = |v: &&Var| private.contains(*v);
-        // Scratch memory of one round of a loop.
-        let scratch = t.stored.iter().any(|v| own(&v) && t.loaded.contains(v));
-        match t.kind {
-            Kind::Once => return None,
-            _ if scratch => return None,
-            Kind::Keep if t.loaded.iter().any(|v| own(&v)) || !t.stored.is_empty() => return None,
-            Kind::Keep => {}
-            Kind::Loop => {
-                let meets = t.loaded.iter().any(|v| stored.contains(v))
-                    || t.stored.iter().any(|v| own(&v) && (stored.contains(v) || loaded.contains(v)))
-                    || t.stored.iter().any(|v| facts.again.contains(v) && stored.contains(v));
-                if phase < 0 || meets {
-                    phase += 1;
-                    stored.clear();
-                    loaded.clear();
-                }
-                stored.extend(&t.stored);
-                loaded.extend(&t.loaded);
-            }
+        if t.kind == Kind::Keep && (t.loaded.iter().any(|v| own(&v)) || !t.stored.is_empty()) {
+            return None;
         }
-        all.push(phase.max(0));
+        // Code that runs once is one piece up to the next loop: all of its phase is known at its beginning.
+        let of_once = tops[..i].iter().rev().find(|t| t.kind != Kind::Keep).is_some_and(|t| t.kind == Kind::Once);
+        if t.kind == Kind::Keep || t.kind == Kind::Once && of_once {
+            all.push(phase.max(0));
+            continue;
+        }
+        let piece: Vec<&Top> = match t.kind {
+            Kind::Once => {
+                tops[i..].iter().take_while(|t| t.kind != Kind::Loop).filter(|t| t.kind == Kind::Once).collect()
+            }
+            _ => vec![t],
+        };
+        let writes: HashSet<&Var> = piece.iter().flat_map(|t| &t.stored).collect();
+        let reads: HashSet<&Var> = piece.iter().flat_map(|t| &t.loaded).collect();
+        let kept: Vec<&Var> = writes.iter().copied().filter(|v| own(v) && reads.contains(v)).collect();
+        if t.kind == Kind::Once && !kept.is_empty() || kept.iter().any(|v| users(v) > 1 || !bound(v)) {
+            return None;
+        }
+        scratch.extend(kept.into_iter().cloned());
+        let meets = reads.iter().any(|v| stored.contains(v))
+            || writes.iter().any(|v| own(v) && (stored.contains(v) || loaded.contains(v)))
+            || writes.iter().any(|v| facts.again.contains(*v) && stored.contains(v));
+        if phase < 0 || meets {
+            phase += 1;
+            stored.clear();
+            loaded.clear();
+        }
+        stored.extend(writes);
+        loaded.extend(reads);
+        all.push(phase);
     }
-    Some(all)
+    Some((all, scratch))
 }
 
 /// The statements of the body with what they load and store, and the memory that belongs to the workspace; `None` for
 /// what must not run twice or in another order.
-fn classify<'a>(
-    f: &FlatFunc,
-    body: &'a [FlatStmt],
-    workspace: HashSet<Var>,
-    apart: bool,
-) -> Option<(Vec<Top<'a>>, Facts)> {
-    let mut facts = Facts { private: workspace, ..Default::default() };
+fn classify<'a>(f: &FlatFunc, body: &'a [FlatStmt], mut facts: Facts, apart: bool) -> Option<(Vec<Top<'a>>, Facts)> {
     let mut pieces: Vec<(Var, Var)> = vec![];
     facts.roots.extend(f.params.iter().map(|p| (p.clone(), vec![p.clone()])));
     let mut tops = vec![];
@@ -225,7 +313,7 @@ fn classify<'a>(
                 }
                 Kind::Keep
             }
-            FlatStmt::For { .. } if !mentions(s, &open) && !facts.takes(s, &held)? => Kind::Loop,
+            s if !mentions(s, &open) && facts.is_loop(s) && !facts.takes(s, &held)? => Kind::Loop,
             _ => Kind::Once,
         };
         let mut locals = if kind == Kind::Once { open.clone() } else { HashSet::new() };
@@ -348,6 +436,53 @@ impl Facts {
             }
             _ => None,
         }
+    }
+
+    /// Whether a statement is a loop, or one of two lists of loops that hand each other nothing, by a condition that reads no
+    /// memory; names may stand among them.
+    pub(super) fn is_loop(&self, s: &FlatStmt) -> bool {
+        match s {
+            FlatStmt::For { .. } => true,
+            FlatStmt::If { cond, then, otherwise } => {
+                !then.is_empty() && !loads(cond) && self.are_loops(then) && self.are_loops(otherwise)
+            }
+            _ => false,
+        }
+    }
+
+    fn are_loops(&self, list: &[FlatStmt]) -> bool {
+        let mut own = self.clone();
+        let (mut written, mut read): (HashSet<Var>, HashSet<Var>) = Default::default();
+        // Scratch memory that rounds keep to themselves.
+        let mut kept: HashSet<Var> = HashSet::new();
+        for s in list {
+            (own.stored, own.loaded) = Default::default();
+            if own.statement(s, &mut HashSet::new()).is_none() {
+                return false;
+            }
+            match s {
+                FlatStmt::Let { value, .. } if !loads(value) => continue,
+                s if own.is_loop(s) => {}
+                _ => return false,
+            }
+            let (mut stored, mut loaded) = (std::mem::take(&mut own.stored), std::mem::take(&mut own.loaded));
+            stored.retain(|v| !own.stacks.contains(v));
+            loaded.retain(|v| !own.stacks.contains(v));
+            let rounds: HashSet<Var> =
+                stored.intersection(&loaded).filter(|v| own.private.contains(v)).cloned().collect();
+            stored.retain(|v| !rounds.contains(v));
+            loaded.retain(|v| !rounds.contains(v));
+            kept.extend(rounds);
+            let once = |v: &Var| own.private.contains(v) || own.again.contains(v);
+            if stored.iter().any(|v| read.contains(v) || once(v) && written.contains(v))
+                || !loaded.is_disjoint(&written)
+            {
+                return false;
+            }
+            written.extend(stored);
+            read.extend(loaded);
+        }
+        kept.is_disjoint(&written) && kept.is_disjoint(&read)
     }
 
     /// Whether a loop reads of these slots what was left there before it.

@@ -240,11 +240,14 @@ pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
             e.hoist(fits.select(of(rows), one))
         })
     };
-    // Of open rows there are rather too many blocks, which are empty, than a division.
-    let (block, blocks) = match (w.open, all.as_int()) {
-        (true, None) => (by_columns(e, &PrimExpr::i64), all.clone()),
-        (true, Some(n)) => (by_columns(e, &PrimExpr::i64), by_columns(e, &|rows| PrimExpr::i64((n + rows - 1) / rows))),
-        (false, _) => (PrimExpr::i64(s.block), PrimExpr::i64(s.rows / s.block)),
+    // As many blocks as there are: shares of them are even.
+    let of_rows = |rows: i64| match all.as_int() {
+        Some(n) => PrimExpr::i64((n + rows - 1) / rows),
+        None => (all.clone() + (rows - 1)).floor_div(rows),
+    };
+    let (block, blocks) = match w.open {
+        true => (by_columns(e, &PrimExpr::i64), by_columns(e, &of_rows)),
+        false => (PrimExpr::i64(s.block), PrimExpr::i64(s.rows / s.block)),
     };
     let lanes = r.lanes;
     let stack = Var::new("half", DType::HANDLE);
