@@ -1,6 +1,7 @@
 //! Flat form to instructions. `None` everywhere means: not for this emitter.
 
 mod bytes;
+mod constants;
 mod doubles;
 mod halves;
 mod lanes;
@@ -9,6 +10,7 @@ mod tiles;
 
 use super::inst::*;
 use super::Wide;
+pub use constants::Held;
 use fnv::FnvHashMap;
 use relax_ir::flat::{FlatFunc, FlatStmt};
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind, Var};
@@ -52,16 +54,6 @@ struct Builder {
     /// The same for constants of 64 bits.
     doubles: FnvHashMap<u64, Reg>,
     pooled_doubles: FnvHashMap<u64, u32>,
-}
-
-/// Where constants are held in registers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Held {
-    /// From the beginning to the end, each in one of its own.
-    Always,
-    /// While the innermost loop runs that uses them; elsewhere they are read where they are used.
-    Loops,
-    Nowhere,
 }
 
 pub fn build(f: &FlatFunc, wide: Wide, held: Held) -> Option<Program> {
@@ -196,39 +188,6 @@ impl Builder {
     fn label(&mut self) -> Label {
         self.p.labels += 1;
         self.p.labels - 1
-    }
-
-    fn constant(&mut self, bits: u32) -> Reg {
-        if let Some(&r) = self.constants.get(&bits) {
-            return r;
-        }
-        let end = self.p.pool.len() as u32 * 4;
-        let at = *self.pooled.entry(bits).or_insert(end);
-        if at == end {
-            self.p.pool.push(bits);
-        }
-        if let Some(r) = self.inner_constant(bits.into(), at) {
-            return r;
-        }
-        let r = self.lanes_reg();
-        if self.held != Held::Always {
-            self.push(Inst::Spread { d: r, m: Mem { base: Base::Pool(at), index: None, disp: 0 } });
-            return r;
-        }
-        self.p.constants.push((r, at));
-        self.constants.insert(bits, r);
-        r
-    }
-
-    /// The register of a constant of the innermost loop, inside of one.
-    fn inner_constant(&mut self, bits: u64, at: u32) -> Option<Reg> {
-        let all = self.inner.as_ref()?;
-        if let Some((.., r)) = all.iter().find(|(b, place, _)| (*b, *place) == (bits, at)) {
-            return Some(*r);
-        }
-        let r = self.lanes_reg();
-        self.inner.as_mut()?.push((bits, at, r));
-        Some(r)
     }
 
     /// Lanes of 32 bits in each register of a vector.
@@ -414,14 +373,6 @@ impl Builder {
             _ => return None,
         }
         Some(())
-    }
-
-    fn read_constant(&self, d: Reg, at: u32) -> Inst {
-        let m = Mem { base: Base::Pool(at), index: None, disp: 0 };
-        match self.p.doubles.contains(&at) {
-            true => Inst::SpreadDouble { d, m },
-            false => Inst::Spread { d, m },
-        }
     }
 
     /// A value that does not change when a local does.

@@ -6,29 +6,6 @@ use super::*;
 const BEYOND: f64 = 9_223_372_036_854_775_808.0;
 
 impl Builder {
-    fn constant_double(&mut self, bits: u64) -> Reg {
-        if let Some(&r) = self.doubles.get(&bits) {
-            return r;
-        }
-        let end = self.p.pool.len() as u32 * 4;
-        let at = *self.pooled_doubles.entry(bits).or_insert(end);
-        if at == end {
-            self.p.pool.extend([bits as u32, (bits >> 32) as u32]);
-            self.p.doubles.push(at);
-        }
-        if let Some(r) = self.inner_constant(bits, at) {
-            return r;
-        }
-        let r = self.lanes_reg();
-        if self.held != Held::Always {
-            self.push(Inst::SpreadDouble { d: r, m: Mem { base: Base::Pool(at), index: None, disp: 0 } });
-            return r;
-        }
-        self.p.constants.push((r, at));
-        self.doubles.insert(bits, r);
-        r
-    }
-
     pub(super) fn double(&mut self, bits: u64) -> Val {
         Val::Lanes { regs: vec![self.constant_double(bits)], uniform: true }
     }
