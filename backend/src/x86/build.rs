@@ -10,6 +10,7 @@ mod tiles;
 
 use super::inst::*;
 use super::Wide;
+use constants::Constant;
 pub use constants::Held;
 use fnv::FnvHashMap;
 use relax_ir::flat::{FlatFunc, FlatStmt};
@@ -46,14 +47,12 @@ struct Builder {
     /// Registers of locals.
     own: FnvHashMap<Reg, ()>,
     memo: Vec<FnvHashMap<usize, Val>>,
-    constants: FnvHashMap<u32, Reg>,
+    constants: FnvHashMap<Constant, Reg>,
     held: Held,
-    /// The constants of the innermost loop that is being translated: bits, bytes into the pool, register.
-    inner: Option<Vec<(u64, u32, Reg)>>,
-    pooled: FnvHashMap<u32, u32>,
-    /// The same for constants of 64 bits.
-    doubles: FnvHashMap<u64, Reg>,
-    pooled_doubles: FnvHashMap<u64, u32>,
+    /// The constants of the innermost loop that is being translated: bytes into the pool, register.
+    inner: Option<Vec<(u32, Reg)>>,
+    /// Bytes into the pool.
+    pooled: FnvHashMap<Constant, u32>,
 }
 
 pub fn build(f: &FlatFunc, wide: Wide, held: Held) -> Option<Program> {
@@ -72,8 +71,6 @@ pub fn build(f: &FlatFunc, wide: Wide, held: Held) -> Option<Program> {
         held,
         inner: None,
         pooled: FnvHashMap::default(),
-        doubles: FnvHashMap::default(),
-        pooled_doubles: FnvHashMap::default(),
     };
     for v in &f.params {
         if !is_general(v.dtype()) {
@@ -341,7 +338,7 @@ impl Builder {
                 self.push(Inst::Branch { cc: Cc::Lt, a: i, b: end, to: top });
                 let constants = self.inner.take().unwrap_or_default();
                 let (before, to) = (constants.len(), self.p.code.len() - 1);
-                let reads: Vec<Inst> = constants.into_iter().map(|(_, at, d)| self.read_constant(d, at)).collect();
+                let reads: Vec<Inst> = constants.into_iter().map(|(at, d)| self.read_constant(d, at)).collect();
                 self.p.code.splice(from..from, reads);
                 self.p.loops.push((from + before, to + before));
                 self.push(Inst::Label(exit));

@@ -19,7 +19,7 @@ use super::nest::{Nest, Target};
 use super::panels::{padded, whole_slivers};
 use super::poly::Poly;
 use super::reduce::{rows_for, spatial, Last, Point, Tile, Vector};
-use super::sliver::Sliver;
+use super::sliver::{four, Sliver};
 use super::stage::{Axis, Stage};
 use super::transpose::{starts, turned};
 use super::SchedOptions;
@@ -31,6 +31,8 @@ use std::collections::HashMap;
 const BLOCKS: [i64; 2] = [96, 48];
 /// Rows and columns of the largest squares that are turned.
 const SQUARE: i64 = 16;
+/// The same of the smallest.
+const FOUR: i64 = 4;
 /// Elements of the turned left side, at most.
 const MOST: i64 = 1 << 20;
 /// Rows, at most: more of them, turned, do not stay in the second-level cache.
@@ -372,37 +374,53 @@ impl Product<'_> {
         (self.m.columns * row >= LEFT_FAR).then_some(ahead)
     }
 
-    /// Turns the sums of a block and runs the epilogue on them.
+    /// Turns the sums of a block and runs the epilogue on them: by squares as large as registers are, of which the last ones
+    /// reach back; where four rows or columns are left of them, by squares of four.
     fn turn(&self, e: &mut Emit, first: &Var, count: i64) -> Res<()> {
         let m = self.m;
         let side = if m.lanes >= SQUARE { SQUARE } else { SQUARE / 2 };
-        let lane = Var::new("lane", DType::I64);
+        let by_squares = |n: i64| if n % side == FOUR && e.interleaves { n - FOUR } else { n };
+        let (rows, columns) = (by_squares(m.rows), by_squares(count));
+        let [last_row, last_column] = [rows, columns].map(PrimExpr::i64);
+        starts(e, &last_row, side, &mut |e, row| {
+            starts(e, &last_column, side, &mut |e, column| self.square(e, first, side, &row, &column))
+        })?;
+        if columns < count {
+            starts(e, &last_row, FOUR, &mut |e, row| self.square(e, first, FOUR, &row, &last_column))?;
+        }
+        if rows < m.rows {
+            let all = PrimExpr::i64(count);
+            starts(e, &all, FOUR, &mut |e, column| self.square(e, first, FOUR, &last_row, &column))?;
+        }
+        Ok(())
+    }
+
+    /// Turns a square of the sums of a block, from a row and a column of it on, and runs the epilogue on them.
+    fn square(&self, e: &mut Emit, first: &Var, side: i64, row: &PrimExpr, column: &PrimExpr) -> Res<()> {
+        let (m, lane) = (self.m, Var::new("lane", DType::I64));
         let lanes = Lane::of(&lane, side as u16);
-        starts(e, &PrimExpr::i64(m.rows), side, &mut |e, row| {
-            starts(e, &PrimExpr::i64(count), side, &mut |e, column| {
-                e.start_lane(&lane, false);
-                let mut rows = vec![];
-                for c in 0..side {
-                    let at = self.waiting(column.clone() + c) + row.clone() + lane.expr();
-                    rows.push(e.value(&PrimExpr::load_ptr(self.scratch.expr(), at, DType::F32), &lanes)?);
-                }
-                for (r, sums) in turned(e, &rows).into_iter().enumerate() {
-                    e.set_value(&self.n.accs[0].var, sums);
-                    let map = HashMap::from([
-                        (m.i.var.clone(), row.clone() + r as i64),
-                        (m.j.var.clone(), first.expr() + column.clone() + lane.expr()),
-                    ]);
-                    let mut outs = self.n.outs.clone();
-                    for o in &mut outs {
-                        o.offset = o.offset.substitute(&map);
-                        o.value = o.value.substitute(&map);
-                    }
-                    point(e, &outs, &lanes)?;
-                }
-                e.end_lane(&lane);
-                Ok(())
-            })
-        })
+        e.start_lane(&lane, false);
+        let mut rows = vec![];
+        for c in 0..side {
+            let at = self.waiting(column.clone() + c) + row.clone() + lane.expr();
+            rows.push(e.value(&PrimExpr::load_ptr(self.scratch.expr(), at, DType::F32), &lanes)?);
+        }
+        let sums = if side == FOUR { four(e, &rows) } else { turned(e, &rows) };
+        for (r, sums) in sums.into_iter().enumerate() {
+            e.set_value(&self.n.accs[0].var, sums);
+            let map = HashMap::from([
+                (m.i.var.clone(), row.clone() + r as i64),
+                (m.j.var.clone(), first.expr() + column.clone() + lane.expr()),
+            ]);
+            let mut outs = self.n.outs.clone();
+            for o in &mut outs {
+                o.offset = o.offset.substitute(&map);
+                o.value = o.value.substitute(&map);
+            }
+            point(e, &outs, &lanes)?;
+        }
+        e.end_lane(&lane);
+        Ok(())
     }
 }
 

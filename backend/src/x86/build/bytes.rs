@@ -18,7 +18,7 @@ impl Builder {
         let Val::Lanes { regs, uniform } = v else { return None };
         let mut m = self.address(ptr, offset, 1)?;
         if !self.evex && value.dtype().lanes > 1 {
-            let mask = self.constant(0xff);
+            let mask = self.constant(Constant::Single(0xff));
             for (k, w) in self.widths(value.dtype().lanes)?.into_iter().enumerate() {
                 let (a, low) = (if uniform { regs[0] } else { *regs.get(k)? }, self.lanes_reg());
                 self.push(Inst::Two { op: Op2::And, w, d: low, a, b: mask });
@@ -75,7 +75,7 @@ impl Builder {
         let evex = self.evex;
         if let ([(a, w)], true) = (&regs[..], evex) {
             let (a, w) = (*a, *w);
-            let (zero, s) = (self.constant(0), self.lanes_reg());
+            let (zero, s) = (self.constant(Constant::Single(0)), self.lanes_reg());
             self.push(Inst::Two { op: Op2::MaxI, w, d: s, a, b: zero });
             self.push(Inst::StoreBytes { w, s, m, limit: true });
             return Some(());

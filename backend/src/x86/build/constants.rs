@@ -12,61 +12,47 @@ pub enum Held {
     Nowhere,
 }
 
+/// The bits of a constant of 32 or 64 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Constant {
+    Single(u32),
+    Double(u64),
+}
+
 impl Builder {
-    pub(super) fn constant(&mut self, bits: u32) -> Reg {
-        if let Some(&r) = self.constants.get(&bits) {
+    /// A register with the constant in every lane.
+    pub(super) fn constant(&mut self, c: Constant) -> Reg {
+        if let Some(&r) = self.constants.get(&c) {
             return r;
         }
         let end = self.p.pool.len() as u32 * 4;
-        let at = *self.pooled.entry(bits).or_insert(end);
+        let at = *self.pooled.entry(c).or_insert(end);
         if at == end {
-            self.p.pool.push(bits);
+            match c {
+                Constant::Single(bits) => self.p.pool.push(bits),
+                Constant::Double(bits) => {
+                    self.p.pool.extend([bits as u32, (bits >> 32) as u32]);
+                    self.p.doubles.push(at);
+                }
+            }
         }
-        if let Some(r) = self.inner_constant(bits.into(), at) {
+        if let Some(all) = &self.inner {
+            let known = all.iter().find(|(place, _)| *place == at).map(|(_, r)| *r);
+            let r = known.unwrap_or_else(|| self.lanes_reg());
+            if let (Some(all), None) = (&mut self.inner, known) {
+                all.push((at, r));
+            }
             return r;
         }
         let r = self.lanes_reg();
         if self.held != Held::Always {
-            self.push(Inst::Spread { d: r, m: Mem { base: Base::Pool(at), index: None, disp: 0 } });
+            let read = self.read_constant(r, at);
+            self.push(read);
             return r;
         }
         self.p.constants.push((r, at));
-        self.constants.insert(bits, r);
+        self.constants.insert(c, r);
         r
-    }
-
-    pub(super) fn constant_double(&mut self, bits: u64) -> Reg {
-        if let Some(&r) = self.doubles.get(&bits) {
-            return r;
-        }
-        let end = self.p.pool.len() as u32 * 4;
-        let at = *self.pooled_doubles.entry(bits).or_insert(end);
-        if at == end {
-            self.p.pool.extend([bits as u32, (bits >> 32) as u32]);
-            self.p.doubles.push(at);
-        }
-        if let Some(r) = self.inner_constant(bits, at) {
-            return r;
-        }
-        let r = self.lanes_reg();
-        if self.held != Held::Always {
-            self.push(Inst::SpreadDouble { d: r, m: Mem { base: Base::Pool(at), index: None, disp: 0 } });
-            return r;
-        }
-        self.p.constants.push((r, at));
-        self.doubles.insert(bits, r);
-        r
-    }
-
-    /// The register of a constant of the innermost loop, inside of one.
-    fn inner_constant(&mut self, bits: u64, at: u32) -> Option<Reg> {
-        let all = self.inner.as_ref()?;
-        if let Some((.., r)) = all.iter().find(|(b, place, _)| (*b, *place) == (bits, at)) {
-            return Some(*r);
-        }
-        let r = self.lanes_reg();
-        self.inner.as_mut()?.push((bits, at, r));
-        Some(r)
     }
 
     pub(super) fn read_constant(&self, d: Reg, at: u32) -> Inst {

@@ -7,7 +7,7 @@ const BEYOND: f64 = 9_223_372_036_854_775_808.0;
 
 impl Builder {
     pub(super) fn double(&mut self, bits: u64) -> Val {
-        Val::Lanes { regs: vec![self.constant_double(bits)], uniform: true }
+        Val::Lanes { regs: vec![self.constant(Constant::Double(bits))], uniform: true }
     }
 
     fn choose(&mut self, n: u16, c: &Val, t: &Val, f: &Val) -> Option<Val> {

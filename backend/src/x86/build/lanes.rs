@@ -106,7 +106,7 @@ impl Builder {
     }
 
     pub(super) fn literal(&mut self, bits: u32) -> Val {
-        Val::Lanes { regs: vec![self.constant(bits)], uniform: true }
+        Val::Lanes { regs: vec![self.constant(Constant::Single(bits))], uniform: true }
     }
 
     pub(super) fn lanes(&mut self, e: &PrimExpr) -> Option<Val> {
