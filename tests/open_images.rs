@@ -152,6 +152,35 @@ fn of_windows_that_reach_beyond() {
     compare(REACHING, &[("a", &[32, 3, 1, 1]), ("c", &[32, 1, 5, 5])], 3, 3, &sizes);
 }
 
+/// Windows of one row that lie behind the data altogether: padding at its end alone, elements of a transposed convolution
+/// that no tap reaches.
+const BEHIND: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, "h", "w"), "float32"), a: R.Tensor((32, 3, 1, 1), "float32"), b: R.Tensor((16, 32, 1, 1), "float32"), c: R.Tensor((16, 8, 1, 1), "float32"), d: R.Tensor((32, 20, 2, 2), "float32"), f: R.Tensor((32, 16, 3, 3), "float32")):
+        with R.dataflow():
+            s = R.nn.conv2d(x, a)
+            t = R.nn.conv2d(s, b, padding=[0, 0, 2, 1])
+            u = R.nn.conv2d(s, c, strides=[3, 3], padding=[0, 0, 3, 0], groups=4)
+            v = R.nn.conv2d_transpose(s, d, strides=[2, 2], output_padding=[1, 1])
+            y = R.nn.conv2d_transpose(s, f, strides=[3, 3], output_padding=[2, 2])
+            r = (t, u, v, y)
+            R.output(r)
+        return r
+"#;
+
+#[test]
+fn of_windows_behind_the_last_row() {
+    let params: &[(&str, &[i64])] = &[
+        ("a", &[32, 3, 1, 1]),
+        ("b", &[16, 32, 1, 1]),
+        ("c", &[16, 8, 1, 1]),
+        ("d", &[32, 20, 2, 2]),
+        ("f", &[32, 16, 3, 3]),
+    ];
+    compare(BEHIND, params, 3, 4, &[(1, 1), (2, 3), (5, 4), (3, 9), (7, 17)]);
+}
+
 /// Windows whose taps lie far apart, further than the data is wide: in several tiles of a row, whole and in parts.
 const DILATED: &str = r#"@I.ir_module
 class Module:

@@ -555,7 +555,12 @@ impl Run {
                     0 => zero.clone(),
                     _ => e.bind("lo", taps((PrimExpr::i64(0) - first.clone()).max(0))),
                 };
-                let beyond = if w.open { w.kernel[0] > 1 || w.before[0] > 0 } else { reach >= w.size[0] };
+                // With one tap, too, open rows may end behind the data: where it is padded there alone.
+                let as_tall = w.stride[0] == 1 && Poly::of(&out[0], &e.ranges) == Poly::of(&size[0], &e.ranges);
+                let beyond = match w.open {
+                    true => w.kernel[0] > 1 || w.before[0] > 0 || !as_tall,
+                    false => reach >= w.size[0],
+                };
                 let hi = match beyond {
                     true => e.bind("hi", taps(size[0].clone() - first).min(w.kernel[0])),
                     false => PrimExpr::i64(w.kernel[0]),
