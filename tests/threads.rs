@@ -223,6 +223,37 @@ fn one_of_two_loops_is_shared_out() {
     }
 }
 
+/// Of an open number of rows few read a right side where it is and many a copy on the stack: one of two lists of loops, of
+/// which each share fills its own stack.
+#[test]
+fn shares_fill_their_own_stack() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, file) = (dir.path().join("model.rlx"), dir.path().join("w.safetensors"));
+    let text = "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((\"n\", 4), dtype=\"float32\"), \
+                y: R.Tensor((\"n\", 24), dtype=\"float32\"), w: R.Tensor((4, 24), dtype=\"float32\")):\n        \
+                n = T.int64()\n        with R.dataflow():\n            z = R.add(R.matmul(x, w), y)\n            \
+                R.output(z)\n        return z\n";
+    std::fs::write(&model, text).expect("the model is written");
+    weights(&file, &[("w", "F32", "[4,24]", tensor(&[4, 24]).bytes().to_vec())]);
+    let fused = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+    for cpu in ["native", "x86-64-v3"].into_iter().filter(|c| *c == "native" || fused) {
+        let library = |threads: &str| {
+            let so = dir.path().join(format!("{cpu}{threads}.so"));
+            let args = [path(&model), "--params", path(&file), "--prefix", "m", "-o", path(&so), "--threads", threads];
+            let out = relax_aot(&[&args[..], &["--target-cpu", cpu]].concat());
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            Library::open(&so, "m").expect("the library")
+        };
+        let alone = library("1");
+        let libraries = ["2", "3"].map(|threads| (threads, library(threads)));
+        for ((threads, shared), n) in libraries.iter().flat_map(|l| [64, 480, 1001, 5000].map(|n| (l, n))) {
+            let x = [tensor(&[n, 4]), tensor(&[n, 24])];
+            let [a, b] = [&alone, shared].map(|l| l.run("main", &x, 1).unwrap_or_else(|e| panic!("{}", e.message)));
+            assert!(a[0].bytes() == b[0].bytes(), "{cpu}, {threads} threads, {n} rows");
+        }
+    }
+}
+
 /// Products whose right side is copied or turned in scratch memory, whole or in passing, or whose left side is copied: a share reads nothing that another has
 /// copied.
 #[test]

@@ -61,19 +61,21 @@ impl Cut {
         vec![bind(&a, count.clone() * low), bind(&b, count * high), whole]
     }
 
-    /// The loops of one of two lists, each from `low` to `high`.
+    /// The loops of one of two lists, each from `low` to `high`, but for those that fill stack slots.
     fn either(self, s: &FlatStmt, facts: &Facts, low: &PrimExpr, high: &PrimExpr) -> FlatStmt {
         let FlatStmt::If { cond, then, otherwise } = s else { return s.clone() };
         let branch = |list: &[FlatStmt]| {
             let mut facts = facts.clone();
             let mut out = vec![];
             for s in list {
-                match s {
-                    FlatStmt::Let { .. } => out.push(s.clone()),
-                    _ => out.extend(self.piece(s, &facts, low.clone(), high.clone())),
-                }
+                (facts.stored, facts.loaded) = Default::default();
                 // All of it was asked before.
                 let _known = facts.statement(s, &mut HashSet::new());
+                match s {
+                    // Each share has a stack of its own.
+                    _ if matches!(s, FlatStmt::Let { .. }) || facts.fills() => out.push(s.clone()),
+                    _ => out.extend(self.piece(s, &facts, low.clone(), high.clone())),
+                }
             }
             out
         };

@@ -438,8 +438,8 @@ impl Facts {
         }
     }
 
-    /// Whether a statement is a loop, or one of two lists of loops that hand each other nothing, by a condition that reads no
-    /// memory; names may stand among them.
+    /// Whether a statement is a loop, or one of two lists of loops that hand each other nothing but stack slots, by a condition
+    /// that reads no memory; names may stand among them.
     pub(super) fn is_loop(&self, s: &FlatStmt) -> bool {
         match s {
             FlatStmt::For { .. } => true,
@@ -455,6 +455,8 @@ impl Facts {
         let (mut written, mut read): (HashSet<Var>, HashSet<Var>) = Default::default();
         // Scratch memory that rounds keep to themselves.
         let mut kept: HashSet<Var> = HashSet::new();
+        // Stack slots that loops have filled, each of which every share runs whole.
+        let mut filled: HashSet<Var> = HashSet::new();
         for s in list {
             (own.stored, own.loaded) = Default::default();
             if own.statement(s, &mut HashSet::new()).is_none() {
@@ -465,7 +467,15 @@ impl Facts {
                 s if own.is_loop(s) => {}
                 _ => return false,
             }
+            if own.fills() {
+                filled.extend(own.stored.iter().cloned());
+            }
             let (mut stored, mut loaded) = (std::mem::take(&mut own.stored), std::mem::take(&mut own.loaded));
+            // A slot that a share has filled in part is as good as none.
+            let left = |v: &&Var| own.stacks.contains(*v) && !stored.contains(*v);
+            if loaded.iter().filter(left).any(|v| !filled.contains(v)) {
+                return false;
+            }
             stored.retain(|v| !own.stacks.contains(v));
             loaded.retain(|v| !own.stacks.contains(v));
             let rounds: HashSet<Var> =
@@ -483,6 +493,11 @@ impl Facts {
             read.extend(loaded);
         }
         kept.is_disjoint(&written) && kept.is_disjoint(&read)
+    }
+
+    /// Whether what was stored went into stack slots alone.
+    pub(super) fn fills(&self) -> bool {
+        !self.stored.is_empty() && self.stored.is_subset(&self.stacks)
     }
 
     /// Whether a loop reads of these slots what was left there before it.
