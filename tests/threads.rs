@@ -196,6 +196,50 @@ fn borders_are_filled_first() {
     }
 }
 
+/// Pools over planes: of a wide plane the borders of the sums that wait on the stack are filled in each share; of data that is
+/// computed on the way, forms for other vectors have other phases.
+#[test]
+fn shares_of_a_pool_fill_its_borders() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    let pool = |x: &str, k: i64, s: i64| {
+        let p = k / 2;
+        format!("R.nn.max_pool2d({x}, pool_size=[{k}, {k}], strides=[{s}, {s}], padding=[{p}, {p}, {p}, {p}])")
+    };
+    let steps = "R.const(0.03, \"float32\"), R.const(7, \"int8\")";
+    let bytes = format!("R.dequantize(R.quantize(x, {steps}, out_dtype=\"int8\"), {steps}, out_dtype=\"float32\")");
+    let cases = [
+        ([2, 1, 642, 598], pool("x", 3, 2)),
+        ([1, 1, 842, 1190], pool("x", 3, 2)),
+        ([3, 8, 64, 120], pool(&bytes, 5, 1)),
+    ];
+    for (shape, pool) in cases {
+        let [n, c, h, w] = shape;
+        let text = format!(
+            "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor(({n}, {c}, {h}, {w}), \
+             dtype=\"float32\")):\n        with R.dataflow():\n            y = {pool}\n            R.output(y)\n        \
+             return y\n"
+        );
+        std::fs::write(&model, text).expect("the model is written");
+        // Below zero, which a border that was not filled may hold.
+        let below = |b: &[u8]| (f32::from_le_bytes([b[0], b[1], b[2], b[3]]) - 1.5).to_le_bytes();
+        let values = tensor(&shape).bytes().chunks_exact(4).flat_map(below).collect();
+        let x = [Constant::new(DType::F32, shape.to_vec(), values)];
+        let results = |threads: &str| {
+            let so = dir.path().join(format!("{n}{c}{h}.{threads}.so"));
+            let out = relax_aot(&[path(&model), "--prefix", "m", "-o", path(&so), "--threads", threads]);
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            let library = Library::open(&so, "m").expect("the library");
+            let run = || library.run("main", &x, 1).unwrap_or_else(|e| panic!("{}", e.message));
+            (0..3).map(|_| run()).collect::<Vec<_>>()
+        };
+        let wanted = results("1");
+        for threads in ["2", "3", "5"] {
+            assert!(results(threads) == wanted, "{shape:?}, {threads} threads");
+        }
+    }
+}
+
 /// Rows of an open number, turned: by a condition there is one loop or another.
 #[test]
 fn one_of_two_loops_is_shared_out() {
@@ -229,7 +273,8 @@ fn one_of_two_loops_is_shared_out() {
 fn shares_fill_their_own_stack() {
     let dir = tempfile::tempdir().expect("a folder");
     let (model, file) = (dir.path().join("model.rlx"), dir.path().join("w.safetensors"));
-    let text = "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((\"n\", 4), dtype=\"float32\"), \
+    let text =
+        "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((\"n\", 4), dtype=\"float32\"), \
                 y: R.Tensor((\"n\", 24), dtype=\"float32\"), w: R.Tensor((4, 24), dtype=\"float32\")):\n        \
                 n = T.int64()\n        with R.dataflow():\n            z = R.add(R.matmul(x, w), y)\n            \
                 R.output(z)\n        return z\n";

@@ -473,3 +473,68 @@ fn team(name: String, alone: String, threads: i64) -> FlatFunc {
     body.push(FlatStmt::Return(Some(rc.expr())));
     function(name, vec![args, outs, call], body)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use relax_ir::prim::PrimKind;
+
+    /// A kernel of one phase whose other forms have two: in the second one it does nothing, neither its loop nor what is left over
+    /// behind that.
+    #[test]
+    fn no_work_in_phases_of_other_forms() {
+        let [x, y] = ["x", "y"].map(|name| Var::new(name, DType::HANDLE));
+        let i = Var::new("i", DType::I64);
+        let copy = |at: PrimExpr| FlatStmt::Store {
+            ptr: y.expr(),
+            offset: at.clone(),
+            value: PrimExpr::load_ptr(x.expr(), at, DType::F32),
+        };
+        let (begin, end) = (PrimExpr::i64(0), PrimExpr::i64(64));
+        let body = vec![
+            FlatStmt::For { var: i.clone(), begin, end, step: 1, body: vec![copy(i.expr())] },
+            copy(PrimExpr::i64(64)),
+        ];
+        let mut f = function("copy".to_string(), vec![x.clone(), y.clone()], body);
+        f.ret = None;
+        let shared = Shared {
+            work: PrimExpr::i64(1 << 20),
+            dims: vec![],
+            buffers: 2,
+            room: PrimExpr::i64(64),
+            workspace: true,
+            phases: 1,
+            steps: None,
+            again: vec![],
+            apart: false,
+            fills: false,
+            least: 1,
+            threads: 2,
+            pieces: false,
+            few: None,
+        };
+        let s = split(&f, &shared, true, 2).expect("shares");
+        let [from, to] = [s.func.params.len() - 2, s.func.params.len() - 1].map(|p| s.func.params[p].clone());
+        // Elements written by a share, and whether it writes the last one.
+        let written = |share: i64| {
+            let bounds = HashMap::from([
+                (from.clone(), PrimExpr::i64(share * WHOLE / 2)),
+                (to.clone(), PrimExpr::i64((share + 1) * WHOLE / 2)),
+            ]);
+            let known = |e: &PrimExpr| e.substitute(&bounds);
+            let (mut count, mut last) = (0, false);
+            for stmt in &s.func.body {
+                match stmt {
+                    FlatStmt::For { begin, end, .. } => {
+                        let [a, b] = [begin, end].map(|e| known(e).as_int().expect("a known bound"));
+                        count += (b - a).max(0);
+                    }
+                    FlatStmt::If { cond, .. } => last |= matches!(known(cond).kind(), PrimKind::Int(1)),
+                    other => panic!("{other:?}"),
+                }
+            }
+            (count, last)
+        };
+        assert_eq!([0, 1, 2, 3].map(written), [(32, false), (32, true), (0, false), (0, false)]);
+    }
+}

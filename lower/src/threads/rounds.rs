@@ -94,8 +94,16 @@ impl Cut {
         // A loop that is all of a round is one over independent parts, as that around it: what it leaves in scratch memory is for
         // nobody else.
         let sole = body.iter().filter(|s| !matches!(s, FlatStmt::Let { .. })).count() == 1;
-        for (i, (s, (stored, loaded))) in body.iter().zip(&touched).enumerate() {
+        for (i, (s, Touched { stored, loaded, fills })) in body.iter().zip(&touched).enumerate() {
             let own = |v: &&Var| facts.private.contains(*v);
+            if *fills && !mentions(s, &open) {
+                if !piece.is_empty() {
+                    return None;
+                }
+                read.extend(loaded);
+                out.push(s.clone());
+                continue;
+            }
             match s {
                 FlatStmt::Let { value, .. } if !mentions(s, &open) && !loads(value) => {
                     out.push(s.clone());
@@ -155,10 +163,15 @@ impl Cut {
     }
 }
 
-type Touched = (HashSet<Var>, HashSet<Var>);
+/// What a statement stores and loads, apart from stack slots, of which each share has its own.
+struct Touched {
+    stored: HashSet<Var>,
+    loaded: HashSet<Var>,
+    /// It puts something on the stack, and does nothing else.
+    fills: bool,
+}
 
-/// What each statement stores and loads, apart from stack slots, of which each share has its own; `None` for what must
-/// not run twice or in another order.
+/// What each statement touches; `None` for what must not run twice or in another order.
 fn touched(body: &[FlatStmt], facts: &mut Facts) -> Option<Vec<Touched>> {
     let mut all = vec![];
     let mut locals = HashSet::new();
@@ -166,6 +179,7 @@ fn touched(body: &[FlatStmt], facts: &mut Facts) -> Option<Vec<Touched>> {
         (facts.stored, facts.loaded) = Default::default();
         // A loop keeps no register from round to round, unless it belongs to what is left over.
         facts.statement(s, &mut locals)?;
+        let fills = facts.fills();
         let (mut stored, mut loaded) = (std::mem::take(&mut facts.stored), std::mem::take(&mut facts.loaded));
         // A stack slot holds nothing from one statement to the next.
         if facts.stacks.iter().any(|v| loaded.contains(v) && !stored.contains(v)) {
@@ -173,7 +187,7 @@ fn touched(body: &[FlatStmt], facts: &mut Facts) -> Option<Vec<Touched>> {
         }
         stored.retain(|v| !facts.stacks.contains(v));
         loaded.retain(|v| !facts.stacks.contains(v));
-        all.push((stored, loaded));
+        all.push(Touched { stored, loaded, fills });
     }
     Some(all)
 }

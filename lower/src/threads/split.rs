@@ -32,7 +32,7 @@ struct Top<'a> {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// Names and addresses: every share has them.
+    /// Names, addresses, and what is put on the stack: every share has them.
     Keep,
     /// A loop over independent parts.
     Loop,
@@ -94,7 +94,7 @@ pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Spli
         if !once.is_empty() {
             let then = std::mem::take(once);
             let end = to.expr().ge((phase + 1) * WHOLE);
-            let cond = if phase < last { end.and(from.expr().lt((phase + 1) * WHOLE)) } else { end };
+            let cond = if joint { end.and(from.expr().lt((phase + 1) * WHOLE)) } else { end };
             out.push(FlatStmt::If { cond, then, otherwise: vec![] });
             out.append(names);
         }
@@ -109,9 +109,10 @@ pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Spli
             }
             (Kind::Loop, _) if *phase >= 0 => {
                 flush(at, &mut once, &mut names, &mut f.body);
-                let share = |share: &Var| match last {
-                    0 => share.expr(),
-                    _ => (share.expr() - phase * WHOLE).max(0i64).min(WHOLE),
+                // Another form may have more phases: of those this one does nothing.
+                let share = |share: &Var| match joint {
+                    false => share.expr(),
+                    true => (share.expr() - phase * WHOLE).max(0i64).min(WHOLE),
                 };
                 if let Some(few) = &few {
                     let [low, high] = few.share.clone();
@@ -150,7 +151,13 @@ pub fn split(f: &FlatFunc, s: &Shared, joint: bool, threads: i64) -> Option<Spli
                     }
                 }
             }
-            (Kind::Keep, s) => f.body.push(s.clone()),
+            (Kind::Keep, s) => {
+                // What code that runs once leaves on the stack is for itself.
+                if !matches!(s, FlatStmt::Stack { .. }) {
+                    flush(at, &mut once, &mut names, &mut f.body);
+                }
+                f.body.push(s.clone());
+            }
         }
     }
     flush(at, &mut once, &mut names, &mut f.body);
@@ -313,6 +320,7 @@ fn classify<'a>(f: &FlatFunc, body: &'a [FlatStmt], mut facts: Facts, apart: boo
                 }
                 Kind::Keep
             }
+            s if !mentions(s, &open) && facts.is_fill(s) => Kind::Keep,
             s if !mentions(s, &open) && facts.is_loop(s) && !facts.takes(s, &held)? => Kind::Loop,
             _ => Kind::Once,
         };
@@ -321,6 +329,7 @@ fn classify<'a>(f: &FlatFunc, body: &'a [FlatStmt], mut facts: Facts, apart: boo
         match (kind, s) {
             (Kind::Once, FlatStmt::Local { var, .. } | FlatStmt::Let { var, .. }) => drop(open.insert(var.clone())),
             (Kind::Loop, _) => closed.extend(open.drain()),
+            (Kind::Keep, _) if !facts.stored.is_empty() => closed.extend(open.drain()),
             _ => {}
         }
         let (stored, loaded) = (std::mem::take(&mut facts.stored), std::mem::take(&mut facts.loaded));
@@ -344,6 +353,11 @@ fn classify<'a>(f: &FlatFunc, body: &'a [FlatStmt], mut facts: Facts, apart: boo
             }
         }
         facts.roots.values_mut().flatten().filter(|r| *r == piece).for_each(|r| *r = of.clone());
+    }
+    // What every share puts on its stack is there before the others begin.
+    let given = |t: &Top| t.loaded.iter().all(|v| tops.iter().all(|o| !o.stored.contains(v)));
+    if tops.iter().any(|t| t.kind == Kind::Keep && !given(t)) {
+        return None;
     }
     // A tensor that the kernel reads and writes: shares would see each other's work, unless they are known not to.
     let again =
@@ -495,9 +509,17 @@ impl Facts {
         kept.is_disjoint(&written) && kept.is_disjoint(&read)
     }
 
-    /// Whether what was stored went into stack slots alone.
+    /// Whether what was stored went into stack slots alone, and was not made of what is in them or in scratch memory: every
+    /// share runs that.
     pub(super) fn fills(&self) -> bool {
-        !self.stored.is_empty() && self.stored.is_subset(&self.stacks)
+        let given = self.loaded.iter().all(|v| !self.private.contains(v));
+        !self.stored.is_empty() && self.stored.is_subset(&self.stacks) && given
+    }
+
+    /// The same of a statement.
+    fn is_fill(&self, s: &FlatStmt) -> bool {
+        let mut own = Facts { stored: HashSet::new(), loaded: HashSet::new(), ..self.clone() };
+        own.statement(s, &mut HashSet::new()).is_some() && own.fills()
     }
 
     /// Whether a loop reads of these slots what was left there before it.
