@@ -7,7 +7,7 @@ A network is made of what real ones are made of, in random order, with sizes tha
 kinds, pools, norms, activations, branches that join, enlarged and shuffled pictures, attention, recurrences; some are
 in bytes. Batches, rows and columns are open in some; a library of those is called with two sizes. Each seed is one network,
 one processor and one number of threads: what fails is found again by its seed. Floats must agree to 1e-3 of the largest
-value of an output. Of networks in bytes few results may differ, by few steps: a sum that lies between two of them is
+value of an output, and several threads compute the same bits as one. Of networks in bytes few results may differ, by few steps: a sum that lies between two of them is
 rounded either way, and goes on through the layers behind.
 
 The models that fail are kept in DIR (target/random/ by default). Exits with 1 when there are any. Needs onnx, onnxruntime, numpy.
@@ -466,13 +466,18 @@ def check(compiler, seed, cpus, folder):
     onnx.save(model, path)
     session = reference(str(path))
     cpu, threads = cpus[seed % len(cpus)], 1 + seed // len(cpus) % 3
-    options = ["--target-cpu", cpu, "--threads", str(threads)] + (["-O", "3"] if seed % 11 == 0 else [])
-    library = folder / f"random{seed}.so"
-    done = subprocess.run([compiler, path, "-o", library, *options], capture_output=True, text=True)
-    what = f"{' '.join(options)}"
-    if done.returncode:
-        raise Wrong(f"{what}: exit {done.returncode}: {done.stderr.strip()[:400]}")
-    compiled = Model(str(library))
+    options = ["--target-cpu", cpu] + (["-O", "3"] if seed % 11 == 0 else [])
+    what = " ".join(options)
+
+    def compiled(threads):
+        library = folder / f"random{seed}.{threads}.so"
+        command = [compiler, path, "-o", library, *options, "--threads", str(threads)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise Wrong(f"{what}: exit {done.returncode}: {done.stderr.strip()[:400]}")
+        return Model(str(library))
+
+    library, alone = compiled(threads), compiled(1) if threads > 1 and seed % 2 else None
     names = [o.name for o in session.get_outputs()]
     for x in feeds:
         try:
@@ -480,11 +485,13 @@ def check(compiler, seed, cpus, folder):
         except Exception as e:
             return f"onnxruntime: {str(e)[:80]}"
         try:
-            results = call(compiled, x)
+            results = call(library, x)
         except Refused as e:
             if x is not feeds[0] and "do not broadcast" in str(e):
                 return str(e)
             raise Wrong(f"{what}, x {list(x['x'].shape)}: {e}")
+        if alone and any(a.tobytes() != b.tobytes() for a, b in zip(results, call(alone, x))):
+            raise Wrong(f"{what}, x {list(x['x'].shape)}: {threads} threads do not compute what one does")
         for name, want, got in zip(names, wanted, results):
             off = difference(want, got)
             if g.kind:
@@ -492,7 +499,7 @@ def check(compiler, seed, cpus, folder):
                 if apart.size == 0 or apart.max() <= STEPS * STEP and np.mean(apart > STEP / 10) <= SELDOM:
                     continue
             if off > TOLERANCE:
-                raise Wrong(f"{what}, x {list(x['x'].shape)}: {name} {list(want.shape)} differs by {off:.1e}")
+                raise Wrong(f"{what}, {threads} threads, x {list(x['x'].shape)}: {name} {list(want.shape)} differs by {off:.1e}")
     return None
 
 
