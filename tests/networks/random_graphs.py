@@ -458,6 +458,24 @@ def make(seed):
     return model, feeds, g
 
 
+def more_options(seed, model, shape):
+    """Other options of the compiler that change the code, for some of the seeds."""
+    rng = np.random.default_rng([seed, 1])
+    out = []
+    for chance, option in [(0.1, ["-O", "3"]), (0.05, ["-O", "1"]), (0.05, ["-O", "0"])]:
+        if rng.random() < chance and not out:
+            out = option
+    if rng.random() < 0.1:
+        out = [*out, "--fp", "strict"]
+    if rng.random() < 0.1:
+        out = [*out, "--size-budget", "1.0"]
+    dims = [d.dim_param for d in model.graph.input[0].type.tensor_type.shape.dim]
+    if rng.random() < 0.2 and any(dims):
+        likely = [["--likely", f"{name}={size}"] for name, size in zip(dims, shape) if name]
+        out = [*out, *likely[rng.integers(len(likely))]]
+    return out
+
+
 def check(compiler, seed, cpus, folder):
     model, feeds, g = make(seed)
     if not model.graph.output:
@@ -466,7 +484,7 @@ def check(compiler, seed, cpus, folder):
     onnx.save(model, path)
     session = reference(str(path))
     cpu, threads = cpus[seed % len(cpus)], 1 + seed // len(cpus) % 3
-    options = ["--target-cpu", cpu] + (["-O", "3"] if seed % 11 == 0 else [])
+    options = ["--target-cpu", cpu, *more_options(seed, model, feeds[0]["x"].shape)]
     what = " ".join(options)
 
     def compiled(threads):
