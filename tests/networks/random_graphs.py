@@ -31,6 +31,7 @@ from compare import Wrong, call, difference, reference
 from relax_model import Model, Refused
 
 TOLERANCE = 1e-3
+LEAST = 0.01
 # Of networks in bytes: the longest step, so many of which results may differ by, and the part of them that may.
 STEP = 0.033
 STEPS = 3
@@ -516,7 +517,9 @@ def check(compiler, seed, cpus, folder):
                 apart = np.abs(want - got)
                 if apart.size == 0 or apart.max() <= STEPS * STEP and np.mean(apart > STEP / 10) <= SELDOM:
                     continue
-            if off > TOLERANCE:
+            # What is left where large values took each other away is noise.
+            largest = float(np.abs(want).max()) if want.size else 0.0
+            if off * min(largest / LEAST, 1.0) > TOLERANCE:
                 raise Wrong(f"{what}, {threads} threads, x {list(x['x'].shape)}: {name} {list(want.shape)} differs by {off:.1e}")
     return None
 
