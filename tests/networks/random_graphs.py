@@ -5,7 +5,7 @@
 
 A network is made of what real ones are made of, in random order, with sizes that fill no vector: convolutions of all
 kinds, pools, norms, activations, branches that join, enlarged and shuffled pictures, attention, recurrences; some are
-in bytes. Batches, rows and columns are open in some; a library of those is called with two sizes. Each seed is one network,
+in bytes. Batches, rows and columns are open in some; a library of those is called with several sizes. Each seed is one network,
 one processor and one number of threads: what fails is found again by its seed. Floats must agree to 1e-3 of the largest
 value of an output, and several threads compute the same bits as one. Of networks in bytes few results may differ, by few steps: a sum that lies between two of them is
 rounded either way, and goes on through the layers behind.
@@ -413,7 +413,7 @@ SEQUENCES = [dense] * 4 + [layer_norm] * 2 + [attention] * 2 + [activation] * 2 
 
 
 def make(seed):
-    """The network of a seed: the model, and arguments of one size or two."""
+    """The network of a seed: the model, and arguments of one size or several."""
     g = Graph(seed)
     g.known = g.chance(0.6)
     n, c = int(g.pick(1, 1, 1, 2, 3)), int(g.pick(1, 3, 3, 8, 16, 20, 32))
@@ -454,7 +454,8 @@ def make(seed):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
     sizes = [g.shapes["x"]]
     if not g.known:
-        sizes.append(tuple(d if isinstance(d, int) else int(s + g.rng.integers(1, 9)) for d, s in zip(dims, sizes[0])))
+        for change in (lambda s: s + g.rng.integers(1, 9), lambda _: g.rng.integers(1, 7), lambda s: 2 * s + 1):
+            sizes.append(tuple(d if isinstance(d, int) else int(change(s)) for d, s in zip(dims, sizes[0])))
     feeds = [{"x": g.rng.standard_normal(s).astype("float32")} for s in sizes]
     return model, feeds, g
 
@@ -497,20 +498,28 @@ def check(compiler, seed, cpus, folder):
         return Model(str(library))
 
     library, alone = compiled(threads), compiled(1) if threads > 1 and seed % 2 else None
-    names = [o.name for o in session.get_outputs()]
+    names, refused = [o.name for o in session.get_outputs()], 0
     for x in feeds:
         try:
             wanted = session.run(None, x)
-        except Exception as e:
-            return f"onnxruntime: {str(e)[:80]}"
+        except Exception:
+            # A size that the network does not have.
+            refused += 1
+            continue
         try:
             results = call(library, x)
         except Refused as e:
+            # Sizes that meet where one of them happens to be 1.
             if x is not feeds[0] and "do not broadcast" in str(e):
-                return str(e)
+                refused += 1
+                continue
             raise Wrong(f"{what}, x {list(x['x'].shape)}: {e}")
         if alone and any(a.tobytes() != b.tobytes() for a, b in zip(results, call(alone, x))):
             raise Wrong(f"{what}, x {list(x['x'].shape)}: {threads} threads do not compute what one does")
+        # Of a window that is larger than its data onnxruntime rounds the negative quotient up.
+        if x is not feeds[0] and any(0 in got.shape for got in results):
+            refused += 1
+            continue
         for name, want, got in zip(names, wanted, results):
             off = difference(want, got)
             if g.kind:
@@ -521,7 +530,7 @@ def check(compiler, seed, cpus, folder):
             largest = float(np.abs(want).max()) if want.size else 0.0
             if off * min(largest / LEAST, 1.0) > TOLERANCE:
                 raise Wrong(f"{what}, {threads} threads, x {list(x['x'].shape)}: {name} {list(want.shape)} differs by {off:.1e}")
-    return None
+    return "no size" if refused == len(feeds) else None
 
 
 def in_child(run):
