@@ -280,6 +280,15 @@ fn transformed() {
     }
 }
 
+/// Of images whose number is open, rows shorter than a tile: its last columns are none of theirs, and of no other row.
+#[test]
+fn transformed_rows_of_less_than_a_tile() {
+    for (made, width) in [(2, 1), (4, 3), (4, 2), (4, 5)] {
+        let kind = Kind::Winograd(made);
+        check(Window { kind, open: true, batch: 2, ..conv([6, width], 16, 32, [3, 3], [1, 1], [1, 1]) });
+    }
+}
+
 #[test]
 fn packing_is_undone() {
     let direct = conv([8, 8], 16, 16, [3, 3], [1, 1], [1, 1]);

@@ -446,16 +446,15 @@ impl Plan<'_> {
         // The last tile of an open row asks for each of its columns.
         let classes = match w.open {
             true => vec![
-                (PrimExpr::i64(0), self.whole.clone(), all.clone()),
-                (self.whole.clone(), self.columns.clone(), all),
+                (PrimExpr::i64(0), self.whole.clone(), all.clone(), false),
+                (self.whole.clone(), self.columns.clone(), all, true),
             ],
-            false => known(alike(s.columns, inside)),
+            false => known(alike(s.columns, inside)).into_iter().map(|(a, b, inside)| (a, b, inside, false)).collect(),
         };
         let [height, columns] = &self.r.sizes.out;
         range(e, "r", (0, rows.clone()), 1, |e, r| {
             let top = e.bind("top", (first.clone() + r.clone()) * s.made);
-            for (start, end, inside) in &classes {
-                let asks = w.open && !start.is_int(0);
+            for (start, end, inside, asks) in &classes {
                 range(e, "column", part.of(w, start, end), 1, |e, t| {
                     let from = e.bind("at", part.tile(&r, &t) * w.made);
                     range(e, "c", (0, w.made), lanes, |e, c| {
