@@ -97,7 +97,8 @@ def conv(g, x, channels=None):
         return None
     attributes, after = window
     groups = int(g.pick(1, 1, 1, c, *[d for d in (2, 3, 4) if c % d == 0]))
-    out = channels or int(g.pick(1, 3, 8, 12, 16, 17, 24, 32, 40, 64)) * (groups if groups < c else 1)
+    few, many = (1, 3, 8, 12, 16, 17, 24, 32, 40, 64), (96, 128, 160, 256, 384)
+    out = channels or int(g.pick(*few, *(many if after[0] * after[1] <= 200 else ()))) * (groups if groups < c else 1)
     if groups == c:
         out = c * int(g.pick(1, 1, 1, 2))
     if n * out * after[0] * after[1] > LARGEST:
@@ -272,7 +273,8 @@ def quantised_conv(g, x):
         return None
     attributes, after = window
     groups = int(g.pick(1, 1, c))
-    out = c if groups == c else int(g.pick(3, 8, 16, 20, 32))
+    many = (64, 96, 160) if after[0] * after[1] <= 200 else ()
+    out = c if groups == c else int(g.pick(3, 8, 16, 20, 32, *many))
     if n * out * after[0] * after[1] > LARGEST:
         return None
     kernel = attributes["kernel_shape"]
@@ -315,7 +317,8 @@ def tokens(g, x):
 
 def dense(g, x, out=None):
     *rows, k = g.shapes[x]
-    out = out or int(g.pick(5, 16, 24, 33, 64, 96))
+    many = (192, 384, 768, 1100) if np.prod(rows) <= 200 else ()
+    out = out or int(g.pick(5, 16, 24, 33, 64, 96, *many))
     y = g.node("MatMul", [x, g.weight(k, out, spread=k ** -0.5)], (*rows, out))
     return g.node("Add", [y, g.weight(out, spread=0.1)]) if g.chance(0.6) else y
 
@@ -454,7 +457,11 @@ def make(seed):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
     sizes = [g.shapes["x"]]
     if not g.known:
-        for change in (lambda s: s + g.rng.integers(1, 9), lambda _: g.rng.integers(1, 7), lambda s: 2 * s + 1):
+        changes = [lambda s: s + g.rng.integers(1, 9), lambda s: 2 * s + 1]
+        # Of a pool's window that is larger than its data onnxruntime rounds the negative quotient up.
+        if not any(node.op_type in ("MaxPool", "AveragePool") for node in g.nodes):
+            changes.append(lambda _: g.rng.integers(1, 7))
+        for change in changes:
             sizes.append(tuple(d if isinstance(d, int) else int(change(s)) for d, s in zip(dims, sizes[0])))
     feeds = [{"x": g.rng.standard_normal(s).astype("float32")} for s in sizes]
     return model, feeds, g
@@ -518,10 +525,6 @@ def check(compiler, seed, cpus, folder):
             raise Wrong(f"{what}, x {list(x['x'].shape)}: {e}")
         if alone and any(a.tobytes() != b.tobytes() for a, b in zip(results, call(alone, x))):
             raise Wrong(f"{what}, x {list(x['x'].shape)}: {threads} threads do not compute what one does")
-        # Of a window that is larger than its data onnxruntime rounds the negative quotient up.
-        if x is not feeds[0] and any(0 in got.shape for got in results):
-            refused += 1
-            continue
         for name, want, got in zip(names, wanted, results):
             off = difference(want, got)
             if g.kind:
