@@ -51,6 +51,21 @@ fn ties(shape: &[i64]) -> Constant {
     Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
 }
 
+/// Integers of so many bytes: small ones in whole rows, then those beside powers of two, the lowest and the highest one.
+fn whole(shape: &[i64], bytes: usize, at: fn(usize) -> usize) -> Constant {
+    let small = [0, 1, -1, 2, -2, 3, -3, 7, 10, -10, 41, 999, -999, 1_000_000];
+    let powers =
+        [i64::MIN, i64::MAX, i32::MIN as i64, i32::MAX as i64, (1 << 50) - 1, 1 << 50, -(1 << 50), (1 << 53) + 1];
+    let large = [&small[..], &powers, &powers.map(|p| p.wrapping_sub(1)), &powers.map(|p| p / 3)].concat();
+    let n = shape.iter().product::<i64>() as usize;
+    let value = |i: usize| match i / 71 % 2 {
+        0 => small[at(i) % small.len()],
+        _ => large[at(i) % large.len()],
+    };
+    let dtype = if bytes == 8 { DType::I64 } else { DType::I32 };
+    Constant::new(dtype, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()[..bytes].to_vec()).collect())
+}
+
 /// Regions of interest within pictures of the second and the first of a batch, partly outside, and without an extent.
 fn regions() -> Constant {
     let all: [f32; 25] = [
@@ -333,6 +348,24 @@ const CASES: &[Case] = &[
                  e = R.topk(x, k=200, axis=-1, ret_type="indices"); f = R.topk(z, k=3, axis=0, ret_type="indices");
                  y = R.concat((R.flatten(R.astype(a, "float64")), R.flatten(R.astype(b, "float64")), R.flatten(R.astype(c, "float64")),
                                R.flatten(R.astype(d, "float64")), R.flatten(R.astype(e, "float64")), R.flatten(R.astype(f, "float64"))), axis=0)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "quotients and remainders of int64, small and large ones, by 0 and -1, of computed and constant numbers",
+        params: r#"x: R.Tensor(("n", 71), dtype="int64"), z: R.Tensor(("n", 71), dtype="int64")"#,
+        inputs: || vec![whole(&[40, 71], 8, |i| i), whole(&[40, 71], 8, |i| i / 71 + i)],
+        body: r#"a = R.divide(x, z); b = R.floor_divide(x, z); c = R.mod(x, z); d = R.floor_mod(x, z);
+                 e = R.floor_mod(x, R.const(-7, "int64")); f = R.divide(R.const(1000003, "int64"), z);
+                 y = R.concat((a, b, c, d, e, f), axis=1)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "quotients and remainders of int32, the lowest one by -1 too",
+        params: r#"x: R.Tensor(("n", 71), dtype="int32"), z: R.Tensor(("n", 71), dtype="int32")"#,
+        inputs: || vec![whole(&[40, 71], 4, |i| i), whole(&[40, 71], 4, |i| i / 71 + i)],
+        body: r#"a = R.divide(x, z); b = R.floor_divide(x, z); c = R.mod(x, z); d = R.floor_mod(x, z);
+                 e = R.mod(x, R.const(-7, "int32")); f = R.floor_divide(R.const(1000003, "int32"), z);
+                 y = R.concat((a, b, c, d, e, f), axis=1)"#,
         tolerance: 0.0,
     },
     Case {

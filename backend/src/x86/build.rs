@@ -2,6 +2,7 @@
 
 mod bytes;
 mod constants;
+mod divide;
 mod doubles;
 mod halves;
 mod lanes;
@@ -54,6 +55,8 @@ struct Builder {
     /// The same for constants of 64 bits.
     doubles: FnvHashMap<u64, Reg>,
     pooled_doubles: FnvHashMap<u64, u32>,
+    /// Where on the stack numbers are that are divided one by one.
+    divides: Option<u32>,
 }
 
 pub fn build(f: &FlatFunc, wide: Wide, held: Held) -> Option<Program> {
@@ -74,6 +77,7 @@ pub fn build(f: &FlatFunc, wide: Wide, held: Held) -> Option<Program> {
         pooled: FnvHashMap::default(),
         doubles: FnvHashMap::default(),
         pooled_doubles: FnvHashMap::default(),
+        divides: None,
     };
     for v in &f.params {
         if !is_general(v.dtype()) {
@@ -343,6 +347,9 @@ impl Builder {
                 let (before, to) = (constants.len(), self.p.code.len() - 1);
                 let reads: Vec<Inst> = constants.into_iter().map(|(_, at, d)| self.read_constant(d, at)).collect();
                 self.p.code.splice(from..from, reads);
+                for (first, last) in self.p.loops.iter_mut().filter(|l| l.0 >= from) {
+                    (*first, *last) = (*first + before, *last + before);
+                }
                 self.p.loops.push((from + before, to + before));
                 self.push(Inst::Label(exit));
             }

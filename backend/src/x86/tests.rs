@@ -1,10 +1,10 @@
 //! Code of small functions, byte for byte.
 
 use super::build::Held;
-use super::inst::{Base, Inst};
+use super::inst::{Base, Inst, Op2};
 use super::{alloc, assemble, translated, Wide};
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
-use relax_ir::prim::{Intrin, PrimExpr, Var};
+use relax_ir::prim::{BinOp, Intrin, PrimExpr, Var};
 use relax_ir::{DType, Span};
 
 const WIDE: Wide = Wide { dot4: true, ..Wide::V4 };
@@ -204,6 +204,37 @@ fn each_loop_holds_its_own_constants() {
             assert!(matches!(program.code[from], Inst::Label(_)) && matches!(program.code[to], Inst::Branch { .. }));
             assert!(!program.code[from..=to].iter().any(reads), "{count} constants are read in each round");
             assert_eq!(program.code[from - 2 * count..from].iter().filter(|i| reads(i)).count(), 2 * count);
+        }
+    }
+}
+
+/// `y = x / z` of 64 integers by the operator, 16 at a time.
+fn divided(op: BinOp, d: DType) -> FlatFunc {
+    let [x, z, y] = ["x", "z", "y"].map(|n| Var::new(n, DType::HANDLE));
+    let i = Var::new("i", DType::I64);
+    let [a, b] = [&x, &z].map(|p| PrimExpr::load_ptr(p.expr(), i.expr(), d.with_lanes(16)));
+    let store = FlatStmt::Store { ptr: y.expr(), offset: i.expr(), value: PrimExpr::raw_binary(op, a, b) };
+    let body = vec![FlatStmt::For { var: i, begin: 0.into(), end: 64.into(), step: 16, body: vec![store] }];
+    kernel(&[&x, &z, &y], body)
+}
+
+/// VDIVPD (5E) by wide vectors; int64 also has a loop that divides one by one, within the loop that holds the constants.
+#[test]
+fn integers_are_divided_as_float64() {
+    for op in [BinOp::TruncDiv, BinOp::TruncMod, BinOp::FloorDiv, BinOp::FloorMod] {
+        for (d, loops) in [(DType::I32, 1), (DType::I64, 3)] {
+            let f = divided(op, d);
+            for wide in [WIDE, Wide::V3] {
+                let program = translated(&f, wide, Held::Loops).expect("instructions");
+                let divisions = |i: &&Inst| matches!(i, Inst::Two { op: Op2::DivD, .. });
+                assert_eq!(program.code.iter().filter(divisions).count(), 32 / wide.lanes as usize, "{op:?} of {d}");
+                assert_eq!(program.loops.len(), if wide == WIDE { loops } else { 2 * loops - 1 }, "{op:?} of {d}");
+                for &(from, to) in &program.loops {
+                    assert!(matches!(program.code[from], Inst::Label(_)), "{op:?} of {d}");
+                    assert!(matches!(program.code[to], Inst::Branch { .. }), "{op:?} of {d}");
+                }
+                assert!(assemble(&f, wide).is_some(), "{op:?} of {d}");
+            }
         }
     }
 }

@@ -10,12 +10,12 @@ impl Builder {
         Val::Lanes { regs: vec![self.constant_double(bits)], uniform: true }
     }
 
-    fn choose(&mut self, n: u16, c: &Val, t: &Val, f: &Val) -> Option<Val> {
+    pub(super) fn choose(&mut self, n: u16, c: &Val, t: &Val, f: &Val) -> Option<Val> {
         self.each(n, &[c, t, f], |s, w, d, r| s.push(Inst::Choose { w, d, c: r[0], t: r[1], f: r[2] }))
     }
 
     /// Lanes of 32 bits in twice as many bits.
-    fn widen(&mut self, how: Widen, lanes: u16, v: &Val) -> Option<Val> {
+    pub(super) fn widen(&mut self, how: Widen, lanes: u16, v: &Val) -> Option<Val> {
         let Val::Lanes { regs, uniform } = v else { return None };
         let (from, to) = match uniform {
             true => (vec![self.wide], vec![self.wide]),
@@ -34,7 +34,7 @@ impl Builder {
     }
 
     /// Lanes of 64 bits in half as many bits.
-    fn narrow(&mut self, how: Narrow, lanes: u16, v: &Val) -> Option<Val> {
+    pub(super) fn narrow(&mut self, how: Narrow, lanes: u16, v: &Val) -> Option<Val> {
         let Val::Lanes { regs, uniform } = v else { return None };
         let half = |s: &mut Self, w: u16, a: Reg| {
             let d = s.lanes_reg();
@@ -145,7 +145,7 @@ impl Builder {
             PrimKind::Int(v) => Some(self.double(*v as u64)),
             PrimKind::Broadcast(a) => match self.value(a)? {
                 Val::General(Opnd::Imm(v)) => Some(self.double(v as u64)),
-                Val::General(Opnd::Reg(a)) if self.evex => {
+                Val::General(Opnd::Reg(a)) => {
                     let r = self.lanes_reg();
                     self.push(Inst::LongsFromGeneral { d: r, a });
                     Some(Val::Lanes { regs: vec![r], uniform: true })
@@ -153,14 +153,14 @@ impl Builder {
                 _ => None,
             },
             PrimKind::Binary(BinOp::Mul, one, x) | PrimKind::Binary(BinOp::Mul, x, one) if is_one(one) => self.value(x),
-            PrimKind::Binary(op, a, b) if self.evex => {
+            PrimKind::Binary(op, a, b) => {
                 let op = match op {
                     BinOp::Add => Op2::AddL,
                     BinOp::Sub => Op2::SubL,
-                    BinOp::Mul => Op2::MulL,
-                    BinOp::Min => Op2::MinL,
-                    BinOp::Max => Op2::MaxL,
-                    _ => return None,
+                    BinOp::Mul if self.evex => Op2::MulL,
+                    BinOp::Min if self.evex => Op2::MinL,
+                    BinOp::Max if self.evex => Op2::MaxL,
+                    _ => return self.divided_longs(*op, a, b),
                 };
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 self.two(op, units(d), &a, &b)

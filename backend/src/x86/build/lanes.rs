@@ -193,7 +193,9 @@ impl Builder {
                 if a.dtype().element() != b.dtype().element() {
                     return None;
                 }
-                let op = self.op2(*op, d)?;
+                let Some(op) = self.op2(*op, d) else {
+                    return if d.element() == DType::I32 { self.divided(*op, a, b) } else { None };
+                };
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 self.two(op, n, &a, &b)?
             }
