@@ -698,8 +698,14 @@ impl Builder {
     // ---- values ---------------------------------------------------------------------------------------------------
 
     fn value(&mut self, e: &PrimExpr) -> Option<Val> {
+        if let PrimKind::Var(v) = e.kind() {
+            return self.bound.get(&v.id()).cloned();
+        }
+        let key = e.kind() as *const PrimKind as usize;
+        if let Some(v) = self.memo.iter().rev().find_map(|m| m.get(&key)) {
+            return Some(v.clone());
+        }
         match e.kind() {
-            PrimKind::Var(v) => return self.bound.get(&v.id()).cloned(),
             PrimKind::Let(..) => {
                 let mut e = e;
                 while let PrimKind::Let(var, value, body) = e.kind() {
@@ -710,13 +716,11 @@ impl Builder {
                     }
                     e = body;
                 }
-                return self.value(e);
+                let v = self.value(e)?;
+                self.remember(key, &v);
+                return Some(v);
             }
             _ => {}
-        }
-        let key = e.kind() as *const PrimKind as usize;
-        if let Some(v) = self.memo.iter().rev().find_map(|m| m.get(&key)) {
-            return Some(v.clone());
         }
         let d = e.dtype();
         let v = if is_tile_rows(e) {
@@ -739,10 +743,14 @@ impl Builder {
                 _ => return None,
             }
         };
+        self.remember(key, &v);
+        Some(v)
+    }
+
+    fn remember(&mut self, key: usize, v: &Val) {
         if let Some(m) = self.memo.last_mut() {
             m.insert(key, v.clone());
         }
-        Some(v)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Code of small functions, byte for byte.
 
 use super::build::Held;
-use super::inst::{Base, Inst, Op2};
+use super::inst::{Base, Inst, Op1, Op2};
 use super::{alloc, assemble, translated, Wide};
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, Var};
@@ -237,4 +237,19 @@ fn integers_are_divided_as_float64() {
             }
         }
     }
+}
+
+/// A node that binds names is computed once, as others are.
+#[test]
+fn names_that_are_used_twice_are_bound_once() {
+    let [x, y] = ["x", "y"].map(|n| Var::new(n, DType::HANDLE));
+    let d = DType::F32.with_lanes(16);
+    let t = Var::new("t", d);
+    let root = PrimExpr::load_ptr(x.expr(), 0.into(), d).call1(Intrin::Sqrt);
+    let named = PrimExpr::let_in(t.clone(), root, t.expr() + PrimExpr::f32(1.0).broadcast(16));
+    let value = named.clone() * (named + PrimExpr::f32(2.0).broadcast(16));
+    let f = kernel(&[&x, &y], vec![FlatStmt::Store { ptr: y.expr(), offset: 0.into(), value }]);
+    let program = translated(&f, WIDE, Held::Always).expect("instructions");
+    let roots = |i: &&Inst| matches!(i, Inst::One { op: Op1::Sqrt, .. });
+    assert_eq!(program.code.iter().filter(roots).count(), 1);
 }

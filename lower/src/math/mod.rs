@@ -10,6 +10,7 @@
 //! sigmoid return 0 for results below 2^-125 (1.2e-38 would be the least normal number); everything else handles
 //! denormal arguments and results.
 
+mod alike;
 mod build;
 mod erf;
 mod exp;
@@ -21,6 +22,7 @@ mod misc;
 mod pow;
 mod trig;
 
+use alike::Alike;
 use build::Build;
 use relax_ir::flat::{FlatFunc, FlatStmt};
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
@@ -35,8 +37,8 @@ pub fn expand(f: &mut FlatFunc) {
 }
 
 fn expand_stmt(s: &mut FlatStmt) {
-    let mut memo = HashMap::new();
-    let mut go = |e: &mut PrimExpr| *e = expand_with(e, &mut memo);
+    let (mut alike, mut memo) = (Alike::default(), HashMap::new());
+    let mut go = |e: &mut PrimExpr| *e = expand_with(&alike.one(e), &mut memo);
     match s {
         FlatStmt::Let { value, .. } | FlatStmt::Assign { value, .. } => go(value),
         FlatStmt::Local { init, .. } => go(init),
