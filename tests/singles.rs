@@ -369,6 +369,30 @@ const CASES: &[Case] = &[
         tolerance: 0.0,
     },
     Case {
+        rule: "softplus: no limit at infinities and NaN, small results, a threshold",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71]), tensor(&[3, 71], 2)],
+        body: r#"far = R.multiply(z, R.const(95.0, "float32"));
+                 y = R.concat((R.nn.softplus(x), R.nn.softplus(far), R.nn.softplus(z, beta=2.0, threshold=0.5)), axis=1)"#,
+        tolerance: 1e-6,
+    },
+    Case {
+        rule: "powers: special numbers, computed and constant exponents",
+        params: r#"x: R.Tensor((192, 70), dtype="float32"), z: R.Tensor((192, 70), dtype="float32"), w: R.Tensor((192, 70), dtype="float32")"#,
+        inputs: || {
+            let all = special(&[192, 70]);
+            let (bytes, row) = (all.data.bytes(), 70 * 4);
+            let turned = (0..192).flat_map(|r| {
+                let (front, back) = bytes[row * r..row * (r + 1)].split_at(4 * r % row);
+                [back, front].concat()
+            });
+            let turned = Constant::new(DType::F32, vec![192, 70], turned.collect());
+            vec![all, turned, tensor(&[192, 70], 3)]
+        },
+        body: r#"y = R.concat((R.power(x, z), R.power(z, w), R.power(R.abs(w), z), R.power(w, R.const(-2.7, "float32"))), axis=1)"#,
+        tolerance: 1e-6,
+    },
+    Case {
         rule: "a sum over squares, whose dims are kept",
         params: r#"x: R.Tensor(("n", 67), dtype="float32")"#,
         inputs: || vec![tensor(&[29, 67], 5)],

@@ -105,9 +105,9 @@ fn is_double(d: DType) -> bool {
     d.element() == DType::F64
 }
 
-/// int64 in vector registers.
+/// int64 in vector registers, or the bits of float64 as uint64.
 fn is_longs(d: DType) -> bool {
-    d.element() == DType::I64 && d.lanes > 1
+    (d.element() == DType::I64 || d.element() == DType::U64) && d.lanes > 1
 }
 
 /// Lanes of 32 bits that a vector takes; 1 for what stands in every lane.

@@ -90,6 +90,8 @@ pub enum Op2 {
     /// Of int64; products and the smaller and larger one are AVX-512's.
     AddL,
     SubL,
+    ShlL,
+    ShrL,
     MulL,
     MinL,
     MaxL,

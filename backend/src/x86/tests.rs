@@ -253,3 +253,22 @@ fn names_that_are_used_twice_are_bound_once() {
     let roots = |i: &&Inst| matches!(i, Inst::One { op: Op1::Sqrt, .. });
     assert_eq!(program.code.iter().filter(roots).count(), 1);
 }
+
+/// Exponents of float64 are taken apart and made by vectors of 64 bits: VPSRLQ and VPSLLQ by AVX-512.
+#[test]
+fn bits_of_float64_are_shifted_by_vectors() {
+    let [x, y] = ["x", "y"].map(|n| Var::new(n, DType::HANDLE));
+    let of = |code| relax_ir::DType { code, ..DType::I64.with_lanes(16) };
+    let (signed, unsigned) = (of(relax_ir::TypeCode::Int), of(relax_ir::TypeCode::UInt));
+    let by = || PrimExpr::i64(52).broadcast(16);
+    let bits = PrimExpr::load_ptr(x.expr(), 0.into(), DType::F64.with_lanes(16)).reinterpret(unsigned);
+    let down = PrimExpr::raw_binary(BinOp::Shr, bits, by().reinterpret(unsigned)).reinterpret(signed);
+    let up = PrimExpr::raw_binary(BinOp::Shl, down, by()).reinterpret(DType::F64.with_lanes(16));
+    let f = kernel(&[&x, &y], vec![FlatStmt::Store { ptr: y.expr(), offset: 0.into(), value: up }]);
+    let program = translated(&f, WIDE, Held::Always).expect("instructions");
+    for op in [Op2::ShrL, Op2::ShlL] {
+        let shifts = |i: &&Inst| matches!(i, Inst::Two { op: o, .. } if *o == op);
+        assert_eq!(program.code.iter().filter(shifts).count(), 2, "{op:?}");
+    }
+    assert!(assemble(&f, Wide::V3).is_none());
+}

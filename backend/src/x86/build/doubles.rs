@@ -143,6 +143,15 @@ impl Builder {
         let d = e.dtype();
         match e.kind() {
             PrimKind::Int(v) => Some(self.double(*v as u64)),
+            PrimKind::Broadcast(a) if a.as_int().is_some() => Some(self.double(a.as_int()? as u64)),
+            // With 16 registers what works on the bits of float64 leaves no room for the rest.
+            PrimKind::Reinterpret(a) if self.evex && (is_double(a.dtype()) || is_longs(a.dtype())) => self.value(a),
+            PrimKind::Binary(op, a, b) if bits(*op, d, b).is_some() => {
+                let op = bits(*op, d, b)?;
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                self.two(op, units(d), &a, &b)
+            }
+            _ if d.element() == DType::U64 => None,
             PrimKind::Broadcast(a) => match self.value(a)? {
                 Val::General(Opnd::Imm(v)) => Some(self.double(v as u64)),
                 Val::General(Opnd::Reg(a)) => {
@@ -253,6 +262,23 @@ impl Builder {
         }
         .filter(|_| is_double(d))
     }
+}
+
+/// What is done to bits; they are shifted by literals.
+fn bits(op: BinOp, d: DType, by: &PrimExpr) -> Option<Op2> {
+    let within = match by.kind() {
+        PrimKind::Reinterpret(by) => return bits(op, d, by),
+        PrimKind::Broadcast(n) => n.as_int().is_some_and(|n| (0..64).contains(&n)),
+        _ => false,
+    };
+    Some(match op {
+        BinOp::BitAnd => Op2::And,
+        BinOp::BitOr => Op2::Or,
+        BinOp::BitXor => Op2::Xor,
+        BinOp::Shl if within => Op2::ShlL,
+        BinOp::Shr if within && d.element() == DType::U64 => Op2::ShrL,
+        _ => return None,
+    })
 }
 
 fn is_one(e: &PrimExpr) -> bool {

@@ -123,6 +123,7 @@ impl Builder {
                 v @ Val::Lanes { uniform: true, .. } => v,
                 _ => return None,
             },
+            PrimKind::Reinterpret(a) if is_double(d) && is_longs(a.dtype()) => self.value(a)?,
             PrimKind::Reinterpret(_) if is_double(d) => return None,
             PrimKind::Reinterpret(a) if is_lanes(a.dtype()) && !a.dtype().is_bool() && !d.is_bool() => self.value(a)?,
             PrimKind::Cast(a) => {
