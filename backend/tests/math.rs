@@ -355,8 +355,7 @@ fn logarithms_of_one_and_an_exponential() {
         let value = at.call1(Intrin::Fabs).neg().call1(Intrin::Exp).call1(Intrin::Log1p);
         elementwise(&format!("softplus_{lanes}"), vec![x], i, o, n, lanes, value)
     };
-    let mut module = FlatModule::default();
-    module.funcs = vec![of(1), of(8)];
+    let module = FlatModule { funcs: vec![of(1), of(8)], ..Default::default() };
     for f in &module.funcs {
         assert!(!format!("{:?}", f.body).contains("Div"), "{:?}", f.body);
     }

@@ -705,22 +705,19 @@ impl Builder {
         if let Some(v) = self.memo.iter().rev().find_map(|m| m.get(&key)) {
             return Some(v.clone());
         }
-        match e.kind() {
-            PrimKind::Let(..) => {
-                let mut e = e;
-                while let PrimKind::Let(var, value, body) = e.kind() {
-                    let v = self.value(value)?;
-                    let v = self.snapshot(v);
-                    if self.bound.insert(var.id(), v).is_some() {
-                        self.memo.iter_mut().for_each(|m| m.clear());
-                    }
-                    e = body;
+        if let PrimKind::Let(..) = e.kind() {
+            let mut e = e;
+            while let PrimKind::Let(var, value, body) = e.kind() {
+                let v = self.value(value)?;
+                let v = self.snapshot(v);
+                if self.bound.insert(var.id(), v).is_some() {
+                    self.memo.iter_mut().for_each(|m| m.clear());
                 }
-                let v = self.value(e)?;
-                self.remember(key, &v);
-                return Some(v);
+                e = body;
             }
-            _ => {}
+            let v = self.value(e)?;
+            self.remember(key, &v);
+            return Some(v);
         }
         let d = e.dtype();
         let v = if is_tile_rows(e) {
