@@ -356,7 +356,9 @@ const CASES: &[Case] = &[
         inputs: || vec![whole(&[40, 71], 8, |i| i), whole(&[40, 71], 8, |i| i / 71 + i)],
         body: r#"a = R.divide(x, z); b = R.floor_divide(x, z); c = R.mod(x, z); d = R.floor_mod(x, z);
                  e = R.floor_mod(x, R.const(-7, "int64")); f = R.divide(R.const(1000003, "int64"), z);
-                 y = R.concat((a, b, c, d, e, f), axis=1)"#,
+                 g = R.divide(x, R.const(41, "int64")); h = R.floor_divide(x, R.const(-3, "int64"));
+                 i = R.mod(x, R.const(10, "int64")); j = R.floor_mod(x, R.const(999, "int64")); k = R.divide(x, R.const(-1, "int64"));
+                 y = R.concat((a, b, c, d, e, f, g, h, i, j, k), axis=1)"#,
         tolerance: 0.0,
     },
     Case {
@@ -365,7 +367,9 @@ const CASES: &[Case] = &[
         inputs: || vec![whole(&[40, 71], 4, |i| i), whole(&[40, 71], 4, |i| i / 71 + i)],
         body: r#"a = R.divide(x, z); b = R.floor_divide(x, z); c = R.mod(x, z); d = R.floor_mod(x, z);
                  e = R.mod(x, R.const(-7, "int32")); f = R.floor_divide(R.const(1000003, "int32"), z);
-                 y = R.concat((a, b, c, d, e, f), axis=1)"#,
+                 g = R.divide(x, R.const(41, "int32")); h = R.floor_divide(x, R.const(-3, "int32"));
+                 i = R.mod(x, R.const(10, "int32")); j = R.floor_mod(x, R.const(999, "int32")); k = R.divide(x, R.const(-1, "int32"));
+                 y = R.concat((a, b, c, d, e, f, g, h, i, j, k), axis=1)"#,
         tolerance: 0.0,
     },
     Case {

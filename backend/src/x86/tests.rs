@@ -208,11 +208,12 @@ fn each_loop_holds_its_own_constants() {
     }
 }
 
-/// `y = x / z` of 64 integers by the operator, 16 at a time.
-fn divided(op: BinOp, d: DType) -> FlatFunc {
+/// `y = x / z` of 64 integers by the operator, 16 at a time; or by a constant.
+fn divided(op: BinOp, d: DType, by: Option<i64>) -> FlatFunc {
     let [x, z, y] = ["x", "z", "y"].map(|n| Var::new(n, DType::HANDLE));
     let i = Var::new("i", DType::I64);
     let [a, b] = [&x, &z].map(|p| PrimExpr::load_ptr(p.expr(), i.expr(), d.with_lanes(16)));
+    let b = by.map_or(b, |n| PrimExpr::int(d, n).broadcast(16));
     let store = FlatStmt::Store { ptr: y.expr(), offset: i.expr(), value: PrimExpr::raw_binary(op, a, b) };
     let body = vec![FlatStmt::For { var: i, begin: 0.into(), end: 64.into(), step: 16, body: vec![store] }];
     kernel(&[&x, &z, &y], body)
@@ -223,7 +224,7 @@ fn divided(op: BinOp, d: DType) -> FlatFunc {
 fn integers_are_divided_as_float64() {
     for op in [BinOp::TruncDiv, BinOp::TruncMod, BinOp::FloorDiv, BinOp::FloorMod] {
         for (d, loops) in [(DType::I32, 1), (DType::I64, 3)] {
-            let f = divided(op, d);
+            let f = divided(op, d, None);
             for wide in [WIDE, Wide::V3] {
                 let program = translated(&f, wide, Held::Loops).expect("instructions");
                 let divisions = |i: &&Inst| matches!(i, Inst::Two { op: Op2::DivD, .. });
@@ -234,6 +235,8 @@ fn integers_are_divided_as_float64() {
                     assert!(matches!(program.code[to], Inst::Branch { .. }), "{op:?} of {d}");
                 }
                 assert!(assemble(&f, wide).is_some(), "{op:?} of {d}");
+                let known = translated(&divided(op, d, Some(-7)), wide, Held::Loops).expect("instructions");
+                assert!(!known.code.iter().any(|i| divisions(&i)), "{op:?} of {d} by a constant");
             }
         }
     }
