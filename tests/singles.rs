@@ -51,6 +51,21 @@ fn ties(shape: &[i64]) -> Constant {
     Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
 }
 
+/// Integers of so many bytes: small ones in whole rows, then those beside powers of two, the lowest and the highest one.
+fn whole(shape: &[i64], bytes: usize, at: fn(usize) -> usize) -> Constant {
+    let small = [0, 1, -1, 2, -2, 3, -3, 7, 10, -10, 41, 999, -999, 1_000_000];
+    let powers =
+        [i64::MIN, i64::MAX, i32::MIN as i64, i32::MAX as i64, (1 << 50) - 1, 1 << 50, -(1 << 50), (1 << 53) + 1];
+    let large = [&small[..], &powers, &powers.map(|p| p.wrapping_sub(1)), &powers.map(|p| p / 3)].concat();
+    let n = shape.iter().product::<i64>() as usize;
+    let value = |i: usize| match i / 71 % 2 {
+        0 => small[at(i) % small.len()],
+        _ => large[at(i) % large.len()],
+    };
+    let dtype = if bytes == 8 { DType::I64 } else { DType::I32 };
+    Constant::new(dtype, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()[..bytes].to_vec()).collect())
+}
+
 /// Regions of interest within pictures of the second and the first of a batch, partly outside, and without an extent.
 fn regions() -> Constant {
     let all: [f32; 25] = [
@@ -334,6 +349,52 @@ const CASES: &[Case] = &[
                  y = R.concat((R.flatten(R.astype(a, "float64")), R.flatten(R.astype(b, "float64")), R.flatten(R.astype(c, "float64")),
                                R.flatten(R.astype(d, "float64")), R.flatten(R.astype(e, "float64")), R.flatten(R.astype(f, "float64"))), axis=0)"#,
         tolerance: 0.0,
+    },
+    Case {
+        rule: "quotients and remainders of int64, small and large ones, by 0 and -1, of computed and constant numbers",
+        params: r#"x: R.Tensor(("n", 71), dtype="int64"), z: R.Tensor(("n", 71), dtype="int64")"#,
+        inputs: || vec![whole(&[40, 71], 8, |i| i), whole(&[40, 71], 8, |i| i / 71 + i)],
+        body: r#"a = R.divide(x, z); b = R.floor_divide(x, z); c = R.mod(x, z); d = R.floor_mod(x, z);
+                 e = R.floor_mod(x, R.const(-7, "int64")); f = R.divide(R.const(1000003, "int64"), z);
+                 g = R.divide(x, R.const(41, "int64")); h = R.floor_divide(x, R.const(-3, "int64"));
+                 i = R.mod(x, R.const(10, "int64")); j = R.floor_mod(x, R.const(999, "int64")); k = R.divide(x, R.const(-1, "int64"));
+                 y = R.concat((a, b, c, d, e, f, g, h, i, j, k), axis=1)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "quotients and remainders of int32, the lowest one by -1 too",
+        params: r#"x: R.Tensor(("n", 71), dtype="int32"), z: R.Tensor(("n", 71), dtype="int32")"#,
+        inputs: || vec![whole(&[40, 71], 4, |i| i), whole(&[40, 71], 4, |i| i / 71 + i)],
+        body: r#"a = R.divide(x, z); b = R.floor_divide(x, z); c = R.mod(x, z); d = R.floor_mod(x, z);
+                 e = R.mod(x, R.const(-7, "int32")); f = R.floor_divide(R.const(1000003, "int32"), z);
+                 g = R.divide(x, R.const(41, "int32")); h = R.floor_divide(x, R.const(-3, "int32"));
+                 i = R.mod(x, R.const(10, "int32")); j = R.floor_mod(x, R.const(999, "int32")); k = R.divide(x, R.const(-1, "int32"));
+                 y = R.concat((a, b, c, d, e, f, g, h, i, j, k), axis=1)"#,
+        tolerance: 0.0,
+    },
+    Case {
+        rule: "softplus: no limit at infinities and NaN, small results, a threshold",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor(("n", 71), dtype="float32")"#,
+        inputs: || vec![special(&[3, 71]), tensor(&[3, 71], 2)],
+        body: r#"far = R.multiply(z, R.const(95.0, "float32"));
+                 y = R.concat((R.nn.softplus(x), R.nn.softplus(far), R.nn.softplus(z, beta=2.0, threshold=0.5)), axis=1)"#,
+        tolerance: 1e-6,
+    },
+    Case {
+        rule: "powers: special numbers, computed and constant exponents",
+        params: r#"x: R.Tensor((192, 70), dtype="float32"), z: R.Tensor((192, 70), dtype="float32"), w: R.Tensor((192, 70), dtype="float32")"#,
+        inputs: || {
+            let all = special(&[192, 70]);
+            let (bytes, row) = (all.data.bytes(), 70 * 4);
+            let turned = (0..192).flat_map(|r| {
+                let (front, back) = bytes[row * r..row * (r + 1)].split_at(4 * r % row);
+                [back, front].concat()
+            });
+            let turned = Constant::new(DType::F32, vec![192, 70], turned.collect());
+            vec![all, turned, tensor(&[192, 70], 3)]
+        },
+        body: r#"y = R.concat((R.power(x, z), R.power(z, w), R.power(R.abs(w), z), R.power(w, R.const(-2.7, "float32"))), axis=1)"#,
+        tolerance: 1e-6,
     },
     Case {
         rule: "a sum over squares, whose dims are kept",

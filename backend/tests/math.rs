@@ -44,6 +44,11 @@ fn kernel(name: &str, f: Intrin, d: DType, lanes: u16, args: usize) -> FlatFunc 
     if value.dtype().is_bool() {
         value = value.cast(d.with_lanes(lanes));
     }
+    elementwise(name, ptrs, i, o, n, lanes, value)
+}
+
+/// Stores `value`, of so many lanes, at each `i` below `n`.
+fn elementwise(name: &str, ptrs: Vec<Var>, i: Var, o: Var, n: Var, lanes: u16, value: PrimExpr) -> FlatFunc {
     let body = vec![FlatStmt::For {
         var: i.clone(),
         begin: PrimExpr::i64(0),
@@ -338,6 +343,32 @@ fn errors_in_ulp() {
     }
     println!("{report}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Rule `softplus`: no logarithm, and 2.5 ULP.
+#[test]
+fn logarithms_of_one_and_an_exponential() {
+    let of = |lanes: u16| {
+        let (x, o) = (Var::new("in0", DType::HANDLE), Var::new("out", DType::HANDLE));
+        let (n, i) = (Var::dim("n"), Var::dim("i"));
+        let at = PrimExpr::load_ptr(x.expr(), i.expr(), DType::F32.with_lanes(lanes));
+        let value = at.call1(Intrin::Fabs).neg().call1(Intrin::Exp).call1(Intrin::Log1p);
+        elementwise(&format!("softplus_{lanes}"), vec![x], i, o, n, lanes, value)
+    };
+    let module = FlatModule { funcs: vec![of(1), of(8)], ..Default::default() };
+    for f in &module.funcs {
+        assert!(!format!("{:?}", f.body).contains("Div"), "{:?}", f.body);
+    }
+    let l = load(&module, &Target::host());
+    let a: Vec<f32> = samples(1, -88.0, 88.0, true).iter().map(|&x| x as f32).collect();
+    let (got, scalar) = (l.run("softplus_8", &a, None), l.run("softplus_1", &a, None));
+    for (i, &x) in a.iter().enumerate() {
+        // SAFETY: pure functions of the C library.
+        let want = unsafe { log1p(exp(-(x as f64).abs())) };
+        let e = error(got[i] as f64, want, true);
+        assert!(e <= 2.5 || want < 2.4e-38 && got[i] == 0.0, "{x:e}: {:e} for {want:e}, {e} ULP", got[i]);
+        assert!(got[i].to_bits() == scalar[i].to_bits() || x.is_nan() && scalar[i].is_nan(), "{x:e}");
+    }
 }
 
 #[test]

@@ -435,6 +435,13 @@ impl<'a> Fx<'a> {
         match e.kind() {
             PrimKind::Var(v) => return self.variable(v),
             PrimKind::Int(_) | PrimKind::Float(_) => return self.eval_node(e),
+            _ => {}
+        }
+        let key = e.kind() as *const PrimKind as usize;
+        if let Some(v) = self.memo.iter().rev().find_map(|m| m.get(&key)) {
+            return Ok(v.clone());
+        }
+        let v = match e.kind() {
             PrimKind::Let(..) => {
                 // A chain of them is long and need not be deep.
                 let mut e = e;
@@ -446,15 +453,10 @@ impl<'a> Fx<'a> {
                     }
                     e = body;
                 }
-                return self.eval(e);
+                self.eval(e)?
             }
-            _ => {}
-        }
-        let key = e.kind() as *const PrimKind as usize;
-        if let Some(v) = self.memo.iter().rev().find_map(|m| m.get(&key)) {
-            return Ok(v.clone());
-        }
-        let v = self.eval_node(e)?;
+            _ => self.eval_node(e)?,
+        };
         if let Some(m) = self.memo.last_mut() {
             m.insert(key, v.clone());
         }

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod constants;
+mod divide;
 mod doubles;
 mod halves;
 mod lanes;
@@ -53,6 +54,8 @@ struct Builder {
     inner: Option<Vec<(u32, Reg)>>,
     /// Bytes into the pool.
     pooled: FnvHashMap<Constant, u32>,
+    /// Where on the stack numbers are that are divided one by one.
+    divides: Option<u32>,
 }
 
 pub fn build(f: &FlatFunc, wide: Wide, held: Held) -> Option<Program> {
@@ -71,6 +74,7 @@ pub fn build(f: &FlatFunc, wide: Wide, held: Held) -> Option<Program> {
         held,
         inner: None,
         pooled: FnvHashMap::default(),
+        divides: None,
     };
     for v in &f.params {
         if !is_general(v.dtype()) {
@@ -98,9 +102,9 @@ fn is_double(d: DType) -> bool {
     d.element() == DType::F64
 }
 
-/// int64 in vector registers.
+/// int64 in vector registers, or the bits of float64 as uint64.
 fn is_longs(d: DType) -> bool {
-    d.element() == DType::I64 && d.lanes > 1
+    (d.element() == DType::I64 || d.element() == DType::U64) && d.lanes > 1
 }
 
 /// Lanes of 32 bits that a vector takes; 1 for what stands in every lane.
@@ -340,6 +344,9 @@ impl Builder {
                 let (before, to) = (constants.len(), self.p.code.len() - 1);
                 let reads: Vec<Inst> = constants.into_iter().map(|(at, d)| self.read_constant(d, at)).collect();
                 self.p.code.splice(from..from, reads);
+                for (first, last) in self.p.loops.iter_mut().filter(|l| l.0 >= from) {
+                    (*first, *last) = (*first + before, *last + before);
+                }
                 self.p.loops.push((from + before, to + before));
                 self.push(Inst::Label(exit));
             }
@@ -688,25 +695,26 @@ impl Builder {
     // ---- values ---------------------------------------------------------------------------------------------------
 
     fn value(&mut self, e: &PrimExpr) -> Option<Val> {
-        match e.kind() {
-            PrimKind::Var(v) => return self.bound.get(&v.id()).cloned(),
-            PrimKind::Let(..) => {
-                let mut e = e;
-                while let PrimKind::Let(var, value, body) = e.kind() {
-                    let v = self.value(value)?;
-                    let v = self.snapshot(v);
-                    if self.bound.insert(var.id(), v).is_some() {
-                        self.memo.iter_mut().for_each(|m| m.clear());
-                    }
-                    e = body;
-                }
-                return self.value(e);
-            }
-            _ => {}
+        if let PrimKind::Var(v) = e.kind() {
+            return self.bound.get(&v.id()).cloned();
         }
         let key = e.kind() as *const PrimKind as usize;
         if let Some(v) = self.memo.iter().rev().find_map(|m| m.get(&key)) {
             return Some(v.clone());
+        }
+        if let PrimKind::Let(..) = e.kind() {
+            let mut e = e;
+            while let PrimKind::Let(var, value, body) = e.kind() {
+                let v = self.value(value)?;
+                let v = self.snapshot(v);
+                if self.bound.insert(var.id(), v).is_some() {
+                    self.memo.iter_mut().for_each(|m| m.clear());
+                }
+                e = body;
+            }
+            let v = self.value(e)?;
+            self.remember(key, &v);
+            return Some(v);
         }
         let d = e.dtype();
         let v = if is_tile_rows(e) {
@@ -729,10 +737,14 @@ impl Builder {
                 _ => return None,
             }
         };
+        self.remember(key, &v);
+        Some(v)
+    }
+
+    fn remember(&mut self, key: usize, v: &Val) {
         if let Some(m) = self.memo.last_mut() {
             m.insert(key, v.clone());
         }
-        Some(v)
     }
 }
 

@@ -706,6 +706,18 @@ impl Emitter<'_> {
                     Cc::Ge => self.a.jge(to)?,
                 }
             }
+            Inst::BranchAny { w, a, to } => {
+                let a = self.lanes(a, 0)?;
+                if self.wide.evex() {
+                    mask!(self.a, w, vptestmd, a, a)?;
+                    self.a.kortestw(k1, k1)?;
+                } else if w == 8 {
+                    self.a.vptest(y(a), y(a))?;
+                } else {
+                    self.a.vptest(x(a), x(a))?;
+                }
+                self.a.jne(self.labels[to as usize])?;
+            }
             Inst::Label(_) => {}
         }
         Ok(())

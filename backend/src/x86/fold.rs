@@ -46,7 +46,7 @@ fn reader(code: &[Inst], at: usize, d: Reg, m: Mem) -> Option<(usize, Inst)> {
                 let a = if a == d { b } else { a };
                 return Some((to, Inst::FmaMem { double: false, w, d: sum, a, m, spread: true }));
             }
-            Inst::Label(_) | Inst::Jump(_) | Inst::Branch { .. } => return None,
+            Inst::Label(_) | Inst::Jump(_) | Inst::Branch { .. } | Inst::BranchAny { .. } => return None,
             Inst::Store { .. }
             | Inst::StoreOne { .. }
             | Inst::StoreDouble { .. }

@@ -90,6 +90,8 @@ pub enum Op2 {
     /// Of int64; products and the smaller and larger one are AVX-512's.
     AddL,
     SubL,
+    ShlL,
+    ShrL,
     MulL,
     MinL,
     MaxL,
@@ -112,11 +114,13 @@ pub enum Widen {
     FloatToDouble,
 }
 
-/// How elements of 64 bits become float32, rounded half to even.
+/// How elements of 64 bits become such of 32 bits; float32 are rounded half to even.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Narrow {
     LongToFloat,
     DoubleToFloat,
+    /// Truncates; the lowest int32 for what that does not hold.
+    DoubleToInt,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -390,7 +394,7 @@ pub enum Inst {
         d: Reg,
         a: Reg,
     },
-    /// An int64 into every lane. AVX-512's.
+    /// An int64 into every lane.
     LongsFromGeneral {
         d: Reg,
         a: Reg,
@@ -477,6 +481,12 @@ pub enum Inst {
         cc: Cc,
         a: Reg,
         b: Opnd,
+        to: Label,
+    },
+    /// Where a bit of the register is set.
+    BranchAny {
+        w: u16,
+        a: Reg,
         to: Label,
     },
 }
@@ -612,6 +622,7 @@ impl Inst {
                 f(*a, Use);
                 opnd(b, f);
             }
+            Inst::BranchAny { a, .. } => f(*a, Use),
             Inst::Prefetch { m } => mem(m, f),
             Inst::Label(_) | Inst::Jump(_) => {}
         }

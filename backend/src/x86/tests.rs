@@ -1,10 +1,10 @@
 //! Code of small functions, byte for byte.
 
 use super::build::Held;
-use super::inst::{Base, Inst};
+use super::inst::{Base, Inst, Op1, Op2};
 use super::{alloc, assemble, translated, Wide};
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
-use relax_ir::prim::{Intrin, PrimExpr, Var};
+use relax_ir::prim::{BinOp, Intrin, PrimExpr, Var};
 use relax_ir::{DType, Span};
 
 const WIDE: Wide = Wide { dot4: true, ..Wide::V4 };
@@ -206,4 +206,72 @@ fn each_loop_holds_its_own_constants() {
             assert_eq!(program.code[from - 2 * count..from].iter().filter(|i| reads(i)).count(), 2 * count);
         }
     }
+}
+
+/// `y = x / z` of 64 integers by the operator, 16 at a time; or by a constant.
+fn divided(op: BinOp, d: DType, by: Option<i64>) -> FlatFunc {
+    let [x, z, y] = ["x", "z", "y"].map(|n| Var::new(n, DType::HANDLE));
+    let i = Var::new("i", DType::I64);
+    let [a, b] = [&x, &z].map(|p| PrimExpr::load_ptr(p.expr(), i.expr(), d.with_lanes(16)));
+    let b = by.map_or(b, |n| PrimExpr::int(d, n).broadcast(16));
+    let store = FlatStmt::Store { ptr: y.expr(), offset: i.expr(), value: PrimExpr::raw_binary(op, a, b) };
+    let body = vec![FlatStmt::For { var: i, begin: 0.into(), end: 64.into(), step: 16, body: vec![store] }];
+    kernel(&[&x, &z, &y], body)
+}
+
+/// VDIVPD (5E) by wide vectors; int64 also has a loop that divides one by one, within the loop that holds the constants.
+#[test]
+fn integers_are_divided_as_float64() {
+    for op in [BinOp::TruncDiv, BinOp::TruncMod, BinOp::FloorDiv, BinOp::FloorMod] {
+        for (d, loops) in [(DType::I32, 1), (DType::I64, 3)] {
+            let f = divided(op, d, None);
+            for wide in [WIDE, Wide::V3] {
+                let program = translated(&f, wide, Held::Loops).expect("instructions");
+                let divisions = |i: &&Inst| matches!(i, Inst::Two { op: Op2::DivD, .. });
+                assert_eq!(program.code.iter().filter(divisions).count(), 32 / wide.lanes as usize, "{op:?} of {d}");
+                assert_eq!(program.loops.len(), if wide == WIDE { loops } else { 2 * loops - 1 }, "{op:?} of {d}");
+                for &(from, to) in &program.loops {
+                    assert!(matches!(program.code[from], Inst::Label(_)), "{op:?} of {d}");
+                    assert!(matches!(program.code[to], Inst::Branch { .. }), "{op:?} of {d}");
+                }
+                assert!(assemble(&f, wide).is_some(), "{op:?} of {d}");
+                let known = translated(&divided(op, d, Some(-7)), wide, Held::Loops).expect("instructions");
+                assert!(!known.code.iter().any(|i| divisions(&i)), "{op:?} of {d} by a constant");
+            }
+        }
+    }
+}
+
+/// A node that binds names is computed once, as others are.
+#[test]
+fn names_that_are_used_twice_are_bound_once() {
+    let [x, y] = ["x", "y"].map(|n| Var::new(n, DType::HANDLE));
+    let d = DType::F32.with_lanes(16);
+    let t = Var::new("t", d);
+    let root = PrimExpr::load_ptr(x.expr(), 0.into(), d).call1(Intrin::Sqrt);
+    let named = PrimExpr::let_in(t.clone(), root, t.expr() + PrimExpr::f32(1.0).broadcast(16));
+    let value = named.clone() * (named + PrimExpr::f32(2.0).broadcast(16));
+    let f = kernel(&[&x, &y], vec![FlatStmt::Store { ptr: y.expr(), offset: 0.into(), value }]);
+    let program = translated(&f, WIDE, Held::Always).expect("instructions");
+    let roots = |i: &&Inst| matches!(i, Inst::One { op: Op1::Sqrt, .. });
+    assert_eq!(program.code.iter().filter(roots).count(), 1);
+}
+
+/// Exponents of float64 are taken apart and made by vectors of 64 bits: VPSRLQ and VPSLLQ by AVX-512.
+#[test]
+fn bits_of_float64_are_shifted_by_vectors() {
+    let [x, y] = ["x", "y"].map(|n| Var::new(n, DType::HANDLE));
+    let of = |code| relax_ir::DType { code, ..DType::I64.with_lanes(16) };
+    let (signed, unsigned) = (of(relax_ir::TypeCode::Int), of(relax_ir::TypeCode::UInt));
+    let by = || PrimExpr::i64(52).broadcast(16);
+    let bits = PrimExpr::load_ptr(x.expr(), 0.into(), DType::F64.with_lanes(16)).reinterpret(unsigned);
+    let down = PrimExpr::raw_binary(BinOp::Shr, bits, by().reinterpret(unsigned)).reinterpret(signed);
+    let up = PrimExpr::raw_binary(BinOp::Shl, down, by()).reinterpret(DType::F64.with_lanes(16));
+    let f = kernel(&[&x, &y], vec![FlatStmt::Store { ptr: y.expr(), offset: 0.into(), value: up }]);
+    let program = translated(&f, WIDE, Held::Always).expect("instructions");
+    for op in [Op2::ShrL, Op2::ShlL] {
+        let shifts = |i: &&Inst| matches!(i, Inst::Two { op: o, .. } if *o == op);
+        assert_eq!(program.code.iter().filter(shifts).count(), 2, "{op:?}");
+    }
+    assert!(assemble(&f, Wide::V3).is_none());
 }

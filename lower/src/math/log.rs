@@ -16,6 +16,20 @@ pub(super) const LOG_F64: &[f64] = &[
     0.14795703383523703,
 ];
 
+/// `log(1 + e) / e` for `e` from 0 to 1.
+const LOG1P_F32: &[f64] = &[
+    1.0,
+    -0.4999990165233612,
+    0.3332996368408203,
+    -0.24954134225845337,
+    0.1967593878507614,
+    -0.15305592119693756,
+    0.10603655129671097,
+    -0.05695953220129013,
+    0.01985146291553974,
+    -0.0032440251670777798,
+];
+
 /// `x = 2^k (1 + f)`, `1 + f` between sqrt(1/2) and sqrt(2).
 pub(super) struct Split {
     pub k: PrimExpr,
@@ -133,6 +147,17 @@ impl Build {
         let t = self.fma(&l, &k, &low);
         let r = self.fma(&s.k, &hi, &t);
         self.log_limits(x, &r)
+    }
+
+    /// `log(1 + e^x)` in f32 for `x` from minus infinity to 0: 2.5 ULP; 0 where `e^x` is below 2^-126.
+    pub fn log1p_exp(&mut self, x: &PrimExpr) -> PrimExpr {
+        // The second operand stays where it is NaN.
+        let x = super::raw(BinOp::Max, self.c(-88.0), x.clone());
+        let x = self.bind(x);
+        let (q, s) = self.exp_split(&x, 0);
+        let e = self.fma(&q, &s, &s);
+        let p = self.poly(&e, LOG1P_F32);
+        self.mul(&e, &p)
     }
 
     /// f32: 0.8 ULP, f64: 1.5 ULP.

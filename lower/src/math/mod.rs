@@ -10,6 +10,7 @@
 //! sigmoid return 0 for results below 2^-125 (1.2e-38 would be the least normal number); everything else handles
 //! denormal arguments and results.
 
+mod alike;
 mod build;
 mod erf;
 mod exp;
@@ -21,6 +22,7 @@ mod misc;
 mod pow;
 mod trig;
 
+use alike::Alike;
 use build::Build;
 use relax_ir::flat::{FlatFunc, FlatStmt};
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
@@ -35,8 +37,8 @@ pub fn expand(f: &mut FlatFunc) {
 }
 
 fn expand_stmt(s: &mut FlatStmt) {
-    let mut memo = HashMap::new();
-    let mut go = |e: &mut PrimExpr| *e = expand_with(e, &mut memo);
+    let (mut alike, mut memo) = (Alike::default(), HashMap::new());
+    let mut go = |e: &mut PrimExpr| *e = expand_with(&alike.one(e), &mut memo);
     match s {
         FlatStmt::Let { value, .. } | FlatStmt::Assign { value, .. } => go(value),
         FlatStmt::Local { init, .. } => go(init),
@@ -82,7 +84,7 @@ fn expand_with(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> PrimExpr {
     if let Some(done) = memo.get(&key) {
         return done.clone();
     }
-    if let Some(done) = logistic_product(e, memo) {
+    if let Some(done) = logistic_product(e, memo).or_else(|| softplus_rest(e, memo)) {
         memo.insert(key, done.clone());
         return done;
     }
@@ -110,6 +112,22 @@ fn logistic_product(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> Option
     let mut b = Build::new(e.dtype());
     let (top, x) = (b.bind(top), b.bind(x));
     let r = b.logistic(&x, &top);
+    Some(b.finish(r))
+}
+
+/// Rule `softplus`: `log(1 + e^-|x|)` in f32 is a polynomial of the exponential, which is at most 1.
+fn softplus_rest(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> Option<PrimExpr> {
+    let of = |e: &PrimExpr, f: Intrin| match e.kind() {
+        PrimKind::Call(g, args) if *g == f => args.first().cloned(),
+        _ => None,
+    };
+    let minus = of(&of(e, Intrin::Log1p)?, Intrin::Exp)?;
+    let PrimKind::Neg(x) = minus.kind() else { return None };
+    of(x, Intrin::Abs).or_else(|| of(x, Intrin::Fabs)).filter(|_| e.dtype().element() == DType::F32)?;
+    let x = expand_with(&minus, memo);
+    let mut b = Build::new(e.dtype());
+    let x = b.bind(x);
+    let r = b.log1p_exp(&x);
     Some(b.finish(r))
 }
 

@@ -10,12 +10,12 @@ impl Builder {
         Val::Lanes { regs: vec![self.constant(Constant::Double(bits))], uniform: true }
     }
 
-    fn choose(&mut self, n: u16, c: &Val, t: &Val, f: &Val) -> Option<Val> {
+    pub(super) fn choose(&mut self, n: u16, c: &Val, t: &Val, f: &Val) -> Option<Val> {
         self.each(n, &[c, t, f], |s, w, d, r| s.push(Inst::Choose { w, d, c: r[0], t: r[1], f: r[2] }))
     }
 
     /// Lanes of 32 bits in twice as many bits.
-    fn widen(&mut self, how: Widen, lanes: u16, v: &Val) -> Option<Val> {
+    pub(super) fn widen(&mut self, how: Widen, lanes: u16, v: &Val) -> Option<Val> {
         let Val::Lanes { regs, uniform } = v else { return None };
         let (from, to) = match uniform {
             true => (vec![self.wide], vec![self.wide]),
@@ -34,7 +34,7 @@ impl Builder {
     }
 
     /// Lanes of 64 bits in half as many bits.
-    fn narrow(&mut self, how: Narrow, lanes: u16, v: &Val) -> Option<Val> {
+    pub(super) fn narrow(&mut self, how: Narrow, lanes: u16, v: &Val) -> Option<Val> {
         let Val::Lanes { regs, uniform } = v else { return None };
         let half = |s: &mut Self, w: u16, a: Reg| {
             let d = s.lanes_reg();
@@ -143,9 +143,18 @@ impl Builder {
         let d = e.dtype();
         match e.kind() {
             PrimKind::Int(v) => Some(self.double(*v as u64)),
+            PrimKind::Broadcast(a) if a.as_int().is_some() => Some(self.double(a.as_int()? as u64)),
+            // With 16 registers what works on the bits of float64 leaves no room for the rest.
+            PrimKind::Reinterpret(a) if self.evex && (is_double(a.dtype()) || is_longs(a.dtype())) => self.value(a),
+            PrimKind::Binary(op, a, b) if bits(*op, d, b).is_some() => {
+                let op = bits(*op, d, b)?;
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                self.two(op, units(d), &a, &b)
+            }
+            _ if d.element() == DType::U64 => None,
             PrimKind::Broadcast(a) => match self.value(a)? {
                 Val::General(Opnd::Imm(v)) => Some(self.double(v as u64)),
-                Val::General(Opnd::Reg(a)) if self.evex => {
+                Val::General(Opnd::Reg(a)) => {
                     let r = self.lanes_reg();
                     self.push(Inst::LongsFromGeneral { d: r, a });
                     Some(Val::Lanes { regs: vec![r], uniform: true })
@@ -153,14 +162,14 @@ impl Builder {
                 _ => None,
             },
             PrimKind::Binary(BinOp::Mul, one, x) | PrimKind::Binary(BinOp::Mul, x, one) if is_one(one) => self.value(x),
-            PrimKind::Binary(op, a, b) if self.evex => {
+            PrimKind::Binary(op, a, b) => {
                 let op = match op {
                     BinOp::Add => Op2::AddL,
                     BinOp::Sub => Op2::SubL,
-                    BinOp::Mul => Op2::MulL,
-                    BinOp::Min => Op2::MinL,
-                    BinOp::Max => Op2::MaxL,
-                    _ => return None,
+                    BinOp::Mul if self.evex => Op2::MulL,
+                    BinOp::Min if self.evex => Op2::MinL,
+                    BinOp::Max if self.evex => Op2::MaxL,
+                    _ => return self.divided_longs(*op, a, b),
                 };
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 self.two(op, units(d), &a, &b)
@@ -253,6 +262,23 @@ impl Builder {
         }
         .filter(|_| is_double(d))
     }
+}
+
+/// What is done to bits; they are shifted by literals.
+fn bits(op: BinOp, d: DType, by: &PrimExpr) -> Option<Op2> {
+    let within = match by.kind() {
+        PrimKind::Reinterpret(by) => return bits(op, d, by),
+        PrimKind::Broadcast(n) => n.as_int().is_some_and(|n| (0..64).contains(&n)),
+        _ => false,
+    };
+    Some(match op {
+        BinOp::BitAnd => Op2::And,
+        BinOp::BitOr => Op2::Or,
+        BinOp::BitXor => Op2::Xor,
+        BinOp::Shl if within => Op2::ShlL,
+        BinOp::Shr if within && d.element() == DType::U64 => Op2::ShrL,
+        _ => return None,
+    })
 }
 
 fn is_one(e: &PrimExpr) -> bool {

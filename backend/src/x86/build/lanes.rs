@@ -123,6 +123,7 @@ impl Builder {
                 v @ Val::Lanes { uniform: true, .. } => v,
                 _ => return None,
             },
+            PrimKind::Reinterpret(a) if is_double(d) && is_longs(a.dtype()) => self.value(a)?,
             PrimKind::Reinterpret(_) if is_double(d) => return None,
             PrimKind::Reinterpret(a) if is_lanes(a.dtype()) && !a.dtype().is_bool() && !d.is_bool() => self.value(a)?,
             PrimKind::Cast(a) => {
@@ -193,7 +194,9 @@ impl Builder {
                 if a.dtype().element() != b.dtype().element() {
                     return None;
                 }
-                let op = self.op2(*op, d)?;
+                let Some(op) = self.op2(*op, d) else {
+                    return if d.element() == DType::I32 { self.divided(*op, a, b) } else { None };
+                };
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 self.two(op, n, &a, &b)?
             }

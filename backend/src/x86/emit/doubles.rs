@@ -30,7 +30,8 @@ impl Emitter<'_> {
             Inst::LongsFromGeneral { d, a } => {
                 let a = self.general(a, RAX)?;
                 let n = self.target(d, 0);
-                self.a.vpbroadcastq(z(n), g(a))?;
+                self.a.vmovq(x(n), g(a))?;
+                self.spread_double(n)?;
                 self.keep_lanes(d, 0)
             }
             Inst::Gather { w, d, m, i } => {
@@ -123,6 +124,7 @@ impl Emitter<'_> {
         match how {
             Narrow::LongToFloat => half!(vcvtqq2ps),
             Narrow::DoubleToFloat => half!(vcvtpd2ps),
+            Narrow::DoubleToInt => half!(vcvttpd2dq),
         }
     }
 

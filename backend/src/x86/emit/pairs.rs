@@ -22,6 +22,8 @@ impl Emitter<'_> {
             Op2::Join => self.join(w, d, a, b),
             Op2::AddL => wide!(self.a, w, vpaddq, d, a, b),
             Op2::SubL => wide!(self.a, w, vpsubq, d, a, b),
+            Op2::ShlL => wide!(self.a, w, vpsllvq, d, a, b),
+            Op2::ShrL => wide!(self.a, w, vpsrlvq, d, a, b),
             Op2::MulL => wide!(self.a, w, vpmullq, d, a, b),
             Op2::MinL => wide!(self.a, w, vpminsq, d, a, b),
             Op2::MaxL => wide!(self.a, w, vpmaxsq, d, a, b),

@@ -99,7 +99,12 @@ pub static OPS: &[OpDecl] = &[
                 let c = |v| PrimExpr::float(x[0].dtype(), v);
                 let scale = |e: PrimExpr, by: f64| if by == 1.0 { e } else { e * c(by) };
                 let bx = scale(x[0].clone(), beta);
-                let soft = scale(bx.clone().call1(Intrin::Exp).call1(Intrin::Log1p), 1.0 / beta);
+                let rest = bx.clone().call1(Intrin::Abs).neg().call1(Intrin::Exp).call1(Intrin::Log1p);
+                let soft = scale(bx.clone().max(c(0.0)) + rest, 1.0 / beta);
+                // From 20 on the sum rounds to `x`, but for float64.
+                if beta == 1.0 && threshold >= 20.0 && x[0].dtype().bits <= 32 {
+                    return soft;
+                }
                 bx.gt(c(threshold)).select(x[0].clone(), soft)
             })
         }),
