@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! # args: --check-bounds         options, for all runs
+//! # laid out                     at compile time, not over the runtime's values; runs between unmapped pages
 //! # run
 //! # in: float32 2 : 1 2          an argument: dtype, dims, elements
 //! # out: int64 : 3               a result, or
@@ -90,6 +91,9 @@ fn check(path: &Path) {
     };
     let entry = program.entries.iter().find(|e| e.name == "main").expect("an entry main");
     let library = Library::open(&so, "model").expect("the library loads");
+    let laid_out = text.lines().any(|l| l == "# laid out");
+    assert!(!laid_out || entry.dynamic.is_none(), "{name}: {:?}", entry.dynamic);
+    let memory = if laid_out { Memory::GuardedEnd } else { Memory::Heap };
     let runs = runs(&text);
     assert!(!runs.is_empty(), "{name}: no runs");
     for (i, run) in runs.iter().enumerate() {
@@ -123,7 +127,7 @@ fn check(path: &Path) {
         let counted = Counted::default();
         let what = format!("{name}, run {i}");
         let n = entry.results.len();
-        let got = library.run_with(Memory::Heap, "main", &run.args, n, &packed, Some(&counted));
+        let got = library.run_with(memory, "main", &run.args, n, &packed, Some(&counted));
         let live = counted.live() + packed.iter().map(PackedFunction::live).sum::<i64>();
         assert_eq!(live, 0, "{what}: blocks not given back");
         match (got, run.fails) {

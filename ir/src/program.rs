@@ -17,7 +17,7 @@ use std::io;
 /// |---|---|---|
 /// | `P_f__call` | local | `i32(const DLTensor *const *args, DLTensor *const *outs, P_call *call)`, the packed convention |
 /// | `P_f__infer` | local | the same; fills `ndim`, `dtype` and `shape[]` of the outputs (their upper bound where data decides) |
-/// | `P_f__workspace` | local | `i64(const DLTensor *const *args)`: workspace bytes for these arguments, -1 when they are malformed |
+/// | `P_f__workspace` | local | `i64(const DLTensor *const *args)`: workspace bytes for these arguments, -1 when they are malformed; none over values |
 /// | `P_f`, `P_f_infer`, `P_f_workspace_size` | export | the typed C entries, thin wrappers around the above |
 /// | `P__module` | local | the descriptor that the runtime's generic entry reads |
 /// | `P_metadata`, `P_run` | export (hosted) | |

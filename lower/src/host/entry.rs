@@ -108,7 +108,7 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
         let upper = |e: &PrimExpr| upper_value(e, &sig);
         regions::layout(&plan.bufs, &plan.steps, &cx.regions, &kernel, &upper, cx.abi.pointer)?
     };
-    if let Some(v) = layout.total.vars().iter().find(|v| plan.unbounded.contains(v)) {
+    if let Some(v) = plan.most(&mut facts).first_told(&layout.total) {
         return Err(Diagnostic::unsupported(
             "unbounded-memory",
             f.span,
@@ -301,11 +301,10 @@ fn result_leaves(f: &Function, plan: &Plan, facts: &mut Facts) -> Vec<ResultLeaf
                 }
                 _ => TensorValue { buf: BufId(0), dims: vec![], dtype: DType::U8 },
             };
-            let bounds: Vec<PrimExpr> =
-                t.dims.iter().map(|d| super::plan::substitute_fully(d, &plan.bounds, facts)).collect();
-            let unbounded = |e: &PrimExpr| e.vars().iter().any(|v| plan.unbounded.contains(v));
-            let open = bounds.iter().any(unbounded);
-            let known = |(d, b): (&PrimExpr, &PrimExpr)| (d == b && !unbounded(d)).then(|| d.clone());
+            let mut most = plan.most(facts);
+            let bounds: Vec<PrimExpr> = t.dims.iter().map(|d| most.of(d).unwrap_or_else(|| d.clone())).collect();
+            let open = bounds.iter().any(|b| most.told(b));
+            let known = |(d, b): (&PrimExpr, &PrimExpr)| (d == b && !most.told(d)).then(|| d.clone());
             let dims = t.dims.iter().zip(&bounds).map(known).collect();
             let kind = match &info {
                 Some(StructInfo::Shape { ndim, .. }) => EntryKind::Shape {

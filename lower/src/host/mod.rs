@@ -16,6 +16,7 @@ mod entry;
 mod kernel_args;
 mod memory;
 mod message;
+mod most;
 mod names;
 mod ops;
 mod params;

@@ -2,16 +2,19 @@
 //! expanded in place, shape variables become expressions over the entry's.
 
 mod casts;
+mod join;
 mod results;
 mod tests_of_accesses;
 
 use super::checks::Checks;
 use super::kernel_args::{called, match_args, returned, From, KernelArg};
 use super::message::Message;
+use super::most::Most;
 use super::value::*;
 use crate::accesses::TESTED;
 use crate::threads::Room;
 use fnv::FnvHashMap;
+use join::Join;
 use relax_ir::analysis::{constraints, vars, Check, Typed};
 use relax_ir::op::{Answer, ShapeFacts};
 use relax_ir::prim::BinOp;
@@ -45,6 +48,12 @@ pub struct Plan {
     pub unbounded: HashSet<Var>,
     /// Dims of unranked parameters that a MatchCast gave a rank.
     pub late: Vec<LateDim>,
+}
+
+impl Plan {
+    pub fn most<'a>(&'a self, facts: &'a mut Facts) -> Most<'a> {
+        Most { bounds: &self.bounds, unbounded: &self.unbounded, facts }
+    }
 }
 
 pub struct Planner<'a> {
@@ -155,9 +164,20 @@ impl<'a> Planner<'a> {
         es.iter().map(|e| self.dim(e, scope)).collect()
     }
 
-    /// With data-dependent variables replaced by their bounds.
-    fn bound(&self, e: &PrimExpr) -> PrimExpr {
-        substitute_bounds(e, &self.bounds)
+    /// At or above it whatever the data is. What nothing bounds stays, with dims of any size.
+    fn bound(&mut self, e: &PrimExpr) -> PrimExpr {
+        let mut most = Most { bounds: &self.bounds, unbounded: &self.unbounded, facts: &mut self.facts };
+        let bound = most.of(e);
+        bound.unwrap_or_else(|| {
+            self.unbounded.extend(e.vars().into_iter().filter(|v| self.bounds.contains_key(v)));
+            e.clone()
+        })
+    }
+
+    /// The most bytes of a dense tensor.
+    fn most_bytes(&mut self, dims: &[PrimExpr], dtype: DType) -> PrimExpr {
+        let most: Vec<PrimExpr> = dims.iter().map(|d| self.bound(d)).collect();
+        self.facts.simplify(&byte_size(&most, dtype))
     }
 
     fn workspace(&mut self, bytes: PrimExpr) -> BufId {
@@ -175,7 +195,7 @@ impl<'a> Planner<'a> {
 
     /// A fresh tensor in the workspace.
     fn tensor(&mut self, dims: Vec<PrimExpr>, dtype: DType) -> TensorValue {
-        let bytes = byte_size(&dims, dtype);
+        let bytes = self.most_bytes(&dims, dtype);
         TensorValue { buf: self.workspace(bytes), dims, dtype }
     }
 
@@ -411,12 +431,35 @@ impl<'a> Planner<'a> {
         // Of n % m == 0 the prover concludes what no m = 0 holds.
         let divisors = constraints::open_divisors(&condition, &mut self.facts);
         self.assume(&condition);
+        // In a branch it holds there alone.
+        if self.steps.len() == 1 {
+            self.learn_bound(&condition);
+        }
         for d in &divisors {
             self.assume(&d.clone().ne(PrimExpr::int(d.dtype(), 0)));
         }
         let condition = constraints::guarded(&condition, divisors);
         self.step(Step::Check { condition, code, constraint: number, wanted, got, what, numbers });
         Ok(())
+    }
+
+    /// What was checked may bound a dim that data tells: `s == min(s, n)` leaves no more than `n`.
+    fn learn_bound(&mut self, condition: &PrimExpr) {
+        let relax_ir::prim::PrimKind::Binary(op, a, b) = condition.kind() else { return };
+        let sides = match op {
+            BinOp::Eq => vec![(a, b), (b, a)],
+            BinOp::Le | BinOp::Lt => vec![(a, b)],
+            BinOp::Ge | BinOp::Gt => vec![(b, a)],
+            _ => vec![],
+        };
+        for (v, most) in sides {
+            let Some(v) = v.as_var().filter(|v| self.unbounded.contains(v)) else { continue };
+            let mut known = Most { bounds: &self.bounds, unbounded: &self.unbounded, facts: &mut self.facts };
+            if let Some(bound) = known.of(most) {
+                self.unbounded.remove(v);
+                self.bounds.insert(v.clone(), bound);
+            }
+        }
     }
 
     /// Takes a condition for true until the end of the branch under way.
@@ -536,12 +579,12 @@ impl<'a> Planner<'a> {
             self.require(d.ne(zero), code::CHECK, "the condition of `if` divides by it".to_string(), cond.span())?;
         }
         let divisors = constraints::open_divisors(&condition, &mut self.facts);
-        let (a, mut then_steps) = self.nested(|p| {
+        let (a, then_steps) = self.nested(|p| {
             divisors.iter().for_each(|d| p.assume(&d.clone().ne(PrimExpr::int(d.dtype(), 0))));
             p.assume(&condition);
             p.seq(then, &mut scope.clone())
         })?;
-        let (b, mut else_steps) = self.nested(|p| {
+        let (b, else_steps) = self.nested(|p| {
             if divisors.is_empty() {
                 p.assume(&condition.clone().not());
             }
@@ -554,62 +597,11 @@ impl<'a> Planner<'a> {
             known
         });
         let info = info.map(|i| vars::map_dims(i, &mut |d| self.dim(d, scope)));
-        let joined = self.join(&a, &b, info.as_ref(), &mut then_steps, &mut else_steps, e.span())?;
+        let mut join = Join { then: then_steps, otherwise: else_steps, sizes: vec![], span: e.span() };
+        let joined = self.join(&a, &b, info.as_ref(), &mut join)?;
         let condition = constraints::guarded(&condition, divisors);
-        self.step(Step::If { condition, then: then_steps, otherwise: else_steps });
+        self.close(condition, join);
         Ok(joined)
-    }
-
-    /// One value for two branches: tensors are copied into common storage.
-    #[allow(clippy::too_many_arguments)]
-    fn join(
-        &mut self,
-        a: &HostValue,
-        b: &HostValue,
-        info: Option<&StructInfo>,
-        then: &mut Vec<Step>,
-        otherwise: &mut Vec<Step>,
-        span: Span,
-    ) -> Res<HostValue> {
-        match (a, b) {
-            (HostValue::Tensor(x), HostValue::Tensor(y)) if x.dtype == y.dtype && x.dims == y.dims => {
-                if x.buf == y.buf {
-                    return Ok(a.clone());
-                }
-                let t = self.tensor(x.dims.clone(), x.dtype);
-                let bytes = byte_size(&t.dims, t.dtype);
-                then.push(Step::Copy { from: x.buf, to: t.buf, bytes: bytes.clone() });
-                otherwise.push(Step::Copy { from: y.buf, to: t.buf, bytes });
-                Ok(HostValue::Tensor(t))
-            }
-            // Equal in each branch by what holds there.
-            (HostValue::Tensor(x), HostValue::Tensor(y))
-                if x.dtype == y.dtype && x.dims.len() == y.dims.len() && common(info, x.dims.len()).is_some() =>
-            {
-                let t = self.tensor(common(info, x.dims.len()).unwrap_or_default().to_vec(), x.dtype);
-                then.push(Step::Copy { from: x.buf, to: t.buf, bytes: byte_size(&x.dims, x.dtype) });
-                otherwise.push(Step::Copy { from: y.buf, to: t.buf, bytes: byte_size(&y.dims, y.dtype) });
-                Ok(HostValue::Tensor(t))
-            }
-            (HostValue::Tuple(x), HostValue::Tuple(y)) if x.len() == y.len() => {
-                let infos = info.and_then(StructInfo::as_tuple);
-                let mut out = vec![];
-                for (i, (p, q)) in x.iter().zip(y).enumerate() {
-                    let info = infos.and_then(|f| f.get(i));
-                    out.push(self.join(p, q, info, then, otherwise, span)?);
-                }
-                Ok(HostValue::Tuple(out))
-            }
-            (HostValue::Shape(x), HostValue::Shape(y)) if x == y => Ok(a.clone()),
-            (HostValue::Prim(x), HostValue::Prim(y)) if x == y => Ok(a.clone()),
-            (HostValue::Str(x), HostValue::Str(y)) if x == y => Ok(a.clone()),
-            _ => Err(Diagnostic::unsupported(
-                "if-join",
-                span,
-                "the branches of this If give values of different structure or shape",
-            )
-            .here("cannot be laid out statically")),
-        }
     }
 
     // What the operators of `ops.rs` need.
@@ -632,6 +624,9 @@ impl<'a> Planner<'a> {
     pub fn set_bound(&mut self, v: &Var, bound: PrimExpr) {
         let bound = self.bound(&bound);
         self.assume(&v.expr().le(bound.clone()));
+        if bound.vars().iter().any(|v| self.unbounded.contains(v)) {
+            self.unbounded.insert(v.clone());
+        }
         self.bounds.insert(v.clone(), bound);
     }
     /// A dim read from data, of any size and so far of any sign.
@@ -640,8 +635,7 @@ impl<'a> Planner<'a> {
         self.unbounded.insert(v.clone());
     }
     pub fn upper(&mut self, e: &PrimExpr) -> PrimExpr {
-        let e = self.bound(e);
-        self.facts.simplify(&e)
+        self.bound(e)
     }
     pub fn dim_value(&mut self, e: &PrimExpr, scope: &Scope) -> PrimExpr {
         self.dim(e, scope)
@@ -653,11 +647,6 @@ impl<'a> Planner<'a> {
     pub fn typed(&self) -> &'a Typed {
         self.typed
     }
-}
-
-/// The dims of a tensor of this rank, as far as they are known.
-fn common(info: Option<&StructInfo>, rank: usize) -> Option<&[PrimExpr]> {
-    info?.as_tensor()?.known_dims().filter(|d| d.len() == rank)
 }
 
 /// Is this a call of a function that is a value?
@@ -675,24 +664,6 @@ fn f_callee(c: &Call) -> &ExprKind {
 
 fn unsupported_call(span: Span, what: &str) -> Diagnostic {
     Diagnostic::unsupported("call", span, format!("{what} cannot be called in compiled code"))
-}
-
-/// Bounds may name other data-dependent variables: substitute until none is left.
-fn substitute_bounds(e: &PrimExpr, bounds: &HashMap<Var, PrimExpr>) -> PrimExpr {
-    let mut e = e.clone();
-    while e.vars().iter().any(|v| bounds.contains_key(v)) {
-        e = e.substitute(bounds);
-    }
-    e
-}
-
-/// A dim with every data-dependent variable replaced by its upper bound.
-pub fn substitute_fully(e: &PrimExpr, bounds: &HashMap<Var, PrimExpr>, facts: &mut Facts) -> PrimExpr {
-    let b = substitute_bounds(e, bounds);
-    if &b == e {
-        return b;
-    }
-    facts.simplify(&b)
 }
 
 /// Bytes of a dense tensor.

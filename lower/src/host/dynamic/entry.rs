@@ -57,10 +57,6 @@ pub fn compile(cx: &mut Context, typed: &Typed, f: &Function, why: Diagnostic) -
     super::drain(cx, typed)?;
     call_function(cx, &base, &sig, &leaves);
     infer_function(cx, &base, &sig, &leaves);
-    let args = Var::new("args", DType::HANDLE);
-    let mut b = Builder::new(&mut cx.pool, cx.abi, crate::host::build::null());
-    b.ret(PrimExpr::i64(0));
-    cx.funcs.push(b.finish(format!("{base}__workspace"), vec![args], Some(DType::I64), Linkage::Local));
     let mut b = Builder::new(&mut cx.pool, cx.abi, crate::host::build::null());
     b.ret(PrimExpr::int(pointer_int(cx.abi), 0));
     let dims = sig.dims.iter().map(|d| d.var.clone()).collect();

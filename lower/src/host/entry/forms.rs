@@ -101,7 +101,7 @@ fn one(
         let upper = |e: &PrimExpr| upper_value(&e.substitute(&map), general.sig);
         regions::layout(&plan.bufs, &plan.steps, &cx.regions, &kernel, &upper, cx.abi.pointer)?
     };
-    if layout.total.vars().iter().any(|v| plan.unbounded.contains(v)) {
+    if plan.most(&mut facts).told(&layout.total) {
         return Err(other("an intermediate tensor has a dim that comes from data and has no bound"));
     }
     let results = result_leaves(f, &plan, &mut facts);

@@ -7,6 +7,14 @@ impl Planner<'_> {
     pub(super) fn place_results(&mut self, result: HostValue) -> Res<HostValue> {
         let result = self.scalars_to_tensors(result)?;
         let leaves = result.leaves();
+        // The most bytes of each tensor.
+        let sizes: Vec<Option<PrimExpr>> = leaves
+            .iter()
+            .map(|l| match l {
+                HostValue::Tensor(t) => Some(self.most_bytes(&t.dims, t.dtype)),
+                _ => None,
+            })
+            .collect();
         // What decides the dims of open results runs before these are there, so it writes into none of them.
         let tensors = leaves.iter().filter_map(|l| if let HostValue::Tensor(t) = l { Some(t) } else { None });
         let open: HashSet<Var> = tensors.flat_map(|t| t.dims.iter().flat_map(PrimExpr::vars)).collect();
@@ -14,12 +22,10 @@ impl Planner<'_> {
         let deciding = crate::host::slice::for_vars(self.steps.last().map_or(&[][..], |s| s), open);
         let before: HashSet<BufId> = deciding.iter().flat_map(crate::host::slice::touched).collect();
         let mut placed: Vec<TensorValue> = vec![];
-        for (i, leaf) in leaves.iter().enumerate() {
+        for (i, (leaf, size)) in leaves.iter().zip(sizes).enumerate() {
             // An unranked parameter that is passed on is copied by the entry itself.
-            let HostValue::Tensor(t) = leaf else { continue };
-            let asked = self.bound(&byte_size(&t.dims, t.dtype));
-            let size = self.facts.simplify(&asked);
-            let whole = self.bufs[t.buf.0].bytes == size && self.sized_when_written(t.buf, &asked);
+            let (HostValue::Tensor(t), Some(size)) = (leaf, size) else { continue };
+            let whole = self.bufs[t.buf.0].bytes == size && self.sized_when_written(t.buf, &size);
             if matches!(self.bufs[t.buf.0].place, Place::Workspace) && whole && !before.contains(&t.buf) {
                 self.bufs[t.buf.0].place = Place::Result(i);
                 placed.push(t.clone());
