@@ -82,12 +82,13 @@ pub fn transpose_constants(typed: &mut Typed) {
     typed.module.funcs = funcs;
 }
 
-/// Rule `computed weights`: what convolutions multiply by is a constant before layouts are chosen, where it is computed from
-/// constants alone (norms of weights, for one).
+/// Rule `computed weights`: what convolutions multiply by, and what is added to or multiplied by what they make, is a constant
+/// before layouts are chosen, where it is computed from constants alone (norms of weights, batch norms behind activations).
 pub fn computed_weights(typed: &mut Typed) -> Result<(), Diagnostics> {
     // By variables computed from constants alone: those that they are computed from; none for constants.
     let mut made: HashMap<RVar, Option<Vec<RVar>>> = HashMap::new();
-    let mut wanted: Vec<RVar> = vec![];
+    let (mut wanted, mut read): (Vec<RVar>, Vec<RVar>) = (vec![], vec![]);
+    let mut convolved = false;
     for b in typed.module.relax_funcs().flat_map(|f| f.bindings()) {
         let Some(c) = b.expr().as_call() else {
             if matches!(b.expr().kind(), ExprKind::Constant(_)) {
@@ -97,7 +98,11 @@ pub fn computed_weights(typed: &mut Typed) -> Result<(), Diagnostics> {
         };
         let Some(op) = c.op() else { continue };
         if op.name.starts_with("nn.conv") {
+            convolved = true;
             wanted.extend(c.args.get(1).and_then(|w| w.as_var()).cloned());
+        }
+        if crate::layout::follows(op.name) {
+            read.extend(c.args.iter().filter_map(|a| a.as_var()).cloned());
         }
         let mut from = vec![];
         let mut known = matches!(op.compute, Compute::Kernel(_)) || crate::host::VIEWS.contains(&op.name);
@@ -114,6 +119,9 @@ pub fn computed_weights(typed: &mut Typed) -> Result<(), Diagnostics> {
         if known {
             made.insert(b.var.clone(), Some(from));
         }
+    }
+    if convolved {
+        wanted.append(&mut read);
     }
     let mut those: HashSet<RVar> = HashSet::new();
     while let Some(v) = wanted.pop() {

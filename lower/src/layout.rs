@@ -65,6 +65,11 @@ const ELEMENTWISE: &[&str] = &[
     "where",
 ];
 
+/// Whether the operator takes over the layout of a tensor that it reads, element by element.
+pub(crate) fn follows(op: &str) -> bool {
+    ELEMENTWISE.contains(&op)
+}
+
 /// Those that compare: their results are bools.
 const COMPARISONS: &[&str] = &["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"];
 

@@ -165,7 +165,7 @@ impl Pass {
             w.before[1] = 0;
             w.size[1] = (w.out[1] - 1) * w.stride[1] + (w.kernel[1] - 1) * w.dilation[1] + 1;
         }
-        let taken = groups == 1 || (1..=4).any(|n| w.takes_panel(n * self.lanes));
+        let taken = groups == 1 || !w.panels(self.lanes).is_empty();
         taken.then_some(Plane { window: w, frames, columns })
     }
 

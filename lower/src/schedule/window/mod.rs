@@ -267,7 +267,22 @@ impl Window {
 
     /// Whether a vector of so many lanes holds several groups.
     fn is_shared(&self, lanes: i64) -> bool {
-        self.groups > 1 && self.group()[1] < lanes
+        let made = self.group()[1];
+        self.groups > 1 && made < lanes && self.panel != made
+    }
+
+    /// Panels for vectors of so many lanes: as many vectors as a tile has side by side, or where groups are no such
+    /// number of channels a group each.
+    pub fn panels(&self, lanes: i64) -> Vec<i64> {
+        let most = tile::most_pieces(lanes) as i64;
+        let all: Vec<i64> = (1..=most).map(|n| n * lanes).filter(|n| self.takes_panel(*n)).collect();
+        let made = self.group()[1];
+        let own = all.is_empty() && made % 4 == 0 && tile::pieces(made, lanes).len() <= 8;
+        if own {
+            vec![made]
+        } else {
+            all
+        }
     }
 
     /// Whether panels of so many channels can be computed: each belongs to one group, or to several whole ones that do

@@ -272,11 +272,11 @@ pub fn best_panel(w: &Window, lanes: i64) -> i64 {
         return best_panel(&product(w, super::winograd::Shape::new(w, made).tiles()), lanes);
     }
     let mut best = (lanes, f64::MAX);
-    for p in (1..=most_pieces(lanes) as i64).rev().filter(|p| w.takes_panel(p * lanes)) {
+    for panel in w.panels(lanes).into_iter().rev() {
         let flat = flattened(w);
-        let cost = panel_cost(flat.as_ref().unwrap_or(w), lanes, p, None);
-        if cost < best.1 * 0.99 {
-            best = (p * lanes, cost);
+        let cost = panel_cost(flat.as_ref().unwrap_or(w), lanes, (panel / lanes).max(1), None);
+        if cost < best.1 * 0.99 || panel % lanes != 0 {
+            best = (panel, cost);
         }
     }
     best.0
