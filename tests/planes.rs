@@ -4,7 +4,7 @@
 
 mod command;
 
-use command::{path, relax_aot, tensor, weights};
+use command::{is_half, path, relax_aot, tensor, weights};
 use relax_aot::loader::Library;
 use std::path::Path;
 
@@ -206,6 +206,47 @@ const CASES: &[Case] = &[
         gone: &["nn_conv2d"],
     },
     Case {
+        name: "groups of other numbers of channels",
+        data: &[1, 48, 7, 6],
+        weights: &[("a", &[48, 24, 3, 3]), ("b", &[80, 12, 1, 1])],
+        body: "y = R.nn.conv2d(R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1], groups=2)), b, groups=4)",
+        made: &["conv2d"],
+        gone: &["nn_conv2d"],
+    },
+    Case {
+        name: "scales computed from constants, behind activations",
+        data: &[1, 16, 7, 6],
+        weights: &[("a", &[16, 16, 1, 1]), ("b", &[16, 1, 1])],
+        body: "s = R.add(R.exp(b), R.const(0.25, \"float32\"));
+               p = R.multiply(R.nn.relu(R.nn.conv2d(x, a)), s);
+               y = R.nn.conv2d(R.add(p, R.subtract(b, s)), a)",
+        made: &["fused_conv2d_nn_relu_multiply_add"],
+        gone: &["nn_conv2d"],
+    },
+    Case {
+        name: "float16: windows of all kinds, sums and pools between them",
+        data: &[1, 8, 13, 11],
+        weights: &[
+            ("half_a", &[16, 8, 3, 3]),
+            ("half_b", &[16, 16, 3, 3]),
+            ("half_c", &[16, 1, 3, 3]),
+            ("half_d", &[40, 16, 1, 1]),
+            ("half_e", &[1, 16, 1, 1]),
+            ("half_f", &[96, 5, 3, 3]),
+        ],
+        body: "h = R.astype(x, \"float16\");
+               p = R.nn.relu(R.add(R.nn.conv2d(h, half_a, padding=[1, 1, 1, 1]), half_e));
+               q = R.add(R.nn.conv2d(p, half_b, padding=[1, 1, 1, 1]), p);
+               r = R.nn.silu(R.nn.conv2d(q, half_c, padding=[1, 1, 1, 1], groups=16));
+               s = R.nn.max_pool2d(r, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1]);
+               t = R.nn.conv2d(s, half_d);
+               u = R.nn.conv2d(t, half_f, padding=[1, 1, 1, 1], groups=8);
+               v = R.nn.avg_pool2d(u, pool_size=[2, 2], strides=[2, 2]);
+               y = R.astype(R.concat((v, v), axis=1), \"float32\")",
+        made: &["conv2d", "depthwise_conv2d", "max_pool2d"],
+        gone: &["nn_conv2d"],
+    },
+    Case {
         name: "transpositions that move nothing",
         data: &[1, 6, 1, 8],
         body: "p = R.permute_dims(x, axes=[0, 2, 1, 3]);
@@ -229,7 +270,8 @@ fn planes_as_written_and_rewritten() {
     for case in CASES {
         let annotation = |name: &str, shape: &[i64]| {
             let dims: Vec<String> = shape.iter().map(|d| d.to_string()).collect();
-            format!("{name}: R.Tensor(({},), \"float32\")", dims.join(", "))
+            let dtype = if is_half(name) { "float16" } else { "float32" };
+            format!("{name}: R.Tensor(({},), \"{dtype}\")", dims.join(", "))
         };
         let mut params = vec![annotation("x", case.data)];
         params.extend(case.weights.iter().map(|(name, shape)| annotation(name, shape)));
@@ -248,6 +290,8 @@ fn planes_as_written_and_rewritten() {
         let plain = dir.path().join("plain.so");
         compile(&plain, &["-O0"]);
         let wanted = values(&plain, case.data);
+        // Of float16 each operator rounds.
+        let bound = if case.weights.iter().any(|(name, _)| is_half(name)) { 3e-3 } else { 1e-5 };
         let largest = wanted.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
         let forms: &[&[&str]] = &[
             &["--target-cpu", "baseline"],
@@ -262,7 +306,7 @@ fn planes_as_written_and_rewritten() {
             let got = values(&so, case.data);
             assert_eq!(wanted.len(), got.len(), "{}, {options:?}", case.name);
             for (i, (a, b)) in wanted.iter().zip(&got).enumerate() {
-                let near = (a - b).abs() <= 1e-5 * largest;
+                let near = (a - b).abs() <= bound * largest;
                 assert!(near, "{}, {options:?}: element {i} is {b}, not {a}", case.name);
             }
         }

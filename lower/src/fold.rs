@@ -89,6 +89,7 @@ pub fn computed_weights(typed: &mut Typed) -> Result<(), Diagnostics> {
     let mut made: HashMap<RVar, Option<Vec<RVar>>> = HashMap::new();
     let (mut wanted, mut read): (Vec<RVar>, Vec<RVar>) = (vec![], vec![]);
     let mut convolved = false;
+    let mut halves: HashSet<RVar> = HashSet::new();
     for b in typed.module.relax_funcs().flat_map(|f| f.bindings()) {
         let Some(c) = b.expr().as_call() else {
             if matches!(b.expr().kind(), ExprKind::Constant(_)) {
@@ -99,7 +100,16 @@ pub fn computed_weights(typed: &mut Typed) -> Result<(), Diagnostics> {
         let Some(op) = c.op() else { continue };
         if op.name.starts_with("nn.conv") {
             convolved = true;
-            wanted.extend(c.args.get(1).and_then(|w| w.as_var()).cloned());
+            wanted.extend(c.args.get(1).and_then(|w| w.as_var()).filter(|w| !halves.contains(w)).cloned());
+        }
+        // Weights of float16 stay so.
+        let constant = |a: &Expr| match a.kind() {
+            ExprKind::Constant(_) => true,
+            ExprKind::Var(v) => made.get(v).is_some_and(Option::is_none),
+            _ => false,
+        };
+        if op.name == "astype" && c.args.first().is_some_and(constant) {
+            halves.insert(b.var.clone());
         }
         if crate::layout::follows(op.name) {
             read.extend(c.args.iter().filter_map(|a| a.as_var()).cloned());

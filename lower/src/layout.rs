@@ -25,7 +25,7 @@ mod weights;
 use crate::choice::{epilogue_class, Algorithm, Site, Tuned};
 use crate::legalize::{call_tir, scalars, Names};
 use crate::schedule::window::{Kind, Sizes, Window};
-use planes::{CONVOLUTIONS, TRANSPOSED};
+pub(crate) use planes::{CONVOLUTIONS, TRANSPOSED};
 use relax_ir::analysis::{infer_expr, Typed};
 use relax_ir::attrs::Attrs;
 use relax_ir::op::lookup;
@@ -63,6 +63,7 @@ const ELEMENTWISE: &[&str] = &[
     "erf",
     "nn.dropout",
     "where",
+    "astype",
 ];
 
 /// Whether the operator takes over the layout of a tensor that it reads, element by element.
@@ -72,6 +73,9 @@ pub(crate) fn follows(op: &str) -> bool {
 
 /// Those that compare: their results are bools.
 const COMPARISONS: &[&str] = &["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"];
+
+/// Those that move elements of any type.
+const MOVES: &[&str] = &["permute_dims", "concat", "strided_slice"];
 
 /// Operators that reduce axes.
 const REDUCTIONS: &[&str] = &["mean", "sum", "max", "min"];
@@ -105,6 +109,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
         names: Names::new(&typed.module),
         new: vec![],
         known: HashMap::new(),
+        halves: HashSet::new(),
         last: HashMap::new(),
         turned: HashMap::new(),
         written,
@@ -123,6 +128,9 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
     };
     for b in typed.module.relax_funcs().flat_map(|f| f.bindings()) {
         if let Some(c) = pass.constant(b.expr()) {
+            if b.expr().as_op_call("astype").is_some() {
+                pass.halves.insert(b.var.clone());
+            }
             pass.known.insert(b.var.clone(), c);
         }
     }
@@ -148,6 +156,8 @@ struct Pass {
     new: Vec<PrimFunc>,
     /// Variables that are constants.
     known: HashMap<RVar, Constant>,
+    /// Those of them that the model holds as float16.
+    halves: HashSet<RVar>,
     /// The NHWC forms of values.
     last: HashMap<RVar, RVar>,
     /// What values are transpositions of that has channels last, with the same rows and columns in one order.
@@ -253,9 +263,10 @@ impl Pass {
         if REDUCTIONS.contains(&name) && dims.len() == 2 {
             return self.reduced(b, c, &mut out);
         }
-        let float = out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype == Some(DType::F32);
+        let dtype = out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype;
         let compared = COMPARISONS.contains(&name);
-        if !(3..=5).contains(&dims.len()) || !float && !compared {
+        let half = dtype == Some(DType::F16) && (ELEMENTWISE.contains(&name) || MOVES.contains(&name));
+        if !(3..=5).contains(&dims.len()) || dtype != Some(DType::F32) && !half && !compared {
             return None;
         }
         if name == "permute_dims" {
@@ -308,6 +319,13 @@ impl Pass {
                 (shape.iter().all(|d| *d >= 0) && shape.iter().product::<i64>() == c.elements() as i64)
                     .then(|| Constant { shape, ..c })
             }
+            // Weights of float16: kernels of float32 read them.
+            ExprKind::Call(c) if c.is_op("astype") && c.attrs.dtype("dtype") == Some(DType::F32) => {
+                let c = self.constant(c.args.first()?).filter(|c| c.dtype == DType::F16)?;
+                let bytes = c.bytes().chunks_exact(2);
+                let wide = bytes.flat_map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32().to_le_bytes()).collect();
+                Some(Constant::new(DType::F32, c.shape.clone(), wide))
+            }
             _ => None,
         }
     }
@@ -331,6 +349,7 @@ impl Pass {
         let x = self.data_of(b, &mut plane, x, out)?;
         let mut w = plane.window;
         self.choose(&mut w);
+        w.half &= !matches!(w.kind, Kind::Winograd(_));
         let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];
         self.kernel(b, &w, args, at, out)
     }
@@ -443,8 +462,15 @@ fn floats(c: &Constant) -> Vec<f32> {
 
 /// Weights as a window's kernel reads them.
 fn packed(w: &Window, weights: &[f32]) -> Constant {
-    let bytes: Vec<u8> = w.pack(weights).into_iter().flat_map(f32::to_le_bytes).collect();
-    Constant::new(DType::F32, vec![bytes.len() as i64 / 4], bytes)
+    let all = w.pack(weights);
+    let count = vec![all.len() as i64];
+    match w.half {
+        true => {
+            let bytes = all.into_iter().flat_map(|v| half::f16::from_f32(v).to_le_bytes()).collect();
+            Constant::new(DType::F16, count, bytes)
+        }
+        false => Constant::new(DType::F32, count, all.into_iter().flat_map(f32::to_le_bytes).collect()),
+    }
 }
 
 /// How often each variable is used.

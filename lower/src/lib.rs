@@ -17,6 +17,7 @@ pub mod eval;
 pub mod fold;
 mod fresh;
 pub mod fuse;
+mod halves;
 pub mod host;
 pub mod integer;
 pub mod interp;
@@ -221,6 +222,7 @@ fn passes_behind(
         turns::turns(&mut typed, &shared);
     }
     if let Some(choice) = wide.filter(|w| opt_level >= 2 && w.lanes > 4) {
+        halves::halves(&mut typed);
         fold::computed_weights(&mut typed)?;
         layout::channels_last(&mut typed, choice, shared);
     }

@@ -22,13 +22,32 @@ pub fn tensor(shape: &[i64], seed: i64) -> Constant {
     Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
 }
 
+/// Whether weights of this name are float16.
+pub fn is_half(name: &str) -> bool {
+    name.starts_with("half")
+}
+
 /// Writes weights of these names and shapes as safetensors, the first by `seed`.
 pub fn weights(file: &Path, list: &[(&str, &[i64])], seed: i64) {
     let (mut head, mut all) = (vec![], vec![]);
     for (i, (name, shape)) in list.iter().enumerate() {
         let begin = all.len();
-        all.extend(tensor(shape, i as i64 + seed).bytes().iter().copied());
-        head.push(format!(r#""{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[{begin},{}]}}"#, all.len()));
+        let values = tensor(shape, i as i64 + seed);
+        let dtype = match is_half(name) {
+            true => {
+                let half = |i: usize| half::f16::from_f64(values.get_f64(i)).to_le_bytes();
+                all.extend((0..values.elements()).flat_map(half));
+                "F16"
+            }
+            false => {
+                all.extend(values.bytes().iter().copied());
+                "F32"
+            }
+        };
+        head.push(format!(
+            r#""{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{begin},{}]}}"#,
+            all.len()
+        ));
     }
     let head = format!("{{{}}}", head.join(","));
     let bytes = [(head.len() as u64).to_le_bytes().as_slice(), head.as_bytes(), &all].concat();

@@ -11,10 +11,10 @@ use relax_ir::tir::{KernelBuilder, PrimFunc};
 use relax_ir::{Constant, DType, PrimExpr};
 
 /// Operators that become windows.
-pub(super) const CONVOLUTIONS: &[&str] = &["nn.conv1d", "nn.conv2d", "nn.conv3d"];
+pub(crate) const CONVOLUTIONS: &[&str] = &["nn.conv1d", "nn.conv2d", "nn.conv3d"];
 
 /// Operators that become several of them.
-pub(super) const TRANSPOSED: &[&str] = &["nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"];
+pub(crate) const TRANSPOSED: &[&str] = &["nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"];
 
 /// Columns of windows of convolutions over one axis that have code of their own where they reach beyond the data; data of
 /// larger ones gets its zeros.
@@ -98,7 +98,9 @@ impl Pass {
     /// A convolution of constant weights: what its NHWC form is, and the weights.
     pub(super) fn plane(&self, var: &RVar, c: &Call, data: &[i64], dims: &[i64]) -> Option<(Plane, Constant)> {
         let weight = self.constant(c.args.get(1)?).filter(|w| w.dtype == DType::F32)?;
-        Some((self.plane_of(var, c, data, dims, &weight.shape)?, weight))
+        let mut plane = self.plane_of(var, c, data, dims, &weight.shape)?;
+        plane.window.half = c.args[1].as_var().is_some_and(|v| self.halves.contains(v));
+        Some((plane, weight))
     }
 
     /// The same of weights of these dims.
@@ -151,6 +153,7 @@ impl Pass {
             last: true,
             panel: self.lanes,
             open: false,
+            half: false,
             margin: [0, 0],
             plan: Plan { epilogue: self.epilogues.get(var).copied().unwrap_or(0), ..Plan::default() },
         };

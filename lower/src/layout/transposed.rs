@@ -189,6 +189,7 @@ impl Pass {
             last: true,
             panel,
             open,
+            half: false,
             margin: [0, 0],
             plan: Plan { epilogue, ..Plan::default() },
         };

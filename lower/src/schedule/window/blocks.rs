@@ -126,7 +126,7 @@ fn pass(
     let w = &r.w;
     if w.kernel[0] > 1 {
         // A row of taps, for those rows of the result for which it lies inside of the data.
-        let bytes = w.kernel[1] * w.taken * width * 4;
+        let bytes = w.kernel[1] * w.taken * width * w.stored().bytes() as i64;
         return walk(e, r, pieces, &mut |e, at, x, (lo, hi), cut, len| {
             let mine = (lo.clone().max(block.clone()), hi.clone().min(block.clone() + 1));
             let cuts = r.cuts(e, len);
@@ -140,7 +140,7 @@ fn pass(
     }
     let taken = w.taken / blocks.parts;
     let part = r.with(Window { taken, pitch: w.pixel(), ..w.clone() });
-    let bytes = taken * width * 4;
+    let bytes = taken * width * w.stored().bytes() as i64;
     let weights = e.bind("p", weights.clone().ptr_add(block.clone() * bytes));
     walk(e, &part, pieces, &mut |e, at, x, (lo, hi), cut, len| {
         let x = e.bind("p", x.ptr_add(block.clone() * (taken * 4)));

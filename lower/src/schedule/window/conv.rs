@@ -38,7 +38,7 @@ pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
             cuts.iter().try_for_each(|cut| {
                 r.columns(e, cut, row, &mut |e, column, x| {
                     let at = At { column, ..at.clone() };
-                    let ahead = NextPanel::of(e, r, &at, len, &cuts, w.made * w.depth() * 4);
+                    let ahead = NextPanel::of(e, r, &at, len, &cuts, w.made * w.depth() * w.stored().bytes() as i64);
                     panels(e, r, &mut |e, weights, channel, width| {
                         let at = At { channel, ..at.clone() };
                         let from = Operands { x: x.clone(), weights, width, ahead: ahead.clone() };
@@ -59,7 +59,7 @@ pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
 fn panels(e: &mut Emit, r: &Run, body: &mut dyn FnMut(&mut Emit, PrimExpr, PrimExpr, i64) -> Res<()>) -> Res<()> {
     let w = &r.w;
     let whole = w.made / w.panel;
-    let bytes = w.panel * w.depth() * 4;
+    let bytes = w.panel * w.depth() * w.stored().bytes() as i64;
     let panel = Var::new("panel", DType::I64);
     e.ranges.add_loop(&panel, Poly::default(), Poly::constant(whole));
     e.for_loop(&panel, PrimExpr::i64(0), PrimExpr::i64(whole), 1, |e| {
@@ -123,7 +123,8 @@ fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i
             for cut in &cuts {
                 r.columns(e, cut, row, &mut |e, column, x| {
                     let at = At { column, channel: first.clone(), ..at.clone() };
-                    let ahead = NextPanel::of(e, r, &at, len, &cuts, r.w.panel * r.w.depth() * 4);
+                    let ahead =
+                        NextPanel::of(e, r, &at, len, &cuts, r.w.panel * r.w.depth() * r.w.stored().bytes() as i64);
                     let from = Operands { x, weights: weights.clone(), width, ahead };
                     tile(e, r, &at, from, (lo, hi), cut, pieces)
                 })?;
@@ -248,7 +249,7 @@ fn taps(e: &mut Emit, r: &Run, from: Operands, (lo, hi): (&PrimExpr, &PrimExpr),
     e.ranges.add_loop(&c, Poly::default(), Poly::constant(w.taken));
     e.for_loop(&c, PrimExpr::i64(0), PrimExpr::i64(w.taken), 1, |e| {
         let x = e.bind("p", from.x.clone().ptr_add(c.expr() * plane));
-        let step = w.kernel[0] * w.kernel[1] * from.width * 4;
+        let step = w.kernel[0] * w.kernel[1] * from.width * w.stored().bytes() as i64;
         let weights = e.bind("p", from.weights.clone().ptr_add(c.expr() * step));
         rows(e, r, Operands { x, weights, ..from.clone() }, w.kernel[1], (lo, hi), body)
     })
@@ -261,7 +262,8 @@ fn rows(e: &mut Emit, r: &Run, from: Operands, run: i64, (lo, hi): (&PrimExpr, &
     e.ranges.add_loop(&y, Poly::default(), Poly::constant(r.w.kernel[0]));
     e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {
         let x = e.bind("p", from.x.clone().ptr_add(y.expr() * stride));
-        let weights = e.bind("p", from.weights.clone().ptr_add(y.expr() * (run * from.width * 4)));
+        let bytes = run * from.width * r.w.stored().bytes() as i64;
+        let weights = e.bind("p", from.weights.clone().ptr_add(y.expr() * bytes));
         body(e, &Operands { x, weights, ..from.clone() })
     })
 }
@@ -275,7 +277,7 @@ fn shared(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], s
         let mut vectors = vec![];
         for c in 0..n {
             let offset = PrimExpr::i64((g.tap * n + c) * from.width + p.at);
-            vectors.push(e.bind("w", PrimExpr::load_ptr(from.weights.clone(), offset, lanes)));
+            vectors.push(e.bind("w", r.w.weights(&from.weights, offset, p.lanes)));
         }
         for (i, row) in sums.iter().enumerate().filter(|(i, _)| g.inside[*i]) {
             let offset = PrimExpr::i64(apart + i as i64 * step + p.at);
@@ -317,17 +319,18 @@ fn group(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], su
     let k = Var::new("k", DType::I64);
     e.ranges.add_loop(&k, Poly::default(), Poly::constant(whole));
     // Each round asks for the line of its part of the next panel whose turn it is.
-    let round = unroll * from.width * 4;
+    let bytes = r.w.stored().bytes() as i64;
+    let round = unroll * from.width * bytes;
     let ahead = from.ahead.as_ref().map(|a| {
         let lines = ((round + LINE - 1) / LINE + a.tiles - 1) / a.tiles;
         let turn = (a.turn.clone() * lines).min(PrimExpr::i64(round));
-        let next = from.weights.clone().ptr_add(turn).ptr_add(a.apart + first * from.width * 4);
+        let next = from.weights.clone().ptr_add(turn).ptr_add(a.apart + first * from.width * bytes);
         (e.hoist(next), lines)
     });
     e.for_loop(&k, PrimExpr::i64(0), PrimExpr::i64(whole), unroll, |e| {
         let at = e.bind("at", k.expr() * from.width);
         if let Some((next, lines)) = &ahead {
-            let next = next.clone().ptr_add(at.clone() * 4);
+            let next = next.clone().ptr_add(at.clone() * bytes);
             (0..*lines).for_each(|l| e.push(FlatStmt::Prefetch { ptr: next.clone().ptr_add(l * LINE) }));
         }
         (0..unroll).try_for_each(|u| tap(e, r, from, (&k.expr(), &at, apart), first + u, g, pieces, sums))
@@ -352,9 +355,9 @@ fn tap(
     let mut vectors = vec![];
     for (i, p) in pieces.iter().enumerate() {
         let offset = at.clone() + (tap * from.width + p.at);
-        let load = PrimExpr::load_ptr(from.weights.clone(), offset, DType::F32.with_lanes(p.lanes as u16));
+        let load = r.w.weights(&from.weights, offset, p.lanes);
         // Four vectors and seven rows leave three registers for weights.
-        vectors.push(if full && i == 3 { load } else { e.bind("w", load) });
+        vectors.push(if full && i == 3 && !r.w.half { load } else { e.bind("w", load) });
     }
     let step = r.w.stride[1] * r.apart();
     // Where the channels of a vector's group begin.

@@ -93,15 +93,19 @@ fn tile(
     e.ranges.add_loop(&y, Poly::default(), Poly::constant(w.kernel[0]));
     e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {
         let channel = at.channel.clone() * 4;
-        let x = e.bind("p", p.clone().ptr_add(y.expr() * line + channel.clone()));
-        let weights = e.bind("p", r.weight.expr().ptr_add(y.expr() * (w.kernel[1] * w.made * 4) + channel));
+        let x = e.bind("p", p.clone().ptr_add(y.expr() * line + channel));
+        let own = w.stored().bytes() as i64;
+        let offset = y.expr() * (w.kernel[1] * w.made * own) + at.channel.clone() * own;
+        let weights = e.bind("p", r.weight.expr().ptr_add(offset));
         let load = |p: &PrimExpr, at: i64, lanes: i64| {
             PrimExpr::load_ptr(p.clone(), PrimExpr::i64(at), DType::F32.with_lanes(lanes as u16))
         };
         let mut vectors = vec![];
         for tap in (0..w.kernel[1]).filter(|_| !pool) {
-            let row: Vec<PrimExpr> =
-                pieces.iter().map(|q| e.bind("w", load(&weights, tap * w.made + q.at, q.lanes))).collect();
+            let row: Vec<PrimExpr> = pieces
+                .iter()
+                .map(|q| e.bind("w", w.weights(&weights, PrimExpr::i64(tap * w.made + q.at), q.lanes)))
+                .collect();
             vectors.push(row);
         }
         let inside = |tap: i64, i: i64| {

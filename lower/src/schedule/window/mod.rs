@@ -13,7 +13,7 @@ mod depthwise;
 mod tile;
 mod winograd;
 
-use super::emit::{Emit, Res};
+use super::emit::{compute_type, Emit, Res};
 use super::poly::Poly;
 use super::stage::Stage;
 use super::SchedOptions;
@@ -116,6 +116,8 @@ pub struct Window {
     /// Pictures, rows and columns are known when the kernel runs ([`Sizes`]); those here are likely ones, for the cost
     /// model alone.
     pub open: bool,
+    /// Weights are float16.
+    pub half: bool,
     /// Columns of zeros that data of open sizes has at both ends; of windows that ask for columns, those beyond the data, at
     /// most.
     pub margin: [i64; 2],
@@ -142,6 +144,7 @@ impl Window {
         v.extend(self.dilation);
         v.extend([self.groups, self.open as i64]);
         v.extend(self.margin);
+        v.push(self.half as i64);
         v
     }
 
@@ -149,7 +152,7 @@ impl Window {
     pub fn of(attrs: &Attrs) -> Option<Window> {
         let v = attrs.ints(KEY)?;
         let pair = |i: usize| [v[i], v[i + 1]];
-        (v.len() == 26).then(|| Window {
+        (v.len() == 27).then(|| Window {
             kind: match v[0] {
                 0 => Kind::Conv,
                 1 => Kind::Depthwise,
@@ -172,6 +175,7 @@ impl Window {
             panel: v[15],
             open: v[23] != 0,
             margin: pair(24),
+            half: v[26] != 0,
             plan: Plan {
                 rows: v[16],
                 lanes: v[17],
@@ -203,6 +207,20 @@ impl Window {
         } else {
             self.pitch
         }
+    }
+
+    /// What weights are in memory.
+    pub fn stored(&self) -> DType {
+        match self.half {
+            true => DType::F16,
+            false => DType::F32,
+        }
+    }
+
+    /// So many weights at `offset`, as float32.
+    fn weights(&self, from: &PrimExpr, offset: PrimExpr, lanes: i64) -> PrimExpr {
+        let load = PrimExpr::load_ptr(from.clone(), offset, self.stored().with_lanes(lanes as u16));
+        load.cast(DType::F32.with_lanes(lanes as u16))
     }
 
     /// Elements of packed weights.
@@ -305,8 +323,8 @@ impl Window {
 
     /// Bytes that transformed weights take beyond the convolution's own.
     pub fn winograd_growth(&self, made: i64) -> f64 {
-        let positions = ((made + 2) * (made + 2) - self.kernel[0] * self.kernel[1]) as f64;
-        positions * (self.made * self.taken * 4) as f64
+        let own = self.kernel[0] * self.kernel[1] * self.stored().bytes() as i64;
+        (((made + 2) * (made + 2) * 4 - own) * self.made * self.taken) as f64
     }
 
     /// Cycles that tiles of `made` x `made` save, about, where so many vectors are multiplied and so many bytes come from
@@ -425,7 +443,7 @@ impl Window {
         let mut k = KernelBuilder::new(name);
         let x = k.input("data", &self.data_shape(sizes), DType::F32);
         let pool = self.kind == Kind::Max;
-        let w = (!self.is_pool()).then(|| k.input("weight", &[PrimExpr::i64(self.packed())], DType::F32));
+        let w = (!self.is_pool()).then(|| k.input("weight", &[PrimExpr::i64(self.packed())], self.stored()));
         let [kh, kw] = self.kernel.map(PrimExpr::i64);
         let taken = PrimExpr::i64(self.reach());
         let extents = match (self.kind, self.last) {
@@ -481,8 +499,8 @@ impl Window {
             };
             let in_panel = |k: PrimExpr, depth: i64| first.clone() * depth + k * width + (o.clone() - first.clone());
             let weight = match self.kind {
-                Kind::Depthwise | Kind::Max | Kind::Sum => w.at(vec![tap * self.made + o.clone()]),
-                Kind::Conv => w.at(vec![in_panel(tap, self.depth())]),
+                Kind::Depthwise | Kind::Max | Kind::Sum => w.at(vec![tap * self.made + o.clone()]).cast(DType::F32),
+                Kind::Conv => w.at(vec![in_panel(tap, self.depth())]).cast(DType::F32),
                 Kind::Winograd(m) => {
                     let at = in_panel(r[2].clone(), self.taken);
                     let mut sum: Option<PrimExpr> = None;
@@ -525,7 +543,7 @@ pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &Sche
         [x] if w.is_pool() => (x, x),
         _ => return Ok(false),
     };
-    if s.outs.iter().any(|o| o.buffer.dtype() != DType::F32) {
+    if s.outs.iter().any(|o| compute_type(o.buffer.dtype()) != DType::F32) {
         return Ok(false);
     }
     let dense = |e: &Emit, b: &Buffer| e.places.get(b).is_some_and(|p| p.offset.is_zero());

@@ -14,6 +14,19 @@ fn data(shape: &[i64]) -> Tensor {
     Tensor::from_constant(&Constant::new(DType::F32, shape.to_vec(), bytes))
 }
 
+/// Numbers of a dtype for an argument, all of which float16 holds.
+fn argument(b: &Buffer) -> Tensor {
+    let dims: Vec<i64> = b.shape.iter().filter_map(|d| d.as_int()).collect();
+    let wide = data(&dims);
+    match b.dtype() {
+        DType::F16 => {
+            let bytes = wide.to_f64().into_iter().flat_map(|v| half::f16::from_f64(v).to_le_bytes()).collect();
+            Tensor::from_constant(&Constant::new(DType::F16, dims, bytes))
+        }
+        _ => wide,
+    }
+}
+
 /// Weights of a kernel, as it takes them.
 fn packed(w: &Window) -> Tensor {
     let weights: Vec<f32> = (0..w.made * w.depth()).map(|i| ((i * 37) % 23) as f32 * 0.1 - 1.0).collect();
@@ -37,8 +50,7 @@ fn same(w: &Window, bytes: i64) {
 fn same_with(w: &Window, o: &SchedOptions) -> Vec<i64> {
     let bytes = o.vector_bytes;
     let f = w.prim(&w.sizes());
-    let dims = |b: &Buffer| b.shape.iter().filter_map(|d| d.as_int()).collect::<Vec<_>>();
-    let mut args: Vec<Arg> = f.buffers().map(|b| Arg::Tensor(data(&dims(b)))).collect();
+    let mut args: Vec<Arg> = f.buffers().map(|b| Arg::Tensor(argument(b))).collect();
     if let Kind::Winograd(_) = w.kind {
         // Not any numbers are transformed weights.
         args[1] = Arg::Tensor(packed(w));
@@ -80,6 +92,7 @@ fn conv(size: [i64; 2], taken: i64, made: i64, kernel: [i64; 2], stride: [i64; 2
         last: true,
         panel: 16,
         open: false,
+        half: false,
         margin: [0, 0],
         plan: Plan::default(),
     }
@@ -126,6 +139,18 @@ fn borders() {
     check(conv([6, 17], 4, 40, [3, 3], [2, 2], [1, 1]));
     check(conv([4, 4], 2, 8, [5, 5], [1, 1], [2, 2]));
     check(conv([2, 3], 2, 20, [3, 5], [1, 1], [1, 2]));
+}
+
+/// Weights of float16 are read as they are.
+#[test]
+fn weights_of_float16() {
+    let half = |w: Window| check(Window { half: true, ..w });
+    half(conv([3, 5], 7, 24, [1, 1], [1, 1], [0, 0]));
+    half(conv([9, 17], 16, 100, [3, 3], [1, 1], [1, 1]));
+    half(conv([9, 30], 40, 192, [1, 1], [1, 1], [0, 0]));
+    half(Window { last: false, ..conv([16, 18], 3, 32, [7, 7], [2, 2], [3, 3]) });
+    half(Window { kind: Kind::Depthwise, ..conv([9, 21], 44, 44, [3, 3], [2, 2], [1, 1]) });
+    half(Window { groups: 4, ..conv([6, 7], 32, 32, [3, 3], [1, 1], [1, 1]) });
 }
 
 #[test]
