@@ -474,7 +474,7 @@ fn packed(w: &Window, weights: &[f32]) -> Constant {
 }
 
 /// How often each variable is used.
-fn readers(typed: &Typed) -> HashMap<RVar, usize> {
+pub(crate) fn readers(typed: &Typed) -> HashMap<RVar, usize> {
     let mut out = HashMap::new();
     for f in typed.module.relax_funcs() {
         f.body.walk(&mut |e| {

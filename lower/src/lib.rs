@@ -222,7 +222,7 @@ fn passes_behind(
         turns::turns(&mut typed, &shared);
     }
     if let Some(choice) = wide.filter(|w| opt_level >= 2 && w.lanes > 4) {
-        halves::halves(&mut typed);
+        halves::halves(&mut typed, choice.strict);
         fold::computed_weights(&mut typed)?;
         layout::channels_last(&mut typed, choice, shared);
     }
