@@ -14,7 +14,7 @@ use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::{DType, PrimExpr, Var};
 
 /// Quotients from which one reciprocal is worth it.
-const LEAST: i64 = 64;
+const LEAST: i64 = 96;
 /// Divisors between this and its reciprocal.
 const SMALLEST: f32 = 1.0 / (1u64 << 60) as f32;
 

@@ -22,7 +22,7 @@ fn quantised(rows: i64, columns: PrimExpr, per_row: bool, to: DType) -> PrimFunc
 /// long; the bytes are the same, also of what is beyond them and of divisors that only a division takes.
 #[test]
 fn rounded_quotients_have_one_reciprocal() {
-    for (per_row, columns, open) in [(false, 200, false), (true, 200, true), (true, 67, false), (true, 12, false)] {
+    for (per_row, columns, open) in [(false, 200, false), (true, 200, true), (true, 99, false), (true, 64, false)] {
         for to in [DType::U8, DType::I8] {
             let n = Var::dim("n");
             let width = if open { n.expr() } else { PrimExpr::i64(columns) };
@@ -47,7 +47,7 @@ fn rounded_quotients_have_one_reciprocal() {
                     let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[3], &got[3]) else { panic!() };
                     assert_eq!(a.data, b.data, "{columns} columns by {scale}, {bytes} bytes");
                     let fused = format!("{:?}", schedule(&f, &o).unwrap().body).contains("Fma");
-                    assert_eq!(fused, bytes > 16 && columns >= 64, "{columns} columns, {bytes} bytes");
+                    assert_eq!(fused, bytes > 16 && columns > 64, "{columns} columns, {bytes} bytes");
                 }
             }
         }
