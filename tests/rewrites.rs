@@ -222,3 +222,55 @@ fn samples_have_channels_last() {
     }
     agree_on(dir.path(), &model, &inputs, 4, "samples");
 }
+
+/// Reductions of one tensor, with others between them.
+const REDUCTIONS: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 70, 66), dtype="float32")):
+        n = T.int64()
+        with R.dataflow():
+            a = %1
+            b = R.add(a, R.const(1.0, "float32"))
+            c = %2
+            d = R.multiply(b, R.sum(c))
+            e = %3
+            out = (b, c, d, e)
+            R.output(out)
+        return out
+"#;
+
+/// Rule `siblings`: reductions of one operand over the same axes, of elements side by side, are one kernel where they read far
+/// more than they leave.
+#[test]
+fn reductions_of_one_operand_are_one_kernel() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    for (axes, others, joined) in [
+        ("axis=[1, 2], keepdims=False", "axis=[1, 2], keepdims=False", "def min_max_mean("),
+        ("axis=[2], keepdims=True", "axis=[2], keepdims=True", "def min_max_mean("),
+        ("axis=[0, 2], keepdims=False", "axis=[0, 2], keepdims=False", "def min_max_mean("),
+        ("keepdims=False", "axis=[1], keepdims=False", "def min_mean("),
+        ("axis=[2], keepdims=False", "axis=[1], keepdims=False", "def min_mean("),
+    ] {
+        let [first, second, third] =
+            [("min", axes), ("max", others), ("mean", axes)].map(|(op, axes)| format!("R.{op}(x, {axes})"));
+        let text = REDUCTIONS.replace("%1", &first).replace("%2", &second).replace("%3", &third);
+        std::fs::write(&model, text).expect("the model is written");
+        let tir = relax_aot(&["print", path(&model), "--stage", "tir"]);
+        assert!(tir.contains(joined), "{axes}, {others}: {tir}");
+        for n in [1, 2, 9] {
+            agree_on(dir.path(), &model, &[tensor(&[n, 70, 66], n)], 4, &format!("{axes}, {others}, {n}"));
+        }
+    }
+    // Of few elements each, and of columns, they stay apart.
+    for (axes, width) in [("axis=[1, 2], keepdims=False", "5"), ("axis=[1], keepdims=False", "66")] {
+        let [first, second, third] = ["min", "max", "mean"].map(|op| format!("R.{op}(x, {axes})"));
+        let text = REDUCTIONS.replace("%1", &first).replace("%2", &second).replace("%3", &third);
+        let text = text.replace("70, 66", &format!("{}, {width}", if width == "5" { "7" } else { "70" }));
+        std::fs::write(&model, text).expect("the model is written");
+        let tir = relax_aot(&["print", path(&model), "--stage", "tir"]);
+        assert!(!tir.contains("def min_m"), "{axes}: {tir}");
+    }
+}

@@ -431,3 +431,20 @@ fn a_scan_of_no_steps_has_the_dims_of_a_step() {
     });
     assert!(text.contains("R.full(R.shape([0, 4, n])"), "{text}");
 }
+
+/// Half of the terms of a transform of real elements are the conjugates of the others: the matrix has the columns of the first
+/// half.
+#[test]
+fn a_transform_of_real_elements_multiplies_half() {
+    for (parts, length, terms) in [("1", 16, 9), ("1", 15, 8), ("1", 2, 2), ("2", 16, 16)] {
+        let graph = GraphProto {
+            node: vec![with_int(node("DFT", "x", "y"), "axis", 1)],
+            input: vec![value("x", FLOAT, &["3", &length.to_string(), parts])],
+            output: vec![value("y", FLOAT, &["3", &length.to_string(), "2"])],
+            ..Default::default()
+        };
+        let text = relax(graph);
+        assert!(text.contains(&format!("R.reshape(matmul, R.shape([3, {terms}, 2]))")), "{text}");
+        assert_eq!(text.contains("R.concat("), terms < length, "{text}");
+    }
+}

@@ -723,7 +723,7 @@ fn is_product(f: &PrimFunc) -> bool {
 
 /// Every input is loaded at most once per point, with each reduce and spatial axis in its index: a sum, not a matmul; nor
 /// a window, whose kernels take their data from memory.
-fn reads_inputs_once(f: &PrimFunc) -> bool {
+pub(crate) fn reads_inputs_once(f: &PrimFunc) -> bool {
     let mut ok = true;
     f.body.walk(&mut |s| {
         let StmtKind::Block(b) = s.kind() else { return };

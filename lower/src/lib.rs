@@ -34,6 +34,7 @@ pub mod quant;
 pub mod relayout;
 pub mod schedule;
 mod share;
+mod siblings;
 mod stand_in;
 mod streamed;
 mod threads;
@@ -245,6 +246,7 @@ fn passes_behind(
         return Ok(typed);
     }
     literals::literals(&mut typed);
+    siblings::siblings(&mut typed);
     fuse::fuse(&mut typed);
     share::share_kernels(&mut typed);
     Ok(typed)

@@ -589,7 +589,7 @@ impl Product<'_> {
                     lanes,
                     count: part.count as u16,
                     last: part.last.map(|(lanes, valid)| Last { lanes: lanes as u16, valid: valid as u16 }),
-                    combine: None,
+                    combine: vec![],
                     pair: false,
                 }),
                 rows: tiled.map(|r| (r.var.clone(), height(e, r, part))).into_iter().collect(),

@@ -7,11 +7,11 @@
 pub mod value;
 
 pub use super::narrow::{compute_type, is_narrow};
-use super::narrow::{loaded, memory_type, to_store};
+use super::narrow::{is_limited, loaded, memory_type, to_store};
 use super::poly::Poly;
 use super::Ranges;
 use relax_ir::flat::FlatStmt;
-use relax_ir::prim::{BinOp, PrimKind};
+use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::tir::Buffer;
 use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
 use std::collections::{HashMap, HashSet};
@@ -78,6 +78,10 @@ pub struct Emit {
     pub wide: bool,
     /// [`Intrin::Interleave`] is one instruction.
     pub interleaves: bool,
+    /// Float variables with values that int32 holds.
+    fits: HashSet<Var>,
+    /// Quotients by one divisor are divisions here.
+    pub divides: bool,
     /// Room on the stack for the sums of a tile, and its bytes.
     sums: Option<(Var, u32)>,
 }
@@ -98,6 +102,8 @@ impl Emit {
             contract: false,
             wide: false,
             interleaves: false,
+            fits: HashSet::new(),
+            divides: false,
             sums: None,
         }
     }
@@ -206,6 +212,20 @@ impl Emit {
     /// What the block-form variable `v` stands for.
     pub fn set_value(&mut self, v: &Var, value: PrimExpr) {
         self.values.insert(v.clone(), value);
+    }
+
+    /// The values of the float variable `v` are such that int32 holds.
+    pub fn holds_int32(&mut self, v: &Var) {
+        self.fits.insert(v.clone());
+    }
+
+    /// Whether int32 holds what a float is, once rounded.
+    fn fits_int32(&self, e: &PrimExpr) -> bool {
+        match e.kind() {
+            PrimKind::Call(Intrin::Round, x) => x.first().is_some_and(|x| self.fits_int32(x)),
+            PrimKind::Var(v) => self.fits.contains(v),
+            _ => is_limited(e),
+        }
     }
 
     fn clear_loads(&mut self) {

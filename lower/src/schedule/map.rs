@@ -5,6 +5,7 @@ use super::emit::value::widen;
 use super::emit::{has_load, Emit, Lane, Res};
 use super::nest::{scan, used_plainly, Nest, Scan, Target};
 use super::poly::Poly;
+use super::quotients::Quotients;
 use super::stage::{replace, Axis, Stage};
 use super::transpose::{blocks, transposed};
 use super::SchedOptions;
@@ -55,6 +56,9 @@ fn level(e: &mut Emit, o: &SchedOptions, axes: &[Axis], outs: &[Target], splits:
                 |e| level(e, o, axes, &otherwise, splits - 1),
             );
         }
+    }
+    if let Some(q) = Quotients::of(e, outs, axes, o) {
+        return q.emit(e, outs, &|e, outs| level(e, o, axes, outs, splits));
     }
     let Some((first, rest)) = axes.split_first() else { return point(e, outs, &Lane::scalar()) };
     let end = Poly::of(&first.extent, &e.ranges);

@@ -350,7 +350,7 @@ impl Product<'_> {
                 lanes: m.lanes as u16,
                 count: part.count as u16,
                 last: part.last.map(|(lanes, valid)| Last { lanes: lanes as u16, valid: valid as u16 }),
-                combine: None,
+                combine: vec![],
                 pair: false,
             }),
             rows: vec![(column.clone(), height)],

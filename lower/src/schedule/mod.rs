@@ -21,6 +21,7 @@ mod panels;
 mod poly;
 mod pools;
 mod product;
+mod quotients;
 mod ranges;
 mod reduce;
 mod rows;

@@ -16,7 +16,7 @@ use super::map::{point, spread, strips};
 use super::mirrored::Mirrored;
 use super::nest::{scan, used_plainly, Nest};
 use super::poly::Poly;
-use super::stage::{Axis, Stage};
+use super::stage::{Acc, Axis, Stage};
 use super::transpose::totals;
 use super::SchedOptions;
 use relax_ir::flat::FlatStmt;
@@ -59,8 +59,8 @@ pub struct Vector {
     pub count: u16,
     /// Behind these, a vector of its own.
     pub last: Option<Last>,
-    /// The axis is a reduction axis and this combines the lanes.
-    pub combine: Option<BinOp>,
+    /// The axis is a reduction axis and these combine the lanes of each accumulator; none along an output.
+    pub combine: Vec<BinOp>,
     /// The lanes are those of two registers, which go through long chains of operations side by side.
     pub pair: bool,
 }
@@ -92,7 +92,7 @@ pub fn reduction(e: &mut Emit, s: &Stage, scratch: Option<&Var>, o: &SchedOption
     let mut axes = n.spatial.clone();
     // Tile axes inside the others, the vector axis last.
     let rank = |a: &Axis| match &tile.vector {
-        Some(v) if v.combine.is_none() && v.axis.var == a.var => 2,
+        Some(v) if v.combine.is_empty() && v.axis.var == a.var => 2,
         _ => tile.rows.iter().any(|(r, _)| *r == a.var) as i32,
     };
     axes.sort_by_key(rank);
@@ -117,7 +117,7 @@ pub fn spatial(e: &mut Emit, n: &Nest, t: &Tile, axes: &[Axis], p: &mut Point) -
     let end = e.index(&end)?;
     let end = e.hoist(end);
     let zero = PrimExpr::i64(0);
-    if let Some(v) = t.vector.as_ref().filter(|v| v.combine.is_none() && v.axis.var == first.var) {
+    if let Some(v) = t.vector.as_ref().filter(|v| v.combine.is_empty() && v.axis.var == first.var) {
         return strips(e, &first.var, zero, end, v.lanes, v.count, 4, |e, lane| {
             let mut p = p.clone();
             p.lanes = v.lanes.min(lane.lanes);
@@ -219,7 +219,7 @@ fn instances(t: &Tile, p: &Point) -> Vec<Spot> {
         }
         rows = next;
     }
-    let vector = t.vector.as_ref().filter(|v| v.combine.is_none());
+    let vector = t.vector.as_ref().filter(|v| v.combine.is_empty());
     let Some(v) = vector.filter(|v| p.lanes > 1 || v.last.is_some()) else {
         let lane = vector.map_or_else(Lane::scalar, |v| Lane::of(&v.axis.var, p.lanes));
         return rows.into_iter().map(|map| Spot { map, lane: lane.clone(), at: 0, valid: p.lanes }).collect();
@@ -242,7 +242,7 @@ fn instances(t: &Tile, p: &Point) -> Vec<Spot> {
 
 fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
     let points = instances(t, p);
-    let along = t.vector.as_ref().filter(|v| v.combine.is_some());
+    let along = t.vector.as_ref().filter(|v| !v.combine.is_empty());
     // Initial values.
     let mut finals: Vec<Vec<Var>> = vec![];
     for s in &points {
@@ -361,7 +361,7 @@ fn through_memory(
 /// An epilogue that is a long chain of operations: the sums go to memory, and several vectors at a time go through the
 /// chain side by side. `false`, with nothing emitted, for any other.
 fn side_by_side(e: &mut Emit, n: &Nest, t: &Tile, p: &Point, points: &[Spot], sums: &[Vec<Var>]) -> Res<bool> {
-    let Some(v) = t.vector.as_ref().filter(|v| v.combine.is_none() && e.wide && p.lanes > 1) else { return Ok(false) };
+    let Some(v) = t.vector.as_ref().filter(|v| v.combine.is_empty() && e.wide && p.lanes > 1) else { return Ok(false) };
     let ([acc], true) = (n.accs.as_slice(), p.offsets.len() <= 1) else { return Ok(false) };
     let values: Vec<&PrimExpr> = n.outs.iter().map(|o| &o.value).collect();
     if compute_type(acc.var.dtype()) != DType::F32 || scan(&values, &v.axis.var, e).calls == 0 || sums.len() < 2 {
@@ -385,22 +385,21 @@ fn side_by_side(e: &mut Emit, n: &Nest, t: &Tile, p: &Point, points: &[Spot], su
 
 /// Vectors along a reduction axis: partial results per lane, combined at the end.
 fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], finals: &[Vec<Var>]) -> Res<()> {
-    let Some(op) = v.combine else { return Err(e.internal("no way to combine lanes")) };
-    let Some(acc) = n.accs.first() else { return Err(e.internal("no accumulator")) };
+    if v.combine.len() != n.accs.len() {
+        return Err(e.internal("no way to combine lanes"));
+    }
     let others: Vec<Axis> = n.reduce.iter().filter(|a| a.var != v.axis.var).cloned().collect();
-    let ct = compute_type(acc.var.dtype());
-    let start = |f: &[Var]| match op {
-        BinOp::Add => PrimExpr::zero(ct),
-        BinOp::Mul => PrimExpr::one(ct),
-        _ => f[0].expr(),
+    let start = |e: &mut Emit, f: &[Var], lanes: u16| -> Vec<Var> {
+        let one = |(op, f): (&BinOp, &Var)| match op {
+            BinOp::Add => PrimExpr::zero(f.dtype()),
+            BinOp::Mul => PrimExpr::one(f.dtype()),
+            _ => f.expr(),
+        };
+        v.combine.iter().zip(f).map(|x| e.local("acc", spread(one(x), lanes))).collect()
     };
     let mut partial: Vec<Vec<Vec<Var>>> = vec![];
     for f in finals {
-        let mut vectors = vec![];
-        for _ in 0..v.count {
-            vectors.push(vec![e.local("acc", spread(start(f), v.lanes))]);
-        }
-        partial.push(vectors);
+        partial.push((0..v.count).map(|_| start(e, f, v.lanes)).collect());
     }
     // A known rest takes shorter vectors before single elements, and so does an open one where steps are dear.
     let rest = match v.axis.len() {
@@ -411,7 +410,7 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
     let mut short: Vec<(u16, Vec<Vec<Var>>)> = vec![];
     let wide = e.wide;
     for lanes in [16, 8, 4].into_iter().filter(|l| wide && *l < v.lanes && rest & *l as i64 != 0) {
-        let sums = finals.iter().map(|f| vec![e.local("acc", spread(start(f), lanes))]);
+        let sums = finals.iter().map(|f| start(e, f, lanes));
         short.push((lanes, sums.collect()));
     }
     let least = if short.is_empty() { v.lanes } else { 4 };
@@ -437,36 +436,38 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
             Ok(())
         })
     })?;
-    let reduce = match op {
+    let reduce = |op: &BinOp| match op {
         BinOp::Add => Intrin::ReduceAdd,
         BinOp::Mul => Intrin::ReduceMul,
         BinOp::Max => Intrin::ReduceMax,
         _ => Intrin::ReduceMin,
     };
-    for (_, sums) in &short {
-        for (x, f) in sums.iter().zip(finals) {
-            let total = PrimExpr::call(reduce, [x[0].expr()]);
-            e.assign(&f[0], PrimExpr::binary(op, f[0].expr(), total));
+    for (x, f) in short.iter().flat_map(|(_, sums)| sums.iter().zip(finals)) {
+        for (op, (x, f)) in v.combine.iter().zip(x.iter().zip(f)) {
+            let total = PrimExpr::call(reduce(op), [x.expr()]);
+            e.assign(f, PrimExpr::binary(*op, f.expr(), total));
         }
     }
     let mut vectors = vec![];
-    for p in &partial {
-        let mut all: Vec<PrimExpr> = p.iter().map(|x| x[0].expr()).collect();
+    for (p, i) in partial.iter().flat_map(|p| (0..n.accs.len()).map(move |i| (p, i))) {
+        let mut all: Vec<PrimExpr> = p.iter().map(|x| x[i].expr()).collect();
         while all.len() > 1 {
             let half = all.len().div_ceil(2);
             let high = all.split_off(half);
             for (a, b) in all.iter_mut().zip(high) {
-                *a = PrimExpr::binary(op, a.clone(), b);
+                *a = PrimExpr::binary(v.combine[i], a.clone(), b);
             }
         }
         vectors.extend(all);
     }
     // Rows have their lanes added side by side, and each takes its sum from memory.
-    let together = e.wide && ct == DType::F32 && op == BinOp::Add && v.lanes >= 8 && !t.rows.is_empty();
-    if !together {
-        for (x, f) in vectors.into_iter().zip(finals) {
-            let total = PrimExpr::call(reduce, [x]);
-            e.assign(&f[0], PrimExpr::binary(op, f[0].expr(), total));
+    let sums =
+        matches!(n.accs.as_slice(), [a] if compute_type(a.var.dtype()) == DType::F32) && v.combine == [BinOp::Add];
+    if !(e.wide && sums && v.lanes >= 8 && !t.rows.is_empty()) {
+        let all = finals.iter().flat_map(|f| f.iter().zip(&v.combine));
+        for (x, (f, op)) in vectors.into_iter().zip(all) {
+            let total = PrimExpr::call(reduce(op), [x]);
+            e.assign(f, PrimExpr::binary(*op, f.expr(), total));
         }
         return Ok(());
     }
@@ -475,7 +476,7 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
         let value = totals(e, vectors);
         e.push(FlatStmt::Store { ptr: stack.expr(), offset: PrimExpr::i64(0), value });
         for (i, f) in finals.iter().enumerate() {
-            let total = e.bind("sum", PrimExpr::load_ptr(stack.expr(), PrimExpr::i64(i as i64), ct));
+            let total = e.bind("sum", PrimExpr::load_ptr(stack.expr(), PrimExpr::i64(i as i64), DType::F32));
             e.assign(&f[0], f[0].expr() + total);
         }
     }
@@ -522,6 +523,7 @@ fn update(
     k: &HashMap<Var, PrimExpr>,
     lane: Option<&Lane>,
 ) -> Res<()> {
+    let apart = are_apart(n);
     for (s, accs) in points.iter().zip(locals) {
         let lane = lane.unwrap_or(&s.lane);
         let mut map = s.map.clone();
@@ -535,8 +537,8 @@ fn update(
         for a in &n.accs {
             let x = e.value(&a.update.substitute(&map), lane)?;
             let x = spread(x, lane.lanes);
-            // With several accumulators each must see the old state of the others.
-            values.push(if n.accs.len() > 1 { e.bind("next", x) } else { x });
+            // Of several accumulators each must see the old state of those that it uses.
+            values.push(if apart { x } else { e.bind("next", x) });
         }
         for (local, x) in accs.iter().zip(values) {
             e.assign(local, x);
@@ -545,26 +547,34 @@ fn update(
     Ok(())
 }
 
-/// `update = op(acc, term)` with `term` free of the accumulator. Products of floats in another order may overflow where
-/// those from left to right do not.
-fn combiner(n: &Nest, o: &SchedOptions) -> Option<BinOp> {
-    let [acc] = n.accs.as_slice() else { return None };
-    let d = acc.var.dtype();
-    if d.is_bool() || (d.is_float() && d.bits <= 16) || d.bits < 8 {
-        return None;
-    }
-    let PrimKind::Binary(op, a, b) = acc.update.kind() else { return None };
-    let free_order = match op {
-        BinOp::Add | BinOp::Max | BinOp::Min => true,
-        BinOp::Mul => d.bits >= 32 && !(d.is_float() && o.strict),
-        _ => false,
+/// Whether no accumulator uses another.
+fn are_apart(n: &Nest) -> bool {
+    let others = |a: &Acc| n.accs.iter().filter(|b| b.var != a.var).any(|b| used_plainly(&a.update, &b.var));
+    !n.accs.iter().any(others)
+}
+
+/// `update = op(acc, term)` of each accumulator with `term` free of all. Products of floats in another order may overflow
+/// where those from left to right do not.
+fn combiners(n: &Nest, o: &SchedOptions) -> Option<Vec<BinOp>> {
+    let of = |acc: &Acc| {
+        let d = acc.var.dtype();
+        if d.is_bool() || (d.is_float() && d.bits <= 16) || d.bits < 8 {
+            return None;
+        }
+        let PrimKind::Binary(op, a, b) = acc.update.kind() else { return None };
+        let free_order = match op {
+            BinOp::Add | BinOp::Max | BinOp::Min => true,
+            BinOp::Mul => d.bits >= 32 && !(d.is_float() && o.strict),
+            _ => false,
+        };
+        if !free_order {
+            return None;
+        }
+        let free = |e: &PrimExpr| !n.accs.iter().any(|a| used_plainly(e, &a.var));
+        let own = |e: &PrimExpr| e.as_var() == Some(&acc.var);
+        ((own(a) && free(b)) || (own(b) && free(a))).then_some(*op)
     };
-    if !free_order {
-        return None;
-    }
-    let free = |e: &PrimExpr| !used_plainly(e, &acc.var);
-    let own = |e: &PrimExpr| e.as_var() == Some(&acc.var);
-    ((own(a) && free(b)) || (own(b) && free(a))).then_some(*op)
+    n.accs.iter().map(of).collect()
 }
 
 /// A tile of fewer rows takes as long as one of so many.
@@ -610,18 +620,17 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         if s.blocked || lanes < 2 || short {
             continue;
         }
-        let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, last: None, combine: None, pair: false };
+        let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, last: None, combine: vec![], pair: false };
         best = Some((score(u.gather, u.unit, u.invariant), v));
         break;
     }
-    if let (Some(op), Some(a)) = (combiner(n, o), n.reduce.last()) {
+    if let (Some(combine), Some(a)) = (combiners(n, o), n.reduce.last()) {
         let u = scan(&updates, &a.var, e);
         let lanes = lanes_for(o, u.widest.max(acc_bytes), a);
         let short = a.len().is_some_and(|l| l < lanes as i64);
         let cost = score(u.gather, u.unit, u.invariant) + 1;
         if !u.blocked && lanes >= 2 && !short && u.gather == 0 && best.as_ref().is_none_or(|(c, _)| cost < *c) {
-            let v =
-                Vector { axis: a.clone(), lanes: lanes as u16, count: 1, last: None, combine: Some(op), pair: false };
+            let v = Vector { axis: a.clone(), lanes: lanes as u16, count: 1, last: None, combine, pair: false };
             best = Some((cost, v));
         }
     }
@@ -629,7 +638,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     // Vectors of elements that are read one by one pay where there is much to compute.
     let scattered = |v: &Vector| {
         let u = scan(&updates, &v.axis.var, e);
-        v.combine.is_none() && u.gather > 0 && u.unit == 0
+        v.combine.is_empty() && u.gather > 0 && u.unit == 0
     };
     let Some((_, mut v)) = best.filter(|(_, v)| !(light && scattered(v))) else {
         // Each step waits for the one before it: those of other rows go beside it.
@@ -648,7 +657,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     let mut rows = vec![];
     let row_axes: Vec<&Axis> = n.spatial.iter().filter(|a| a.var != v.axis.var && a.len() != Some(1)).collect();
     let single = n.accs.len() == 1;
-    if v.combine.is_none() {
+    if v.combine.is_empty() {
         let gain = |a: &Axis| along.iter().filter(|l| !l.uses(&a.var)).count();
         let row = row_axes.iter().rev().max_by_key(|a| gain(a)).filter(|a| gain(a) > 0 && single && !heavy);
         // Without rows every load serves one vector only: long stretches of memory at a time.
@@ -690,6 +699,8 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         } else {
             4
         };
+    } else if !single && !heavy {
+        v.count = if n.accs.len() == 2 { 4 } else { 2 };
     } else if single && o.is_wide() && v.axis.len().is_none_or(|n| n >= 2 * v.lanes as i64) {
         v.lanes *= 2;
         v.pair = true;
@@ -697,7 +708,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     rows.retain(|(_, r)| *r > 1);
     let size = updates.iter().map(|u| weight(u)).sum::<usize>();
     let points = rows.iter().map(|(_, r)| *r as usize).product::<usize>() * v.count as usize;
-    let unroll = if heavy || v.combine.is_some() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
+    let unroll = if heavy || !v.combine.is_empty() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
     Tile { vector: Some(v), rows, unroll, balanced: false, copies: None, ahead: vec![], next: None }
 }
 

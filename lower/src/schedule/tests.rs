@@ -1,5 +1,6 @@
 //! Scheduled kernels against the reference interpreter.
 
+mod quotients;
 mod shuffles;
 
 use super::{machine, schedule, SchedOptions};

@@ -122,7 +122,9 @@ fn multiplied(
     if !plain || !(1..=2).contains(&parts) || !(1..=length).contains(&taken) || length > MOST_FACTORS {
         return Ok(None);
     }
-    let terms = if onesided { length / 2 + 1 } else { length };
+    // Of real elements the other terms are the conjugates of these.
+    let halved = parts == 1 && !onesided;
+    let terms = if onesided || halved { length / 2 + 1 } else { length };
     let (rows, columns) = (taken * parts, terms * 2);
     if rows * columns > MOST_FACTORS {
         return Ok(None);
@@ -139,7 +141,15 @@ fn multiplied(
     let outer = &x.dims[..axis];
     let flat = cx.reshape(x, &[outer, &[PrimExpr::i64(rows)]].concat())?;
     let y = cx.op("matmul", &[&flat, &matrix])?;
-    Ok(Some(cx.reshape(&y, &[outer, &[PrimExpr::i64(terms), PrimExpr::i64(2)]].concat())?))
+    let y = cx.reshape(&y, &[outer, &[PrimExpr::i64(terms), PrimExpr::i64(2)]].concat())?;
+    if !halved || terms == length {
+        return Ok(Some(y));
+    }
+    let (first, end) = ([PrimExpr::i64(length - terms)], [PrimExpr::i64(0)]);
+    let others = super::movement::slice_axes(cx, &y, &[axis], &first, &end, &[-1])?;
+    let others = cx.op("multiply", &[&others, &floats(&[2], [1.0, -1.0].into_iter())])?;
+    let both = [y, others];
+    Ok(Some(cx.call("concat", &[both.as_slice().into()], &[("axis", AttrValue::Int(axis as i64))])?))
 }
 
 /// An axis that is only known at run time: the result has the dims of the input, so all axes can be tried.

@@ -1,9 +1,7 @@
 //! The translation of block-form expressions to flat scalars and vectors.
 
 use super::super::map::spread;
-use super::super::narrow::{
-    compute_type, convert, is_half, is_limited, limited, loaded, memory_type, rounded, to_store,
-};
+use super::super::narrow::{compute_type, convert, is_half, limited, loaded, memory_type, rounded, to_store};
 use super::super::poly::Poly;
 use super::{has_load, Emit, Lane, Res};
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
@@ -31,7 +29,7 @@ impl Emit {
             },
             PrimKind::Cast(a) => {
                 let x = self.value(a, lane)?;
-                if self.wide && x.dtype().element() == DType::F32 && d == DType::I32 && !is_limited(a) {
+                if self.wide && x.dtype().element() == DType::F32 && d == DType::I32 && !self.fits_int32(a) {
                     return Ok(limited(x));
                 }
                 convert(x, d)
