@@ -204,20 +204,15 @@ pub fn merge_sort(
         // Which of two comes next nobody guesses: a choice of the place it is read from, not of a way to go. Both are read
         // before they are compared.
         let compared = |name: &Var, i: &PrimExpr, j: &PrimExpr, body: Stmt| {
-            let (x, y) = (Var::new("x", dtype), Var::new("y", dtype));
             let body = Stmt::let_in(name, comes_first(x.expr(), y.expr()), body);
             Stmt::let_in(&x, key(i), Stmt::let_in(&y, key(j), body))
         };
-        let next = |behind: Option<Stmt>| {
-            let right = Var::new("right", DType::BOOL);
-            let mut steps = vec![
-                copy(right.expr().select(j.clone(), i.clone()), i.clone() + j.clone() - mid.expr()),
-                set(&state, 3, i.clone() + one(right.expr().not())),
-                set(&state, 4, j.clone() + one(right.expr())),
-            ];
-            steps.extend(behind);
-            compared(&right, &i, &j, Stmt::seq(steps))
-        };
+        let next = Stmt::seq(vec![
+            copy(right.expr().select(j.clone(), i.clone()), i.clone() + j.clone() - mid.expr()),
+            set(&state, 3, i.clone() + one(right.expr().not())),
+            set(&state, 4, j.clone() + one(right.expr())),
+        ]);
+        let next = compared(&right, &i, &j, next);
         // Of the last ones of both runs the one that goes behind the other.
         let (left, q) = (Var::new("left", DType::BOOL), Var::dim("q"));
         let last = Stmt::seq(vec![
@@ -232,7 +227,7 @@ pub fn merge_sort(
             Stmt::for_serial(&r, end.expr() - from.clone(), copy(from.clone() + r.expr(), to + r.expr()))
         };
         let merge = Stmt::seq(vec![
-            Stmt::while_loop(both, next(None)),
+            Stmt::while_loop(both, next.clone()),
             left_over(&i, &mid, i.clone() + hi.expr() - mid.expr()),
             left_over(&j, &hi, j.clone()),
         ]);
@@ -240,7 +235,7 @@ pub fn merge_sort(
         let even = Stmt::seq(vec![
             set(&state, 5, mid.expr() - 1),
             set(&state, 6, hi.expr() - 1),
-            Stmt::for_serial(&q, width.clone(), next(Some(last))),
+            Stmt::for_serial(&q, width.clone(), Stmt::seq(vec![next, last])),
         ]);
         let merge = Stmt::if_else((hi.expr() - mid.expr()).eq(width.clone()), even, merge);
         let pair = Stmt::let_in(
