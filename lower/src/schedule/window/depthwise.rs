@@ -51,23 +51,77 @@ pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
     let cuts = r.cuts(e, len);
     let block = wide * r.lanes;
     let whole = w.made / block * block;
-    r.rows(e, &mut |e, at, row, lo, hi| {
+    let band = band(w, block);
+    r.bands(e, band, &mut |e, at, image, rows| {
         for cut in &cuts {
-            r.columns(e, cut, row, &mut |e, column, p| {
+            r.columns(e, cut, image, &mut |e, column, p| {
                 let at = At { column, ..at.clone() };
                 let c = Var::new("c", DType::I64);
                 e.ranges.add_loop(&c, Poly::default(), Poly::constant(whole));
                 e.for_loop(&c, PrimExpr::i64(0), PrimExpr::i64(whole), block, |e| {
                     let at = At { channel: c.expr(), ..at.clone() };
-                    tile(e, r, &at, &p, (lo, hi), cut, &pieces(block, r.lanes))
+                    down(e, r, &at, &p, rows, cut, &pieces(block, r.lanes))
                 })?;
                 let at = At { channel: PrimExpr::i64(whole), ..at.clone() };
                 pieces(w.made - whole, r.lanes)
                     .chunks(wide as usize)
-                    .try_for_each(|pieces| tile(e, r, &at, &p, (lo, hi), cut, pieces))
+                    .try_for_each(|pieces| down(e, r, &at, &p, rows, cut, pieces))
             })?;
         }
         Ok(())
+    })
+}
+
+/// Bytes of data that a band goes over, at most.
+const BAND: i64 = 2 << 20;
+
+/// Bytes of the rows of data under a row of the result that the first-level cache holds until the next one.
+const NEAR: i64 = 16 << 10;
+
+/// Bytes of a result that does not wait for its tiles in the second-level cache.
+const FAR: i64 = 1 << 20;
+
+/// Threads share blocks of channels or bands: so many of these, or a multiple.
+const SHARES: i64 = 4;
+
+/// Rows of the result that are computed together, one tile below the other: all but the first one find the rows of data that
+/// they share with the one above in the first-level cache. `block`: channels of a tile.
+fn band(w: &Window, block: i64) -> i64 {
+    let line = (w.size[1] * w.pixel() * 4).max(1);
+    let under = (w.kernel[0] - 1) * w.dilation[0] + 1;
+    if line * under <= NEAR {
+        return 1;
+    }
+    let rows = ((BAND / line - under) / w.stride[0] + 1).max(w.kernel[0]);
+    let all = w.out[0].max(1);
+    let bands = (all + rows - 1) / rows;
+    if bands == 1 && w.made / block >= SHARES {
+        return all;
+    }
+    let bands = (bands + SHARES - 1) / SHARES * SHARES;
+    ((all + bands - 1) / bands).max(w.kernel[0]).min(all)
+}
+
+/// The tiles of a band, one below the other.
+fn down(
+    e: &mut Emit,
+    r: &Run,
+    at: &At,
+    p: &PrimExpr,
+    (first, end): (&PrimExpr, &PrimExpr),
+    cut: &Cut,
+    pieces: &[Piece],
+) -> Res<()> {
+    let row = Var::new("row", DType::I64);
+    let begin = Poly::of(first, &e.ranges);
+    let extent = Poly::of(end, &e.ranges).sub(&begin);
+    e.ranges.add_loop(&row, begin, extent);
+    let line = e.hoist(r.strides()[1].clone() * 4);
+    e.for_loop(&row, first.clone(), end.clone(), 1, |e| {
+        let (top, lo, hi) = r.taps(e, &row.expr());
+        let p = e.bind("p", p.clone().ptr_add(top * line));
+        let at = At { row: row.expr(), ..at.clone() };
+        tile(e, r, &at, &p, (&lo, &hi), cut, pieces)
     })
 }
 
@@ -89,6 +143,9 @@ fn tile(
         Kind::Max => r.starting(e, cut.len, pieces, PrimExpr::min_value(DType::F32)),
         _ => r.sums(e, cut.len, pieces),
     };
+    if r.ahead && w.batch * w.out[0] * w.out[1] * w.made * 4 > FAR {
+        r.ask_below(e, at, cut.len, pieces);
+    }
     let y = Var::new("y", DType::I64);
     e.ranges.add_loop(&y, Poly::default(), Poly::constant(w.kernel[0]));
     e.for_loop(&y, lo.clone(), hi.clone(), 1, |e| {

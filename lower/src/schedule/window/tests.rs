@@ -169,6 +169,33 @@ fn depthwise() {
     }
 }
 
+/// Rows that are computed together: several bands, of which the last is shorter, and one.
+#[test]
+fn bands() {
+    for kind in [Kind::Depthwise, Kind::Max, Kind::Sum] {
+        for (rows, stride) in [(10, 1), (11, 2)] {
+            check(Window { kind, ..conv([rows, 64], 32, 32, [3, 3], [stride, stride], [1, 1]) });
+            check(Window { kind, ..conv([rows, 12], 164, 164, [3, 3], [stride, stride], [1, 1]) });
+        }
+        let two = Window { kind, batch: 2, ..conv([9, 64], 20, 20, [5, 3], [1, 1], [2, 1]) };
+        check(dilated(two, [2, 1]));
+    }
+}
+
+/// The lines of a large result are asked for by the tile above, all but those of the first row.
+#[test]
+fn results_are_asked_for_ahead() {
+    for (lanes, stride) in [(8, 1), (16, 2)] {
+        let w =
+            Window { kind: Kind::Depthwise, ..conv([130 * stride, 64 * stride], 32, 32, [1, 1], [stride; 2], [0, 0]) };
+        let o = SchedOptions { ahead: true, ..SchedOptions::vectors(lanes * 4) };
+        let asked: std::collections::HashSet<i64> = same_with(&w, &o).into_iter().map(|p| p / 64).collect();
+        let (first, row) = (machine::pointer(2) / 64, 64 * 2);
+        assert!((row..130 * row).all(|line| asked.contains(&(first + line))));
+        assert!(same_with(&w, &SchedOptions { ahead: false, ..o }).is_empty());
+    }
+}
+
 #[test]
 fn maxima() {
     for (kernel, stride, pad) in [(3, 2, 1), (2, 2, 0), (3, 1, 1)] {

@@ -5,7 +5,7 @@ use super::super::emit::{Emit, Lane, Res};
 use super::super::map::{point, spread};
 use super::super::nest::{used_plainly, Target};
 use super::super::poly::Poly;
-use super::super::reduce::{open_tiles, tiles_of};
+use super::super::reduce::{open_tiles, tiles_of, LINE};
 use super::super::stage::Stage;
 use super::super::SchedOptions;
 use super::{Kind, Sizes, Window};
@@ -354,6 +354,9 @@ pub struct Run {
 /// that lie inside.
 pub type RowBody<'a> = dyn FnMut(&mut Emit, &At, &PrimExpr, &PrimExpr, &PrimExpr) -> Res<()> + 'a;
 
+/// What is emitted for a band of rows of the result.
+pub type BandBody<'a> = dyn FnMut(&mut Emit, &At, &PrimExpr, (&PrimExpr, &PrimExpr)) -> Res<()> + 'a;
+
 /// Where a tile is.
 #[derive(Clone)]
 pub struct At {
@@ -531,46 +534,66 @@ impl Run {
     /// Loops over batch and rows; the body gets both, the address of the first tap's row at the first column, and the
     /// bounds of the rows of taps that lie inside.
     pub fn rows(&self, e: &mut Emit, body: &mut RowBody) -> Res<()> {
-        let w = &self.w;
-        let strides = self.strides();
+        let line = e.hoist(self.strides()[1].clone() * 4);
+        self.bands(e, 1, &mut |e, at, image, (row, _)| {
+            let (first, lo, hi) = self.taps(e, row);
+            let pointer = e.bind("p", image.clone().ptr_add(first * line.clone()));
+            body(e, at, &pointer, &lo, &hi)
+        })
+    }
+
+    /// Loops over batch and bands of so many rows; the body gets the first row, the address of the data's first row at the
+    /// first column, and the band's first row and the one behind its last.
+    pub fn bands(&self, e: &mut Emit, band: i64, body: &mut BandBody) -> Res<()> {
         let (n, row) = (Var::new("n", DType::I64), Var::new("row", DType::I64));
-        let Sizes { batch, size, out } = self.sizes.clone();
+        let Sizes { batch, out, .. } = self.sizes.clone();
         for (v, end) in [(&n, &batch), (&row, &out[0])] {
             let extent = Poly::of(end, &e.ranges);
             e.ranges.add_loop(v, Poly::default(), extent);
         }
-        let [image, line] = [0, 1].map(|i| e.hoist(strides[i].clone() * 4));
+        let image = e.hoist(self.strides()[0].clone() * 4);
         let zero = PrimExpr::i64(0);
         e.for_loop(&n, zero.clone(), batch, 1, |e| {
-            e.for_loop(&row, zero.clone(), out[0].clone(), 1, |e| {
-                let first = row.expr() * w.stride[0] - w.before[0];
-                let at = n.expr() * image + first.clone() * line - w.before[1] * self.apart() * 4;
+            e.for_loop(&row, zero.clone(), out[0].clone(), band, |e| {
+                let at = n.expr() * image - self.w.before[1] * self.apart() * 4;
                 let pointer = e.bind("p", self.x.expr().ptr_add(at));
-                let dilation = w.dilation[0];
-                let reach = (w.out[0] - 1) * w.stride[0] + (w.kernel[0] - 1) * dilation - w.before[0];
-                // Taps from the first row of the data on, and before its end.
-                let taps = |rows: PrimExpr| match dilation {
-                    1 => rows,
-                    d => (rows + (d - 1)).floor_div(d),
-                };
-                let lo = match w.before[0] {
-                    0 => zero.clone(),
-                    _ => e.bind("lo", taps((PrimExpr::i64(0) - first.clone()).max(0))),
-                };
-                // With one tap, too, open rows may end behind the data: where it is padded there alone.
-                let as_tall = w.stride[0] == 1 && Poly::of(&out[0], &e.ranges) == Poly::of(&size[0], &e.ranges);
-                let beyond = match w.open {
-                    true => w.kernel[0] > 1 || w.before[0] > 0 || !as_tall,
-                    false => reach >= w.size[0],
-                };
-                let hi = match beyond {
-                    true => e.bind("hi", taps(size[0].clone() - first).min(w.kernel[0])),
-                    false => PrimExpr::i64(w.kernel[0]),
+                let end = match band {
+                    1 => row.expr() + 1,
+                    _ => e.bind("end", (row.expr() + band).min(out[0].clone())),
                 };
                 let at = At { batch: n.expr(), row: row.expr(), column: zero.clone(), channel: zero.clone() };
-                body(e, &at, &pointer, &lo, &hi)
+                body(e, &at, &pointer, (&row.expr(), &end))
             })
         })
+    }
+
+    /// The first row of data under a row of the result, and the bounds of the rows of taps that lie inside.
+    pub fn taps(&self, e: &mut Emit, row: &PrimExpr) -> (PrimExpr, PrimExpr, PrimExpr) {
+        let w = &self.w;
+        let Sizes { size, out, .. } = &self.sizes;
+        let first = row.clone() * w.stride[0] - w.before[0];
+        let dilation = w.dilation[0];
+        let reach = (w.out[0] - 1) * w.stride[0] + (w.kernel[0] - 1) * dilation - w.before[0];
+        // Taps from the first row of the data on, and before its end.
+        let taps = |rows: PrimExpr| match dilation {
+            1 => rows,
+            d => (rows + (d - 1)).floor_div(d),
+        };
+        let lo = match w.before[0] {
+            0 => PrimExpr::i64(0),
+            _ => e.bind("lo", taps((PrimExpr::i64(0) - first.clone()).max(0))),
+        };
+        // With one tap, too, open rows may end behind the data: where it is padded there alone.
+        let as_tall = w.stride[0] == 1 && Poly::of(&out[0], &e.ranges) == Poly::of(&size[0], &e.ranges);
+        let beyond = match w.open {
+            true => w.kernel[0] > 1 || w.before[0] > 0 || !as_tall,
+            false => reach >= w.size[0],
+        };
+        let hi = match beyond {
+            true => e.bind("hi", taps(size[0].clone() - first.clone()).min(w.kernel[0])),
+            false => PrimExpr::i64(w.kernel[0]),
+        };
+        (first, lo, hi)
     }
 
     /// A loop over the tiles of a cut; the body gets the first column and its address.
@@ -636,6 +659,26 @@ impl Run {
             }
             Ok(())
         })
+    }
+
+    /// Asks for the lines of the results that the tile one row further down will write.
+    pub fn ask_below(&self, e: &mut Emit, at: &At, len: i64, pieces: &[Piece]) {
+        let width: i64 = pieces.iter().map(|p| p.lanes).sum();
+        let first = pieces.first().map_or(0, |p| p.at);
+        for o in &self.targets {
+            let offset = Poly::of(&o.offset, &e.ranges);
+            let apart = |axis: usize| offset.split(&self.axes[axis]).and_then(|(stride, _)| stride.as_const());
+            let (Some(column), Some(1)) = (apart(2), apart(3)) else { continue };
+            let values = [at.batch.clone(), at.row.clone() + 1, at.column.clone(), at.channel.clone() + first];
+            let map: HashMap<Var, PrimExpr> = self.axes.iter().cloned().zip(values).collect();
+            let bytes = o.dtype.bytes() as i64;
+            let below = e.bind("below", o.ptr.expr().ptr_add(o.offset.substitute(&map) * bytes));
+            for i in 0..len {
+                for line in (0..width * bytes).step_by(LINE as usize) {
+                    e.push(FlatStmt::Prefetch { ptr: below.clone().ptr_add(i * column * bytes + line) });
+                }
+            }
+        }
     }
 
     /// The outputs of one vector of sums.
