@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accesses;
+mod behind;
 mod bind_params;
 pub mod bounds;
 pub mod choice;
@@ -304,6 +305,10 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
     let mut errors = Diagnostics::default();
     let mut shared = HashMap::new();
     let ahead = program.weight_bytes > CACHED;
+    let behind = match wide.is_some() && ahead {
+        true => behind::behind(&program.module, &kernels, &options.prefix),
+        false => HashMap::new(),
+    };
     let together = options.threads > 1 && (options.share_all || threads::worthwhile(kernels.iter()));
     let shared_from = if options.share_all { 1 } else { threads::LEAST };
     for k in &kernels {
@@ -317,7 +322,8 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
         let flat = |l: &Level| {
             let Level { bytes: vector_bytes, dot4, tiles } = *l;
             let shared = wide.is_some() && options.versions;
-            let o = schedule::SchedOptions { dot4, tiles, ahead, ..options.scheduled(vector_bytes, shared) };
+            let behind = behind.get(&k.name).copied().unwrap_or(0);
+            let o = schedule::SchedOptions { dot4, tiles, ahead, behind, ..options.scheduled(vector_bytes, shared) };
             let mut f = schedule::schedule(k, &o)?;
             f.name.clone_from(&name);
             if wide.is_some() && options.threads <= 1 {

@@ -62,6 +62,8 @@ pub struct SchedOptions {
     pub tiles: bool,
     /// Weights come from beyond the second-level cache in each call: they are asked for ahead.
     pub ahead: bool,
+    /// Bytes behind its weights that kernels after it read once: it asks for them, too.
+    pub behind: i64,
     /// Panels of weights are those of the widest vectors, which narrower ones read, too. The size of the workspace is worked out
     /// without it.
     pub shared: bool,
@@ -75,7 +77,7 @@ impl SchedOptions {
     /// Vectors of so many bytes.
     pub fn vectors(vector_bytes: u32) -> SchedOptions {
         let (dot4, tiles, ahead, shared) = (false, false, false, false);
-        SchedOptions { vector_bytes, dot4, tiles, ahead, shared, threads: false, strict: false }
+        SchedOptions { vector_bytes, dot4, tiles, ahead, behind: 0, shared, threads: false, strict: false }
     }
 
     /// Wider vectors than Cranelift has.

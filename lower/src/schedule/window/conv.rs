@@ -92,6 +92,8 @@ pub(super) struct NextPanel {
     tiles: i64,
     /// How far what is asked for lies behind the weights in use.
     apart: i64,
+    /// What else is asked for: where that begins for this panel, and its bytes for each of the panel's.
+    behind: Option<(PrimExpr, i64)>,
 }
 
 /// What a quotient is multiplied by before it is rounded.
@@ -110,13 +112,25 @@ impl NextPanel {
         let turn = e.hoist(at.row.clone() * (each * LINE) + column.floor_div(SHARP));
         // An open row may be shorter than the likely one: half of its tiles ask for all.
         let tiles = if w.open && w.out[0] == 1 { (each + 1) / 2 } else { w.out[0] * each };
-        Some(NextPanel { turn, tiles: tiles.max(1), apart })
+        Some(NextPanel { turn, tiles: tiles.max(1), apart, behind: None })
+    }
+
+    /// With its part of what lies behind all weights, for the panel at channel `first`.
+    fn and_behind(mut self, e: &mut Emit, r: &Run, first: &PrimExpr) -> NextPanel {
+        let w = &r.w;
+        let channel = w.depth() * w.stored().bytes() as i64;
+        if r.behind > 0 && w.kernel == [1, 1] {
+            let times = (r.behind + w.made * channel - 1) / (w.made * channel);
+            let begin = r.weight.expr().ptr_add(first.clone() * (channel * times) + w.made * channel);
+            self.behind = Some((e.hoist(begin), times));
+        }
+        self
     }
 }
 
 /// A panel of `width` channels over all of the data.
 fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i64) -> Res<()> {
-    for pieces in pieces(width, r.lanes).chunks(blocks::side_by_side(r, width)) {
+    for (pass, pieces) in pieces(width, r.lanes).chunks(blocks::side_by_side(r, width)).enumerate() {
         let len = rows_of(&r.w, r.lanes, pieces.len() as i64);
         let cuts = r.cuts(e, len);
         r.rows(e, &mut |e, at, row, lo, hi| {
@@ -125,6 +139,7 @@ fn channels(e: &mut Emit, r: &Run, weights: &PrimExpr, first: PrimExpr, width: i
                     let at = At { column, channel: first.clone(), ..at.clone() };
                     let ahead =
                         NextPanel::of(e, r, &at, len, &cuts, r.w.panel * r.w.depth() * r.w.stored().bytes() as i64);
+                    let ahead = ahead.map(|a| if pass == 0 { a.and_behind(e, r, &first) } else { a });
                     let from = Operands { x, weights: weights.clone(), width, ahead };
                     tile(e, r, &at, from, (lo, hi), cut, pieces)
                 })?;
@@ -324,14 +339,22 @@ fn group(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], su
     let ahead = from.ahead.as_ref().map(|a| {
         let lines = ((round + LINE - 1) / LINE + a.tiles - 1) / a.tiles;
         let turn = (a.turn.clone() * lines).min(PrimExpr::i64(round));
-        let next = from.weights.clone().ptr_add(turn).ptr_add(a.apart + first * from.width * bytes);
-        (e.hoist(next), lines)
+        let next = from.weights.clone().ptr_add(turn.clone()).ptr_add(a.apart + first * from.width * bytes);
+        let next = e.hoist(next);
+        let behind = a.behind.as_ref().map(|(begin, times)| {
+            let at = (turn + first * from.width * bytes) * *times;
+            (e.hoist(begin.clone().ptr_add(at)), *times)
+        });
+        (next, lines, behind)
     });
     e.for_loop(&k, PrimExpr::i64(0), PrimExpr::i64(whole), unroll, |e| {
         let at = e.bind("at", k.expr() * from.width);
-        if let Some((next, lines)) = &ahead {
-            let next = next.clone().ptr_add(at.clone() * bytes);
-            (0..*lines).for_each(|l| e.push(FlatStmt::Prefetch { ptr: next.clone().ptr_add(l * LINE) }));
+        if let Some((next, lines, behind)) = &ahead {
+            let asked = [(next, 1)].into_iter().chain(behind.as_ref().map(|(p, times)| (p, *times)));
+            for (from, times) in asked {
+                let from = from.clone().ptr_add(at.clone() * (bytes * times));
+                (0..lines * times).for_each(|l| e.push(FlatStmt::Prefetch { ptr: from.clone().ptr_add(l * LINE) }));
+            }
         }
         (0..unroll).try_for_each(|u| tap(e, r, from, (&k.expr(), &at, apart), first + u, g, pieces, sums))
     })?;

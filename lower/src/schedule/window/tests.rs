@@ -127,6 +127,21 @@ fn weights_are_asked_for_ahead() {
     }
 }
 
+/// What lies behind all weights is asked for by the way, as far as it is said to be read next.
+#[test]
+fn what_lies_behind_is_asked_for() {
+    for (lanes, bytes) in [(8, 100_000), (16, 100_000), (16, 300_000)] {
+        let mut w = conv([7, 7], 128, 256, [1, 1], [1, 1], [0, 0]);
+        w.choose_panel(lanes);
+        w.plan.outer = Outer::Weights;
+        let o = SchedOptions { ahead: true, behind: bytes, ..SchedOptions::vectors(lanes as u32 * 4) };
+        let asked: std::collections::HashSet<i64> = same_with(&w, &o).into_iter().map(|p| p / 64).collect();
+        let begin = machine::pointer(1) / 64 + w.made * w.depth() / 16;
+        let missing = (begin..begin + bytes / 64).filter(|line| !asked.contains(line)).count() as i64;
+        assert!(missing * 100 <= bytes / 64, "{lanes} lanes: {missing} lines of {} are not asked for", bytes / 64);
+    }
+}
+
 #[test]
 fn one_by_one() {
     check(conv([3, 5], 7, 24, [1, 1], [1, 1], [0, 0]));

@@ -346,6 +346,8 @@ pub struct Run {
     stack: Option<Var>,
     /// Whether weights are asked for ahead.
     pub ahead: bool,
+    /// Bytes behind them that are asked for, too.
+    pub behind: i64,
     /// Panels of weights may be wider than the vectors side by side in a tile: they are made for wider ones.
     pub shared: bool,
 }
@@ -419,6 +421,7 @@ impl Run {
             lane: Var::new("lane", DType::I64),
             stack,
             ahead: o.is_wide() && o.ahead,
+            behind: o.behind,
             shared: o.shared,
         })
     }
@@ -439,7 +442,8 @@ impl Run {
         };
         let lane = Var::new("lane", DType::I64);
         let ahead = self.ahead;
-        Run { w, sizes, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack: None, ahead, shared: false }
+        let (behind, shared, stack) = (0, false, None);
+        Run { w, sizes, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack, ahead, behind, shared }
     }
 
     /// The same with another window over the same tensors.
