@@ -548,6 +548,8 @@ fn kernels_of_single_operators() {
             "reduce_add",
         ),
         ("columns are counted by int32", rows("eye_like(z, 3)"), "eye_like", "int32x", "int64x"),
+        ("of two runs the place of the next element is chosen", rows("sort(z)"), "sort", "T.Select(right", "z["),
+        ("what is not zero is counted by vectors", rows("nonzero(z)"), "nonzero", "vector_reduce_add", "turns"),
         ("factors of rows go by lanes", rows("prod(z, axis=[1])"), "prod", "vector_reduce_mul", "reduce_add"),
     ] {
         let dir = tempfile::tempdir().expect("a folder");
@@ -563,5 +565,89 @@ fn kernels_of_single_operators() {
         let own =
             flat[begin + 1..].split("\nfunc ").next().and_then(|k| k.split("\nexport ").next()).unwrap_or_default();
         assert!(own.contains(has) && !own.contains(without), "{rule}: {own}");
+    }
+}
+
+/// Lengths of rows: none, those of one run, of runs of the same length and of a shorter one behind them.
+#[test]
+fn sorted_rows_keep_every_element() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    let text = "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((2, \"n\"), dtype=\"float32\")):\n        \
+                n = T.int64()\n        up = R.argsort(x)\n        down = R.argsort(x, descending=True)\n        \
+                return (up, down)\n";
+    std::fs::write(&model, text).expect("the model is written");
+    for cpu in ["baseline", "native"] {
+        let so = dir.path().join(format!("{cpu}.so"));
+        relax_aot(&[path(&model), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu]);
+        let library = Library::open(&so, "m").expect("the library");
+        for n in [0usize, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 257] {
+            let value = |i: usize| match (i * 7919 + n) % 23 {
+                3 | 11 => f32::NAN,
+                5 => f32::INFINITY,
+                8 => f32::NEG_INFINITY,
+                k => (k % 9) as f32 - 4.0,
+            };
+            let x: Vec<f32> = (0..2 * n).map(value).collect();
+            let bytes = x.iter().flat_map(|v| v.to_le_bytes()).collect();
+            let got = library.run("main", &[Constant::new(DType::F32, vec![2, n as i64], bytes)], 2).expect("a call");
+            for (got, down) in got.iter().zip([false, true]) {
+                for (row, x) in x.chunks_exact(n.max(1)).enumerate() {
+                    // Numbers before what is none, and what is alike in the order of the row.
+                    let mut wanted: Vec<usize> = (0..n).collect();
+                    wanted.sort_by(|&a, &b| match (x[a].is_nan(), x[b].is_nan()) {
+                        (false, false) if down => x[b].partial_cmp(&x[a]).expect("numbers"),
+                        (false, false) => x[a].partial_cmp(&x[b]).expect("numbers"),
+                        (a, b) => a.cmp(&b),
+                    });
+                    let got: Vec<usize> = (0..n).map(|i| got.get_f64(row * n + i) as usize).collect();
+                    assert_eq!(got, wanted, "{cpu}, {n} elements, descending {down}: {x:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Elements that are not zero: none, some, all, and the last one, of several ranks.
+#[test]
+fn places_of_what_is_not_zero() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    for dims in [vec![], vec![70], vec![9, 35], vec![3, 5, 40]] {
+        let shape: Vec<String> = dims.iter().map(|d: &usize| format!("{d},")).collect();
+        let text = format!(
+            "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor(({}), dtype=\"float32\")):\n        \
+             y = R.nonzero(x)\n        return y\n",
+            shape.join(" ")
+        );
+        std::fs::write(&model, text).expect("the model is written");
+        let elements: usize = dims.iter().product();
+        for cpu in ["baseline", "native"] {
+            let so = dir.path().join(format!("{cpu}{elements}.so"));
+            relax_aot(&[path(&model), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu]);
+            let library = Library::open(&so, "m").expect("the library");
+            for (kind, hit) in [
+                ("none", (|_, _| false) as fn(usize, usize) -> bool),
+                ("all", |_, _| true),
+                ("some", |i, _| i * i % 7 < 3),
+                ("the first", |i, _| i == 0),
+                ("the last", |i, n| i + 1 == n),
+            ] {
+                let at: Vec<usize> = (0..elements).filter(|&i| hit(i, elements)).collect();
+                let values = (0..elements).flat_map(|i| (if hit(i, elements) { 0.5f32 } else { -0.0 }).to_le_bytes());
+                let x = Constant::new(DType::F32, dims.iter().map(|d| *d as i64).collect(), values.collect());
+                let got = library.run("main", &[x], 1).unwrap_or_else(|e| panic!("{}", e.message)).swap_remove(0);
+                let rank = dims.len().max(1);
+                assert_eq!(got.shape, [rank as i64, at.len() as i64], "{cpu}, {kind} of {dims:?}");
+                for (k, flat) in at.iter().enumerate() {
+                    let mut rest = *flat;
+                    for d in (0..rank).rev() {
+                        let size = dims.get(d).copied().unwrap_or(1);
+                        assert_eq!(got.get_f64(d * at.len() + k) as usize, rest % size, "{cpu}, {kind} of {dims:?}");
+                        rest /= size;
+                    }
+                }
+            }
+        }
     }
 }

@@ -439,18 +439,22 @@ impl Emit {
         }
         outer.sort_by_key(|(l, _)| *l);
         let mut p = ptr.expr();
+        let (mut all, mut number) = (Poly::default(), Poly::default());
         let mut i = 0;
         while i < outer.len() {
             let level = outer[i].0;
-            let mut sum = Poly::default();
             while i < outer.len() && outer[i].0 == level {
-                sum = sum.add(&outer[i].1);
+                all = all.add(&outer[i].1);
+                number = number.add(&outer[i].1);
                 i += 1;
             }
-            let bytes = self.index(&sum.scale(bytes))?;
-            p = self.hoist(p.ptr_add(bytes));
+            // In C there are no pointers before an array: what may lead there stays a number until the rest is added.
+            if all.terms.iter().all(|(_, c)| *c >= 0) || self.ranges.nonneg(&all) {
+                let bytes = self.index(&std::mem::take(&mut number).scale(bytes))?;
+                p = self.hoist(p.ptr_add(bytes));
+            }
         }
-        let offset = self.index(&here)? + PrimExpr::i64(constant);
+        let offset = self.index(&number.add(&here))? + PrimExpr::i64(constant);
         Ok((p, offset))
     }
 

@@ -25,14 +25,24 @@ pub struct Machine {
     /// What was asked for ahead, wherever it is.
     pub asked: Vec<i64>,
     vars: HashMap<Var, Value>,
+    /// Pointers may lie before their objects.
+    before: bool,
 }
 
 /// Schedules `f` and runs the kernel as [`crate::interp::run`] runs the function; on failure the text ends in the flat
 /// statements. Dims are bound by the shapes of the arguments. The result is what was asked for ahead: pointers, of which
 /// those of the arguments are [`pointer`]s in their order.
 pub fn run(f: &PrimFunc, args: &mut [Arg], options: &SchedOptions) -> Result<Vec<i64>, String> {
+    run_in(Machine::default(), f, args, options)
+}
+
+/// As [`run`] for windows, whose pointers begin in borders that nobody reads.
+pub fn run_windows(f: &PrimFunc, args: &mut [Arg], options: &SchedOptions) -> Result<Vec<i64>, String> {
+    run_in(Machine { before: true, ..Machine::default() }, f, args, options)
+}
+
+fn run_in(mut machine: Machine, f: &PrimFunc, args: &mut [Arg], options: &SchedOptions) -> Result<Vec<i64>, String> {
     let mut bound: HashMap<Var, PrimExpr> = HashMap::new();
-    let mut machine = Machine::default();
     let mut values = vec![];
     for (p, a) in f.params.iter().zip(args.iter()) {
         match (p, a) {
@@ -115,6 +125,11 @@ impl Machine {
                         return Err(format!("{var:?} assigned before its definition"));
                     }
                     let v = self.eval(value)?;
+                    // C knows no pointers before an array.
+                    let before = |p: &i64| *p != 0 && p & (1 << 39) == 0;
+                    if matches!(&v, Int(p) if var.dtype().is_handle() && !self.before && p.iter().any(before)) {
+                        return Err(format!("{var:?} points before its object: {value:?}"));
+                    }
                     self.vars.insert(var.clone(), v);
                 }
                 FlatStmt::Store { ptr, offset, value } => {

@@ -750,3 +750,27 @@ fn products_go_by_lanes_unless_strictly() {
         }
     }
 }
+
+/// The second of two parts begins behind the first one, a picture behind its border: what is taken from the place is no pointer
+/// of its own (`machine` refuses those before their arrays).
+#[test]
+fn pointers_stay_in_their_arrays() {
+    let (n, m, border) = (n(), Var::dim("m"), Var::dim("border"));
+    let mut k = KernelBuilder::new("behind");
+    let x = k.input("x", &[n.expr(), m.expr()], DType::F32);
+    let z = k.input("z", &[n.expr(), m.expr()], DType::F32);
+    let around = k.input("around", &[border.expr()], DType::F32);
+    let joined = k.compute("joined", &[n.expr() * 2, m.expr()], DType::F32, |i| {
+        let behind = at(&z, &[&(i[0].clone() - n.expr()), &i[1]]);
+        i[0].clone().lt(n.expr()).if_then_else(at(&x, &[&i[0], &i[1]]), behind)
+    });
+    let padded = k.compute("padded", &[n.expr() + border.expr(), m.expr()], DType::F32, |i| {
+        let inside = at(&x, &[&(i[0].clone() - border.expr()), &i[1]]);
+        i[0].clone().lt(border.expr()).if_then_else(at(&around, &[&i[0]]), inside)
+    });
+    let f = k.finish(&[joined, padded]);
+    for sizes in [[0, 3, 2], [1, 1, 1], [5, 7, 3], [9, 40, 4]] {
+        let dims: Vec<(&Var, i64)> = [&n, &m, &border].into_iter().zip(sizes).collect();
+        check(&f, &[&dims]);
+    }
+}

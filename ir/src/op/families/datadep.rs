@@ -8,7 +8,7 @@ use crate::op::elem::{convert, unflatten, wide, wide_dtype};
 use crate::op::*;
 use crate::prim::{PrimExpr, Var};
 use crate::relax::{StructInfo, TensorInfo};
-use crate::tir::{Buffer, PrimFunc, Stmt};
+use crate::tir::{Buffer, PrimFunc, Stmt, StmtKind};
 
 pub static OPS: &[OpDecl] = &[
     OpDecl::pure(
@@ -149,7 +149,8 @@ fn infer_nonzero(cx: &mut InferCx) -> Result<StructInfo, Diagnostic> {
     Ok(StructInfo::Tensor(t.with_dims(None, Some(2)).with_dtype(Some(DType::I64))))
 }
 
-/// Counts, then writes: row `d` of the result starts at `d * count`.
+/// Counts, then writes: row `d` of the result starts at `d * count`. Whether an element is one of those nobody guesses, so that
+/// each is written, and the next one over it where it was none.
 fn nonzero(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let (mut k, inputs) = cx.kernel()?;
     let x = inputs[0].clone();
@@ -158,29 +159,33 @@ fn nonzero(cx: &ComputeCx) -> Result<PrimFunc, Diagnostic> {
     let bound = [PrimExpr::i64(rank as i64), PrimExpr::product(&x.shape)];
     let y = k.buffer("indices", &bound, DType::I64);
     let dims = k.buffer("dims", &[PrimExpr::i64(2)], DType::I64);
-    let next = k.buffer("next", &[], DType::I64);
+    let hit = |i: &[PrimExpr]| convert(wide(x.at(i.to_vec())), DType::BOOL);
+    let [zero, one] = [0, 1].map(PrimExpr::i64);
+    let count = k.sum("count", &[], DType::I64, &x.shape, |_, i| hit(i).select(one.clone(), zero.clone()));
     k.rows("nonzero", &[], |_| {
         let vars: Vec<Var> = (0..x.ndim()).map(|i| Var::dim(format!("i{i}"))).collect();
         let i: Vec<PrimExpr> = vars.iter().map(Var::expr).collect();
-        let hit = convert(wide(x.at(i.clone())), DType::BOOL);
         let nest = |s: Stmt| vars.iter().zip(&x.shape).rev().fold(s, |s, (v, e)| Stmt::for_serial(v, e.clone(), s));
-        let (rank_at, count_at) = (vec![PrimExpr::i64(0)], vec![PrimExpr::i64(1)]);
-        let count = dims.at(count_at.clone());
-        let found = Stmt::store(&dims, count_at.clone(), count.clone() + 1);
+        let state = Buffer::new("state", vec![one.clone()], DType::I64);
+        let next = state.at([zero.clone()]);
+        let set_next = |value: PrimExpr| Stmt::store(&state, vec![zero.clone()], value);
+        let all = Var::dim("all");
         let mut write: Vec<Stmt> = (0..rank)
             .map(|d| {
-                let flat = count.clone() * d as i64 + next.at([]);
-                Stmt::store(&y, unflatten(flat, &bound), i.get(d).cloned().unwrap_or_else(|| PrimExpr::i64(0)))
+                let flat = all.expr() * d as i64 + next.clone();
+                Stmt::store(&y, unflatten(flat, &bound), i.get(d).cloned().unwrap_or_else(|| zero.clone()))
             })
             .collect();
-        write.push(Stmt::store(&next, vec![], next.at([]) + 1));
-        Stmt::seq(vec![
-            Stmt::store(&dims, rank_at, PrimExpr::i64(rank as i64)),
-            Stmt::store(&dims, count_at, PrimExpr::i64(0)),
-            Stmt::store(&next, vec![], PrimExpr::i64(0)),
-            nest(Stmt::if_then(hit.clone(), found)),
-            nest(Stmt::if_then(hit, Stmt::seq(write))),
-        ])
+        write.push(set_next(next.clone() + hit(&i).select(one.clone(), zero.clone())));
+        // Behind the last one the next row begins.
+        let write = nest(Stmt::if_then(next.clone().lt(all.expr()), Stmt::seq(write)));
+        let body = Stmt::seq(vec![
+            Stmt::store(&dims, vec![zero.clone()], PrimExpr::i64(rank as i64)),
+            Stmt::store(&dims, vec![one.clone()], all.expr()),
+            set_next(zero.clone()),
+            write,
+        ]);
+        Stmt::new(StmtKind::Alloc { buffer: state, body: Stmt::let_in(&all, count.at([]), body) })
     });
     Ok(k.finish(&[y, dims]))
 }

@@ -161,45 +161,88 @@ pub fn merge_sort(
     let sorted = Sorted { keys, index, side: Some(side.clone()) };
     k.rows("sort", rows, |row| {
         let at = |side: PrimExpr, i: PrimExpr| -> Vec<PrimExpr> { row.iter().cloned().chain([side, i]).collect() };
-        // Counters: side that holds the runs, length of the runs, start of the current pair, next of its left and of
-        // its right run.
-        let state = Buffer::new("state", vec![PrimExpr::i64(5)], DType::I64);
-        let (from, width, lo, i, j) =
-            (cell(&state, 0), cell(&state, 1), cell(&state, 2), cell(&state, 3), cell(&state, 4));
+        // Counters: side that holds the runs, length of the runs, start of the current pair and of what is not written of it,
+        // next of its left and of its right run, and the last ones.
+        let state = Buffer::new("state", vec![PrimExpr::i64(7)], DType::I64);
+        let [from, width, lo, i, j, last_i, last_j] = [0, 1, 2, 3, 4, 5, 6].map(|c| cell(&state, c));
         let zero = PrimExpr::i64(0);
-        let p = Var::dim("p");
-        let load = Stmt::for_serial(
-            &p,
-            n.clone(),
-            Stmt::seq(vec![
-                Stmt::store(&sorted.keys, at(zero.clone(), p.expr()), element(row, p.expr())),
-                Stmt::store(&sorted.index, at(zero.clone(), p.expr()), p.expr()),
-            ]),
-        );
-        let (mid, hi, q) = (Var::dim("mid"), Var::dim("hi"), Var::dim("q"));
+        // Whether `y`, behind `x`, goes before it. Numbers go before what is none, so that runs have an order.
+        let comes_first = |x: PrimExpr, y: PrimExpr| match (dtype.is_float(), descending) {
+            (true, true) => x.ge(y.clone()).not().and(y.clone().eq(y)),
+            (true, false) => x.le(y.clone()).not().and(y.clone().eq(y)),
+            (false, true) => y.gt(x),
+            (false, false) => y.lt(x),
+        };
+        let one = |c: PrimExpr| c.select(PrimExpr::i64(1), PrimExpr::i64(0));
+        // Runs of two, and one that is left over.
+        let (p, x, y) = (Var::dim("p"), Var::new("x", dtype), Var::new("y", dtype));
+        let right = Var::new("right", DType::BOOL);
+        let put = |to: PrimExpr, key: PrimExpr, index: PrimExpr| {
+            let to = at(zero.clone(), to);
+            Stmt::seq(vec![Stmt::store(&sorted.keys, to.clone(), key), Stmt::store(&sorted.index, to, index)])
+        };
+        let (first, second, moved) = (p.expr() * 2, p.expr() * 2 + 1, one(right.expr()));
+        let both = Stmt::seq(vec![
+            put(first.clone() + moved.clone(), x.expr(), first.clone()),
+            put(second.clone() - moved, y.expr(), second.clone()),
+        ]);
+        let both = Stmt::let_in(&right, comes_first(x.expr(), y.expr()), both);
+        let both = Stmt::let_in(&x, element(row, first), Stmt::let_in(&y, element(row, second), both));
+        let pairs = Stmt::for_serial(&p, n.clone().floor_div(2), both);
+        let last = n.clone() - 1;
+        let single = put(last.clone(), element(row, last.clone()), last);
+        let load = Stmt::seq(vec![pairs, Stmt::if_then(n.clone().floor_mod(2).eq(1), single)]);
+        let (mid, hi) = (Var::dim("mid"), Var::dim("hi"));
         let key = |i: &PrimExpr| sorted.keys.at(at(from.clone(), i.clone()));
-        let right_first = if descending { key(&j).gt(key(&i)) } else { key(&j).lt(key(&i)) };
-        let left = i.clone().lt(mid.expr()).if_then_else(
-            j.clone().lt(hi.expr()).if_then_else(right_first.not(), PrimExpr::bool(true)),
-            PrimExpr::bool(false),
-        );
-        let to = || at(PrimExpr::i64(1) - from.clone(), q.expr());
-        let take = |run: &PrimExpr, cell: i64| {
-            let source = at(from.clone(), run.clone());
+        let copy = |source: PrimExpr, to: PrimExpr| {
+            let (source, to) = (at(from.clone(), source), at(PrimExpr::i64(1) - from.clone(), to));
             Stmt::seq(vec![
-                Stmt::store(&sorted.keys, to(), key(run)),
-                Stmt::store(&sorted.index, to(), sorted.index.at(source)),
-                set(&state, cell, run.clone() + 1),
+                Stmt::store(&sorted.keys, to.clone(), sorted.keys.at(source.clone())),
+                Stmt::store(&sorted.index, to, sorted.index.at(source)),
             ])
         };
-        let merge = Stmt::new(StmtKind::For {
-            var: q.clone(),
-            min: lo.clone(),
-            extent: hi.expr() - lo.clone(),
-            kind: crate::tir::ForKind::Serial,
-            annotations: vec![],
-            body: Stmt::if_else(left, take(&i, 3), take(&j, 4)),
-        });
+        // Which of two comes next nobody guesses: a choice of the place it is read from, not of a way to go. Both are read
+        // before they are compared.
+        let compared = |name: &Var, i: &PrimExpr, j: &PrimExpr, body: Stmt| {
+            let (x, y) = (Var::new("x", dtype), Var::new("y", dtype));
+            let body = Stmt::let_in(name, comes_first(x.expr(), y.expr()), body);
+            Stmt::let_in(&x, key(i), Stmt::let_in(&y, key(j), body))
+        };
+        let next = |to: PrimExpr, behind: Stmt| {
+            let right = Var::new("right", DType::BOOL);
+            let steps = vec![
+                copy(right.expr().select(j.clone(), i.clone()), to),
+                set(&state, 3, i.clone() + one(right.expr().not())),
+                set(&state, 4, j.clone() + one(right.expr())),
+                behind,
+            ];
+            compared(&right, &i, &j, Stmt::seq(steps))
+        };
+        // Of the last ones of both runs the one that goes behind the other.
+        let (left, q) = (Var::new("left", DType::BOOL), Var::dim("q"));
+        let last = Stmt::seq(vec![
+            copy(left.expr().select(last_i.clone(), last_j.clone()), hi.expr() - 1 - q.expr()),
+            set(&state, 5, last_i.clone() - one(left.expr())),
+            set(&state, 6, last_j.clone() - one(left.expr().not())),
+        ]);
+        let last = compared(&left, &last_i, &last_j, last);
+        let both = i.clone().lt(mid.expr()).and(j.clone().lt(hi.expr()));
+        let left_over = |from: &PrimExpr, end: &Var, to: PrimExpr| {
+            let r = Var::dim("r");
+            Stmt::for_serial(&r, end.expr() - from.clone(), copy(from.clone() + r.expr(), to + r.expr()))
+        };
+        let merge = Stmt::seq(vec![
+            Stmt::while_loop(both, next(lo.clone(), set(&state, 2, lo.clone() + 1))),
+            left_over(&i, &mid, lo.clone()),
+            left_over(&j, &hi, lo.clone()),
+        ]);
+        // Runs of the same length meet in the middle, and neither is used up before.
+        let even = Stmt::seq(vec![
+            set(&state, 5, mid.expr() - 1),
+            set(&state, 6, hi.expr() - 1),
+            Stmt::for_serial(&q, width.clone(), next(lo.clone() + q.expr(), last)),
+        ]);
+        let merge = Stmt::if_else((hi.expr() - mid.expr()).eq(width.clone()), even, merge);
         let pair = Stmt::let_in(
             &mid,
             (lo.clone() + width.clone()).min(n.clone()),
@@ -223,7 +266,7 @@ pub fn merge_sort(
         let body = Stmt::seq(vec![
             load,
             set(&state, 0, zero.clone()),
-            set(&state, 1, PrimExpr::i64(1)),
+            set(&state, 1, PrimExpr::i64(2)),
             Stmt::while_loop(width.lt(n.clone()), pass),
             Stmt::store(&side, row.to_vec(), from.clone()),
         ]);

@@ -57,7 +57,7 @@ fn same_with(w: &Window, o: &SchedOptions) -> Vec<i64> {
     }
     let (mut wanted, mut got) = (args.clone(), args);
     interp::run(&f, &mut wanted).expect("interpreted");
-    let asked = machine::run(&f, &mut got, o).expect("scheduled");
+    let asked = machine::run_windows(&f, &mut got, o).expect("scheduled");
     let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.pop(), got.pop()) else { panic!("tensors") };
     let float = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("four bytes"));
     let largest = a.data.chunks(4).map(|b| float(b).abs()).fold(0.0, f32::max);
@@ -292,7 +292,7 @@ fn groups_are_apart() {
             let args = vec![tensor(&[1, 5, 5, 16], x), tensor(&[packed.len() as i64], packed), out];
             for bytes in [16, 32, 64] {
                 let mut got = args.clone();
-                machine::run(&w.prim(&w.sizes()), &mut got, &SchedOptions::vectors(bytes)).expect("scheduled");
+                machine::run_windows(&w.prim(&w.sizes()), &mut got, &SchedOptions::vectors(bytes)).expect("scheduled");
                 let Some(Arg::Tensor(t)) = got.pop() else { panic!("a tensor") };
                 let finite = |(i, y): (usize, &f64)| y.is_finite() == (group(i as i64) != 1);
                 assert!(t.to_f64().iter().enumerate().all(finite), "groups of {each} at {bytes} bytes");
@@ -337,7 +337,7 @@ fn check_groups(w: Window) {
         for bytes in [16, 32, 64] {
             let (mut meant, mut got) = (args.clone(), args.clone());
             interp::run(&w.prim(&w.sizes()), &mut meant).expect("interpreted");
-            machine::run(&w.prim(&w.sizes()), &mut got, &SchedOptions::vectors(bytes)).expect("scheduled");
+            machine::run_windows(&w.prim(&w.sizes()), &mut got, &SchedOptions::vectors(bytes)).expect("scheduled");
             let [a, b, c] = [&wanted, &meant, &got].map(|args| {
                 let Some(Arg::Tensor(t)) = args.last() else { panic!("a tensor") };
                 t.to_f64()
@@ -407,7 +407,7 @@ fn check_ways(w: &Window) {
             }
             let (mut wanted, mut got) = (args.clone(), args);
             interp::run(&f, &mut wanted).expect("interpreted");
-            machine::run(&f, &mut got, &SchedOptions::vectors(lanes as u32 * 4)).expect("scheduled");
+            machine::run_windows(&f, &mut got, &SchedOptions::vectors(lanes as u32 * 4)).expect("scheduled");
             let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.pop(), got.pop()) else { panic!("tensors") };
             let (a, b) = (a.to_f64(), b.to_f64());
             let largest = a.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
