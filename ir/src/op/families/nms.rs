@@ -286,8 +286,9 @@ impl Nms<'_> {
         let (round, j, k, e) = (Var::dim("round"), Var::dim("j"), Var::dim("k"), Var::dim("e"));
         let (ji, ki) = (j.expr(), k.expr());
         let threshold = self.float("score_threshold", 0.0);
-        let (selected, best) = (self.cell(0), self.cell(1));
-        let beaten = best.clone().lt(0).if_then_else(threshold.clone(), self.score(&best));
+        // Where there is no candidate yet it is the one behind the last: addresses stay in their arrays.
+        let (selected, best, none) = (self.cell(0), self.cell(1), self.boxes.shape[1].clone());
+        let beaten = best.clone().ge(none.clone()).if_then_else(threshold.clone(), self.score(&best));
         let open = |i: &PrimExpr| self.origin(i).ge(0);
         let better = ji.clone().ge(selected.clone()).and(open(&ji)).and(self.score(&ji).gt(beaten));
         let search = each(&j, &self.cell(2), vec![Stmt::if_then(better, self.set(1, ji.clone()))]);
@@ -324,7 +325,7 @@ impl Nms<'_> {
             each(&k, &self.cell(2), vec![decay]),
             self.set(0, selected + 1),
         ]);
-        let body = Stmt::seq(vec![self.set(1, PrimExpr::i64(-1)), search, Stmt::if_then(best.ge(0), take)]);
+        let body = Stmt::seq(vec![self.set(1, none.clone()), search, Stmt::if_then(best.lt(none), take)]);
         each(&round, &self.cell(2), vec![Stmt::if_then(self.room(), body)])
     }
 }
