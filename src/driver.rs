@@ -542,6 +542,7 @@ impl Session {
                     twice: w.twice,
                     short_tiles: w.short_tiles,
                     shared: target.levels != Levels::One,
+                    cascades: o.threads <= 1,
                     tuned: None,
                 });
                 let r = relax_lower::passes(typed, o.opt_level, wide, stage);

@@ -23,6 +23,7 @@ use relax_ir::{AttrValue, DType, Func, Span, Var};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::cascades;
 use crate::legalize::{call_tir, Names};
 use crate::schedule::window::Window;
 
@@ -46,6 +47,15 @@ const MAX_STAGES: usize = 12;
 
 /// Fuses in every Relax function.
 pub fn fuse(typed: &mut Typed) {
+    run(typed, false);
+}
+
+/// Joins fused convolutions that go by bands of rows together ([`cascades`]).
+pub fn cascade(typed: &mut Typed) {
+    run(typed, true);
+}
+
+fn run(typed: &mut Typed, cascades: bool) {
     let mut names = Names::new(&typed.module);
     let prims: HashMap<String, PrimFunc> = typed
         .module
@@ -57,7 +67,8 @@ pub fn fuse(typed: &mut Typed) {
         })
         .collect();
     let mut funcs = std::mem::take(&mut typed.module.funcs);
-    let mut pass = Fuse { prims, names: &mut names, new: vec![], sinfo: &typed.sinfo, behind: HashMap::new() };
+    let mut pass =
+        Fuse { cascades, prims, names: &mut names, new: vec![], sinfo: &typed.sinfo, behind: HashMap::new() };
     for f in &mut funcs {
         if let Func::Relax(f) = f {
             pass.function(f);
@@ -77,6 +88,8 @@ pub fn fuse(typed: &mut Typed) {
 }
 
 struct Fuse<'a> {
+    /// Convolutions are joined, and nothing else.
+    cascades: bool,
     prims: HashMap<String, PrimFunc>,
     names: &'a mut Names,
     new: Vec<PrimFunc>,
@@ -218,7 +231,10 @@ impl Fuse<'_> {
         if crate::schedule::is_special(prim) {
             return None;
         }
-        let pattern = classify(prim);
+        let pattern = match self.cascades {
+            false => classify(prim),
+            true => cascades::window(prim).map_or(Pattern::Opaque, |_| Pattern::Reduction),
+        };
         if pattern == Pattern::Opaque || crate::integer::in_library(prim) {
             return None;
         }
@@ -226,6 +242,11 @@ impl Fuse<'_> {
     }
 
     fn may_join(&self, nodes: &[Node], producers: &[usize], consumers: &[usize], p: usize, c: usize) -> bool {
+        if self.cascades {
+            let at = nodes[c].args.iter().position(|a| a.as_var() == Some(&nodes[p].var));
+            let prims = self.prims.get(&nodes[p].prim).zip(self.prims.get(&nodes[c].prim));
+            return prims.zip(at).is_some_and(|((first, second), at)| cascades::may_follow(first, second, at));
+        }
         let reductions = |g: &[usize]| g.iter().filter(|&&i| nodes[i].pattern == Pattern::Reduction).count();
         let turns =
             |g: &[usize]| g.iter().any(|&i| self.permutation(&nodes[i]).is_some() && !self.moves_rows(&nodes[i]));

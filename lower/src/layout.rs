@@ -98,6 +98,8 @@ pub struct Choice {
     pub short_tiles: bool,
     /// Kernels with narrower vectors read the same weights.
     pub shared: bool,
+    /// Convolutions may become one kernel that goes by bands of rows, which threads do not share.
+    pub cascades: bool,
     /// What was measured for vectors of these lanes.
     pub tuned: Option<Arc<Tuned>>,
 }

@@ -11,6 +11,7 @@ pub mod accesses;
 mod behind;
 mod bind_params;
 pub mod bounds;
+mod cascades;
 pub mod choice;
 mod dead;
 pub mod each;
@@ -177,6 +178,7 @@ impl Options {
             twice: self.twice,
             short_tiles: self.short_tiles,
             shared: self.versions,
+            cascades: self.threads <= 1,
             tuned,
         })
     }
@@ -216,6 +218,7 @@ fn passes_behind(
     wide: Option<layout::Choice>,
     until: Until,
 ) -> Result<Typed, Diagnostics> {
+    let cascades = wide.as_ref().is_some_and(|w| w.lanes > 4 && w.cascades);
     outside::resolve(&mut typed)?;
     stand_in::stand_in(&mut typed)?;
     fresh::constants(&mut typed);
@@ -249,6 +252,9 @@ fn passes_behind(
     literals::literals(&mut typed);
     siblings::siblings(&mut typed);
     fuse::fuse(&mut typed);
+    if cascades {
+        fuse::cascade(&mut typed);
+    }
     share::share_kernels(&mut typed);
     Ok(typed)
 }

@@ -50,15 +50,20 @@ struct Builder {
     memo: Vec<FnvHashMap<usize, Val>>,
     constants: FnvHashMap<Constant, Reg>,
     held: Held,
-    /// The constants of the innermost loop that is being translated: bytes into the pool, register.
+    /// The constants of the loop around what is being translated that holds them: bytes into the pool, register.
     inner: Option<Vec<(u32, Reg)>>,
+    /// Loops that hold constants.
+    over: Vec<u32>,
+    /// Those that registers have since the last label.
+    run: Vec<(u32, Reg)>,
     /// Bytes into the pool.
     pooled: FnvHashMap<Constant, u32>,
     /// Where on the stack numbers are that are divided one by one.
     divides: Option<u32>,
 }
 
-pub fn build(f: &FlatFunc, wide: Wide, held: Held) -> Option<Program> {
+/// `over`: loops that hold what constants they use, by their variables.
+pub fn build(f: &FlatFunc, wide: Wide, held: Held, over: &[u32]) -> Option<Program> {
     if f.ret.is_some() {
         return None;
     }
@@ -73,6 +78,8 @@ pub fn build(f: &FlatFunc, wide: Wide, held: Held) -> Option<Program> {
         constants: FnvHashMap::default(),
         held,
         inner: None,
+        over: over.to_vec(),
+        run: vec![],
         pooled: FnvHashMap::default(),
         divides: None,
     };
@@ -183,6 +190,9 @@ impl Builder {
     }
 
     fn push(&mut self, i: Inst) {
+        if matches!(i, Inst::Label(_)) {
+            self.run.clear();
+        }
         self.p.code.push(i);
     }
 
@@ -336,11 +346,14 @@ impl Builder {
                 let from = self.p.code.len();
                 self.push(Inst::Label(top));
                 self.bound.insert(var.id(), Val::General(Opnd::Reg(i)));
-                self.inner = (self.held == Held::Loops && !has_loop(body)).then(Vec::new);
+                let holds = self.inner.is_none() && self.over.contains(&var.id());
+                if holds {
+                    self.inner = Some(vec![]);
+                }
                 self.stmts(body)?;
                 self.push(Inst::Arith { op: Arith::Add, d: i, a: i, b: Opnd::Imm(*step) });
                 self.push(Inst::Branch { cc: Cc::Lt, a: i, b: end, to: top });
-                let constants = self.inner.take().unwrap_or_default();
+                let constants = if holds { self.inner.take().unwrap_or_default() } else { vec![] };
                 let (before, to) = (constants.len(), self.p.code.len() - 1);
                 let reads: Vec<Inst> = constants.into_iter().map(|(at, d)| self.read_constant(d, at)).collect();
                 self.p.code.splice(from..from, reads);
@@ -753,14 +766,6 @@ fn piece(v: &Val, k: usize) -> Option<Reg> {
         Val::Lanes { regs, uniform } => regs.get(if *uniform { 0 } else { k }).copied(),
         _ => None,
     }
-}
-
-fn has_loop(body: &[FlatStmt]) -> bool {
-    body.iter().any(|s| match s {
-        FlatStmt::For { .. } | FlatStmt::While { .. } => true,
-        FlatStmt::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
-        _ => false,
-    })
 }
 
 fn has_load(e: &PrimExpr) -> bool {

@@ -15,7 +15,7 @@ mod tests;
 
 use crate::target::Target;
 use build::Held;
-use relax_ir::flat::{Assembled, FlatFunc};
+use relax_ir::flat::{Assembled, FlatFunc, FlatStmt};
 use target_lexicon::Architecture;
 
 /// What the processor can do.
@@ -70,9 +70,9 @@ impl Wide {
     }
 }
 
-/// As instructions over virtual registers.
-fn translated(f: &FlatFunc, wide: Wide, held: Held) -> Option<inst::Program> {
-    let mut program = build::build(f, wide, held)?;
+/// As instructions over virtual registers; `over` as for [`build::build`].
+fn translated(f: &FlatFunc, wide: Wide, held: Held, over: &[u32]) -> Option<inst::Program> {
+    let mut program = build::build(f, wide, held, over)?;
     if wide.evex() {
         fold::spreads(&mut program);
     }
@@ -81,15 +81,79 @@ fn translated(f: &FlatFunc, wide: Wide, held: Held) -> Option<inst::Program> {
 
 /// The machine code of a kernel (System V calling convention), or `None` for what only Cranelift can compile.
 pub fn assemble(f: &FlatFunc, wide: Wide) -> Option<Assembled> {
-    let program = translated(f, wide, Held::Always)?;
+    let program = translated(f, wide, Held::Always, &[])?;
     if let Some(places) = alloc::in_registers(&program, wide) {
         return emit::emit(&program, &places, wide);
     }
-    for held in [Held::Loops, Held::Nowhere] {
-        let fewer = translated(f, wide, held)?;
-        if let Some(places) = alloc::in_registers(&fewer, wide) {
-            return emit::emit(&fewer, &places, wide);
+    for held in [Held::Runs, Held::Loops] {
+        if let Some((program, places)) = in_loops(f, wide, held) {
+            return emit::emit(&program, &places, wide);
         }
     }
     emit::emit(&program, &alloc::spilling(&program, wide)?, wide)
+}
+
+/// How often a kernel is translated to find out which loops have registers for their constants, and how many instructions
+/// that may be in all.
+const TRIES: usize = 64;
+const TRIED: usize = 500_000;
+
+/// With constants in registers over loops as large as there are registers for.
+fn in_loops(f: &FlatFunc, wide: Wide, held: Held) -> Option<(inst::Program, alloc::Places)> {
+    let fits = |over: &[u32]| {
+        let program = translated(f, wide, held, over)?;
+        let places = alloc::in_registers(&program, wide)?;
+        Some((program, places))
+    };
+    let mut over = innermost(&f.body);
+    let mut best = match fits(&over) {
+        Some(all) => all,
+        None => {
+            over.clear();
+            fits(&over)?
+        }
+    };
+    let mut tries = TRIES.min(TRIED / best.0.code.len().max(1));
+    hold(&f.body, &mut over, &mut tries, &mut |over| fits(over).map(|b| best = b).is_some());
+    Some(best)
+}
+
+/// Adds the outermost loops to `over` for which there are registers.
+fn hold(body: &[FlatStmt], over: &mut Vec<u32>, tries: &mut usize, fits: &mut dyn FnMut(&[u32]) -> bool) {
+    for s in body {
+        match s {
+            FlatStmt::For { var, body, .. } if !over.contains(&var.id()) && *tries > 0 => {
+                *tries -= 1;
+                over.push(var.id());
+                if !fits(over) {
+                    over.pop();
+                    hold(body, over, tries, fits);
+                }
+            }
+            FlatStmt::If { then, otherwise, .. } => {
+                hold(then, over, tries, fits);
+                hold(otherwise, over, tries, fits);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The variables of loops without loops in them.
+fn innermost(body: &[FlatStmt]) -> Vec<u32> {
+    let mut out = vec![];
+    for s in body {
+        match s {
+            FlatStmt::For { var, body, .. } => match innermost(body) {
+                inner if inner.is_empty() => out.push(var.id()),
+                inner => out.extend(inner),
+            },
+            FlatStmt::If { then, otherwise, .. } => {
+                out.extend(innermost(then));
+                out.extend(innermost(otherwise));
+            }
+            _ => {}
+        }
+    }
+    out
 }

@@ -2,7 +2,7 @@
 
 use super::build::Held;
 use super::inst::{Base, Inst, Op1, Op2};
-use super::{alloc, assemble, translated, Wide};
+use super::{alloc, assemble, in_loops, innermost, translated, Wide};
 use relax_ir::flat::{FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::{BinOp, Intrin, PrimExpr, Var};
 use relax_ir::{DType, Span};
@@ -194,17 +194,52 @@ fn constants(count: usize) -> FlatFunc {
 fn each_loop_holds_its_own_constants() {
     for count in [6, 13] {
         let f = constants(count);
-        let all = translated(&f, WIDE, Held::Always).expect("instructions");
+        let all = translated(&f, WIDE, Held::Always, &[]).expect("instructions");
         assert_eq!(alloc::in_registers(&all, WIDE).is_some(), 4 * count < 30, "{count} constants");
-        let program = translated(&f, WIDE, Held::Loops).expect("instructions");
+        let program = translated(&f, WIDE, Held::Loops, &innermost(&f.body)).expect("instructions");
         assert!(alloc::in_registers(&program, WIDE).is_some(), "{count} constants");
         assert_eq!(program.loops.len(), 2);
         for &(from, to) in &program.loops {
-            let reads = |i: &Inst| matches!(i, Inst::Spread { m, .. } if matches!(m.base, Base::Pool(_)));
             assert!(matches!(program.code[from], Inst::Label(_)) && matches!(program.code[to], Inst::Branch { .. }));
-            assert!(!program.code[from..=to].iter().any(reads), "{count} constants are read in each round");
-            assert_eq!(program.code[from - 2 * count..from].iter().filter(|i| reads(i)).count(), 2 * count);
+            assert!(!program.code[from..=to].iter().any(reads_constant), "{count} constants are read in each round");
+            assert_eq!(program.code[from - 2 * count..from].iter().filter(|i| reads_constant(i)).count(), 2 * count);
         }
+    }
+}
+
+/// Whether an instruction reads a constant.
+fn reads_constant(i: &Inst) -> bool {
+    matches!(i, Inst::Spread { m, .. } if matches!(m.base, Base::Pool(_)))
+}
+
+/// Loops around loops hold constants, too, where there are registers for all within them.
+#[test]
+fn loops_around_loops_hold_constants() {
+    for (count, together) in [(13, 1), (13, 2), (6, 2)] {
+        let mut f = constants(count);
+        let last = f.body.split_off(2 - together);
+        let around =
+            FlatStmt::For { var: Var::new("j", DType::I64), begin: 0.into(), end: 4.into(), step: 1, body: last };
+        f.body.push(around);
+        let (program, _) = in_loops(&f, WIDE, Held::Runs).expect("registers");
+        let &(from, to) = program.loops.iter().max_by_key(|(from, to)| to - from).expect("loops");
+        let within = program.code[from..=to].iter().filter(|i| reads_constant(i)).count();
+        let holds = 2 * count * together < 30;
+        assert_eq!(within, if holds { 0 } else { 2 * count * together }, "{count} constants of {together} loops");
+    }
+}
+
+/// What no loop holds is read once for all that comes before the next label.
+#[test]
+fn constants_are_read_once_in_a_run() {
+    let y = Var::new("y", DType::HANDLE);
+    let value =
+        |k: f32| PrimExpr::f32(k).broadcast(16) + PrimExpr::load_ptr(y.expr(), 64.into(), DType::F32.with_lanes(16));
+    let store = |at: i64| FlatStmt::Store { ptr: y.expr(), offset: at.into(), value: value(1.5) };
+    let f = kernel(&[&y], vec![store(0), store(16), store(32)]);
+    for (held, reads) in [(Held::Runs, 1), (Held::Loops, 3)] {
+        let program = translated(&f, WIDE, held, &[]).expect("instructions");
+        assert_eq!(program.code.iter().filter(|i| reads_constant(i)).count(), reads, "{held:?}");
     }
 }
 
@@ -226,7 +261,7 @@ fn integers_are_divided_as_float64() {
         for (d, loops) in [(DType::I32, 1), (DType::I64, 3)] {
             let f = divided(op, d, None);
             for wide in [WIDE, Wide::V3] {
-                let program = translated(&f, wide, Held::Loops).expect("instructions");
+                let program = translated(&f, wide, Held::Loops, &innermost(&f.body)).expect("instructions");
                 let divisions = |i: &&Inst| matches!(i, Inst::Two { op: Op2::DivD, .. });
                 assert_eq!(program.code.iter().filter(divisions).count(), 32 / wide.lanes as usize, "{op:?} of {d}");
                 assert_eq!(program.loops.len(), if wide == WIDE { loops } else { 2 * loops - 1 }, "{op:?} of {d}");
@@ -235,7 +270,7 @@ fn integers_are_divided_as_float64() {
                     assert!(matches!(program.code[to], Inst::Branch { .. }), "{op:?} of {d}");
                 }
                 assert!(assemble(&f, wide).is_some(), "{op:?} of {d}");
-                let known = translated(&divided(op, d, Some(-7)), wide, Held::Loops).expect("instructions");
+                let known = translated(&divided(op, d, Some(-7)), wide, Held::Loops, &[]).expect("instructions");
                 assert!(!known.code.iter().any(|i| divisions(&i)), "{op:?} of {d} by a constant");
             }
         }
@@ -252,7 +287,7 @@ fn names_that_are_used_twice_are_bound_once() {
     let named = PrimExpr::let_in(t.clone(), root, t.expr() + PrimExpr::f32(1.0).broadcast(16));
     let value = named.clone() * (named + PrimExpr::f32(2.0).broadcast(16));
     let f = kernel(&[&x, &y], vec![FlatStmt::Store { ptr: y.expr(), offset: 0.into(), value }]);
-    let program = translated(&f, WIDE, Held::Always).expect("instructions");
+    let program = translated(&f, WIDE, Held::Always, &[]).expect("instructions");
     let roots = |i: &&Inst| matches!(i, Inst::One { op: Op1::Sqrt, .. });
     assert_eq!(program.code.iter().filter(roots).count(), 1);
 }
@@ -268,7 +303,7 @@ fn bits_of_float64_are_shifted_by_vectors() {
     let down = PrimExpr::raw_binary(BinOp::Shr, bits, by().reinterpret(unsigned)).reinterpret(signed);
     let up = PrimExpr::raw_binary(BinOp::Shl, down, by()).reinterpret(DType::F64.with_lanes(16));
     let f = kernel(&[&x, &y], vec![FlatStmt::Store { ptr: y.expr(), offset: 0.into(), value: up }]);
-    let program = translated(&f, WIDE, Held::Always).expect("instructions");
+    let program = translated(&f, WIDE, Held::Always, &[]).expect("instructions");
     for op in [Op2::ShrL, Op2::ShlL] {
         let shifts = |i: &&Inst| matches!(i, Inst::Two { op: o, .. } if *o == op);
         assert_eq!(program.code.iter().filter(shifts).count(), 2, "{op:?}");

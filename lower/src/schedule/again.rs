@@ -23,6 +23,7 @@ pub fn written_again(f: &PrimFunc) -> Vec<usize> {
             Item::Stage(s) => regions(&mut all, s, &[]),
             Item::Rows(r) => r.stages.iter().for_each(|s| regions(&mut all, s, &r.axes)),
             Item::Pool(p) => regions(&mut all, &p.stage, &[]),
+            Item::Cascade(c) => c.stages.iter().for_each(|s| regions(&mut all, s, &[])),
             Item::Stmt(_) => {}
         }
     }

@@ -8,6 +8,7 @@
 use super::pools::Pool;
 use super::rows::Rows;
 use super::stage::{loads, Stage};
+use super::window::cascade::Cascade;
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::tir::{Buffer, Stmt, StmtKind};
 use relax_ir::{PrimExpr, Var};
@@ -18,6 +19,7 @@ pub enum Item {
     /// Made of stages that nothing more is fused with.
     Rows(Rows),
     Pool(Box<Pool>),
+    Cascade(Box<Cascade>),
     Stmt(Stmt),
 }
 
@@ -27,6 +29,7 @@ impl Item {
             Item::Stage(s) => s.reads(b),
             Item::Rows(r) => r.reads(b),
             Item::Pool(p) => p.reads(b),
+            Item::Cascade(c) => c.reads(b),
             Item::Stmt(s) => stmt_uses(s, b).0,
         }
     }
@@ -35,6 +38,7 @@ impl Item {
             Item::Stage(s) => s.writes(b),
             Item::Rows(r) => r.writes(b),
             Item::Pool(p) => p.writes(b),
+            Item::Cascade(c) => c.writes(b),
             Item::Stmt(s) => stmt_uses(s, b).1,
         }
     }
@@ -242,6 +246,10 @@ fn worth_inlining(p: &Stage, items: &[Item], users: &[usize]) -> bool {
             });
         }
         let in_update = s.accs.iter().any(|a| loads(&a.update, b));
+        if in_update && s.window.is_some() {
+            // Its kernel takes data from memory.
+            return false;
+        }
         reductions |= in_update;
         let axes = s.spatial.iter().chain(s.reduce.iter().filter(|_| in_update));
         for a in axes.filter(|a| a.len() != Some(1)) {

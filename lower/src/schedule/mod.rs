@@ -71,13 +71,18 @@ pub struct SchedOptions {
     pub threads: bool,
     /// Floats are multiplied from left to right.
     pub strict: bool,
+    /// Bytes of the rows that windows hand each other in a band, at most.
+    pub band: i64,
 }
+
+/// What a second-level cache holds beside weights.
+const BAND: i64 = 448 << 10;
 
 impl SchedOptions {
     /// Vectors of so many bytes.
     pub fn vectors(vector_bytes: u32) -> SchedOptions {
         let (dot4, tiles, ahead, shared) = (false, false, false, false);
-        SchedOptions { vector_bytes, dot4, tiles, ahead, behind: 0, shared, threads: false, strict: false }
+        SchedOptions { vector_bytes, dot4, tiles, ahead, behind: 0, shared, threads: false, strict: false, band: BAND }
     }
 
     /// Wider vectors than Cranelift has.
@@ -118,9 +123,12 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
     rows::group(&mut items, &mut allocs);
     pools::take(&mut items, &mut allocs, o);
     rows::planes(&mut items, &mut allocs);
+    if o.vector_bytes >= 16 {
+        window::cascade::take(&mut items, &mut allocs, o.band);
+    }
     let bytes = items.iter().map(|i| match i {
         Item::Stage(s) => contract::scratch(s, o),
-        Item::Rows(_) | Item::Pool(_) | Item::Stmt(_) => None,
+        Item::Rows(_) | Item::Pool(_) | Item::Cascade(_) | Item::Stmt(_) => None,
     });
     let bytes: Vec<Option<PrimExpr>> = bytes.collect();
     let uses_scratch = bytes.iter().map(|b| b.is_some()).collect();
@@ -213,6 +221,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
             },
             Item::Rows(rows) => rows.emit(&mut e, f.span, options)?,
             Item::Pool(p) => p.emit(&mut e, options)?,
+            Item::Cascade(c) => c.emit(&mut e, options)?,
             Item::Stage(s) => {
                 e.span = if s.span.is_none() { f.span } else { s.span };
                 if let Some(w) = &s.window {
@@ -243,7 +252,7 @@ pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
     let again = SchedOptions { shared: false, ..o.clone() };
     let all = plan.items.iter().flat_map(|i| match i {
         Item::Stage(s) => panels::packable(s, o).into_iter().collect(),
-        Item::Rows(_) | Item::Pool(_) => vec![],
+        Item::Rows(_) | Item::Pool(_) | Item::Cascade(_) => vec![],
         Item::Stmt(s) => {
             let stages = recurrence(s).map_or(vec![], |(_, _, stages)| stages);
             stages.iter().filter_map(|s| panels::packable(s, &again)).collect()
@@ -268,6 +277,7 @@ pub fn steps_of(f: &PrimFunc) -> PrimExpr {
     plan.items.iter().fold(PrimExpr::i64(0), |n, i| match i {
         Item::Stage(s) => n + points(s),
         Item::Pool(p) => n + points(&p.stage),
+        Item::Cascade(c) => c.stages.iter().fold(n, |n, s| n + points(s)),
         Item::Rows(r) => n + size(&r.axes) * r.stages.iter().fold(PrimExpr::i64(0), |n, s| n + points(s)),
         Item::Stmt(_) => n,
     })

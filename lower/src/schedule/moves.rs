@@ -109,6 +109,7 @@ pub fn takes_strides(f: &PrimFunc, b: &Buffer, strides: &[i64]) -> bool {
             _ => true,
         },
         Item::Rows(_) | Item::Pool(_) => true,
+        Item::Cascade(c) => !c.reads(b),
         Item::Stmt(_) => !item.reads(b) && !item.writes(b),
     })
 }

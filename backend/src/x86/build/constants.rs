@@ -7,9 +7,10 @@ use super::*;
 pub enum Held {
     /// From the beginning to the end, each in one of its own.
     Always,
-    /// While the innermost loop runs that uses them; elsewhere they are read where they are used.
+    /// While the loops run that are named; elsewhere from where they are used to the next label.
+    Runs,
+    /// While the loops run that are named; elsewhere they are read where they are used.
     Loops,
-    Nowhere,
 }
 
 /// The bits of a constant of 32 or 64 bits.
@@ -44,10 +45,16 @@ impl Builder {
             }
             return r;
         }
+        if let Some(&(_, r)) = self.run.iter().find(|(place, _)| *place == at) {
+            return r;
+        }
         let r = self.lanes_reg();
         if self.held != Held::Always {
             let read = self.read_constant(r, at);
             self.push(read);
+            if self.held == Held::Runs {
+                self.run.push((at, r));
+            }
             return r;
         }
         self.p.constants.push((r, at));

@@ -51,7 +51,11 @@ pub fn emit(e: &mut Emit, r: &Run) -> Res<()> {
     let cuts = r.cuts(e, len);
     let block = wide * r.lanes;
     let whole = w.made / block * block;
-    let band = band(w, block);
+    let band = match r.rows {
+        // They are a band already.
+        Some(_) => w.out[0].max(1),
+        None => band(w, block),
+    };
     r.bands(e, band, &mut |e, at, image, rows| {
         for cut in &cuts {
             r.columns(e, cut, image, &mut |e, column, p| {
@@ -143,7 +147,7 @@ fn tile(
         Kind::Max => r.starting(e, cut.len, pieces, PrimExpr::min_value(DType::F32)),
         _ => r.sums(e, cut.len, pieces),
     };
-    if r.ahead && w.batch * w.out[0] * w.out[1] * w.made * 4 > FAR {
+    if r.ahead && !r.passed && w.batch * w.out[0] * w.out[1] * w.made * 4 > FAR {
         r.ask_below(e, at, cut.len, pieces);
     }
     let y = Var::new("y", DType::I64);

@@ -7,6 +7,7 @@
 //! nothing is padded or gathered.
 
 mod blocks;
+pub mod cascade;
 mod choose;
 mod conv;
 mod depthwise;
@@ -533,16 +534,8 @@ impl Window {
 /// Emits the stage; `false`, with nothing emitted, when it does not have the form.
 pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &SchedOptions) -> Res<bool> {
     let lanes = o.vector_bytes as i64 / 4;
-    let [acc] = s.accs.as_slice() else { return Ok(false) };
-    if lanes < 4 || s.spatial.len() != 4 || (w.kind != Kind::Max && acc.init.as_float() != Some(0.0)) {
-        return Ok(false);
-    }
-    let sources = loaded(&acc.update);
-    let (x, weight) = match sources.as_slice() {
-        [x, weight] => (x, weight),
-        [x] if w.is_pool() => (x, x),
-        _ => return Ok(false),
-    };
+    let Some((x, weight)) = operands(s, w).filter(|_| lanes >= 4) else { return Ok(false) };
+    let (x, weight) = (&x, &weight);
     if s.outs.iter().any(|o| compute_type(o.buffer.dtype()) != DType::F32) {
         return Ok(false);
     }
@@ -568,7 +561,7 @@ pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &Sche
         _ => return Ok(false),
     };
     let Some(sizes) = sizes else { return Ok(false) };
-    let run = tile::Run::new(e, s, w, o, (x, weight), sizes)?;
+    let run = tile::Run::new(e, s, w, o, (x, weight), sizes, true)?;
     match w.kind {
         Kind::Conv => conv::emit(e, &run)?,
         Kind::Depthwise | Kind::Max | Kind::Sum => depthwise::emit(e, &run)?,
@@ -578,6 +571,19 @@ pub fn emit(e: &mut Emit, s: &Stage, w: &Window, scratch: Option<&Var>, o: &Sche
         }
     }
     Ok(true)
+}
+
+/// Data and weights of a window that is written as kernels here expect it; of one without weights the data twice.
+fn operands(s: &Stage, w: &Window) -> Option<(Buffer, Buffer)> {
+    let [acc] = s.accs.as_slice() else { return None };
+    if s.spatial.len() != 4 || (w.kind != Kind::Max && acc.init.as_float() != Some(0.0)) {
+        return None;
+    }
+    match loaded(&acc.update).as_slice() {
+        [x, weight] => Some((x.clone(), weight.clone())),
+        [x] if w.is_pool() => Some((x.clone(), x.clone())),
+        _ => None,
+    }
 }
 
 impl Sizes {

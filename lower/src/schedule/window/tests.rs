@@ -539,3 +539,106 @@ fn panels_of_wider_vectors_go_by_blocks() {
     assert!(!waits(&small, &o));
     same_with(&small, &o);
 }
+
+/// A kernel of windows one behind the other, and how many: [`Window::prim`] of each over what the one before made.
+fn cascade(windows: &[Window]) -> PrimFunc {
+    let (mut params, mut allocs, mut body) = (vec![], vec![], vec![]);
+    let mut made: Option<Buffer> = None;
+    let mut name = "cascade".to_string();
+    for (i, w) in windows.iter().enumerate() {
+        let f = w.prim(&w.sizes());
+        let own: Vec<Buffer> = f.buffers().cloned().collect();
+        let [x, .., y] = own.as_slice() else { panic!("operands") };
+        let mut map = std::collections::HashMap::new();
+        for b in &own {
+            let new = Buffer::new(&format!("{}{i}", b.name), b.shape.clone(), b.dtype());
+            match &made {
+                Some(before) if b == x => map.insert(b.id(), before.clone()),
+                _ => map.insert(b.id(), new),
+            };
+        }
+        let of = |b: &Buffer| map[&b.id()].clone();
+        let last = i + 1 == windows.len();
+        let given = own.iter().filter(|b| (made.is_none() || *b != x) && (last || *b != y));
+        params.extend(given.map(|b| relax_ir::tir::PrimParam::Buffer { buffer: of(b), handle: None }));
+        if !last {
+            allocs.push(of(y));
+        }
+        made = Some(of(y));
+        body.push(crate::fuse::rebuild(&f.body, &Default::default(), &map).expect("a body"));
+        name.push_str(&f.name);
+    }
+    let mut f = windows[0].prim(&windows[0].sizes());
+    f.name = name;
+    f.params = params;
+    f.alloc_buffers = allocs;
+    f.body = relax_ir::tir::Stmt::seq(body);
+    f
+}
+
+fn channelwise(size: [i64; 2], channels: i64, kernel: [i64; 2], stride: [i64; 2], pad: [i64; 2]) -> Window {
+    Window { kind: Kind::Depthwise, ..conv(size, channels, channels, kernel, stride, pad) }
+}
+
+/// Windows that go down bands of rows together give what they give one after the other, wherever the bands end.
+#[test]
+fn cascades_give_what_their_windows_give() {
+    let next = |w: &Window, made: i64, kernel: i64, stride: i64, pad: i64| {
+        conv(w.out, w.made, made, [kernel; 2], [stride; 2], [pad; 2])
+    };
+    let wide =
+        |w: &Window, kernel: i64, stride: i64, pad: i64| channelwise(w.out, w.made, [kernel; 2], [stride; 2], [pad; 2]);
+    let expand = |size: [i64; 2]| conv(size, 8, 24, [1, 1], [1, 1], [0, 0]);
+    let image = Window { last: false, ..conv([19, 12], 3, 16, [3, 3], [2, 2], [1, 1]) };
+    let mut cascades = vec![];
+    for (kernel, stride, pad) in
+        [(3, 1, 1), (3, 2, 1), (5, 1, 2), (5, 2, 2), (3, 1, 0), (3, 2, 0), (3, 3, 1), (4, 1, 1)]
+    {
+        for rows in [11, 12] {
+            let first = expand([rows, 9]);
+            let second = wide(&first, kernel, stride, pad);
+            let third = next(&second, 12, 1, 1, 0);
+            cascades.push(vec![first.clone(), second.clone()]);
+            cascades.push(vec![first, second, third]);
+        }
+    }
+    let second = wide(&image, 3, 1, 1);
+    let third = next(&second, 8, 1, 1, 0);
+    let fourth = next(&third, 20, 3, 1, 1);
+    let fifth = wide(&fourth, 3, 2, 1);
+    cascades.push(vec![image, second, third, fourth, fifth]);
+    // Data that lies before padding that the windows behind it add, and taps that lie apart.
+    let first = expand([10, 7]);
+    let mut apart = wide(&first, 3, 1, 2);
+    (apart.dilation, apart.out) = ([2, 2], [10, 7]);
+    cascades.push(vec![first.clone(), apart]);
+    let mut low = wide(&first, 3, 1, 1);
+    (low.before, low.out) = ([0, 0], [10, 7]);
+    cascades.push(vec![first.clone(), low]);
+    let most = Window { kind: Kind::Max, ..wide(&first, 3, 2, 1) };
+    cascades.push(vec![first, most]);
+    for mut windows in cascades {
+        for bytes in [16, 32, 64] {
+            windows.iter_mut().filter(|w| w.kind == Kind::Conv).for_each(|w| w.choose_panel(bytes / 4));
+            let f = cascade(&windows);
+            let args: Vec<Arg> = f.buffers().map(|b| Arg::Tensor(argument(b))).collect();
+            let mut wanted = args.clone();
+            interp::run(&f, &mut wanted).expect("interpreted");
+            let mut bands = std::collections::HashSet::new();
+            for band in [6_000, 12_000, 20_000, 1 << 20] {
+                let o = SchedOptions { band, ..SchedOptions::vectors(bytes as u32) };
+                let flat = format!("{:?}", crate::schedule::schedule(&f, &o).expect("scheduled").body);
+                bands.insert(flat.len());
+                let mut got = args.clone();
+                machine::run_windows(&f, &mut got, &o).expect("run");
+                let (Some(Arg::Tensor(a)), Some(Arg::Tensor(b))) = (wanted.last(), got.last()) else {
+                    panic!("tensors")
+                };
+                for (i, (x, y)) in a.to_f64().into_iter().zip(b.to_f64()).enumerate() {
+                    assert!((x - y).abs() <= 1e-4 * x.abs().max(1.0), "{windows:?} {bytes} {band}: {i}: {x} and {y}");
+                }
+            }
+            assert!(bands.len() > 1, "bands are cut where there is little room");
+        }
+    }
+}

@@ -350,6 +350,10 @@ pub struct Run {
     pub behind: i64,
     /// Panels of weights may be wider than the vectors side by side in a tile: they are made for wider ones.
     pub shared: bool,
+    /// Rows of the result that are made, and the one behind them; without, all.
+    pub rows: Option<(PrimExpr, PrimExpr)>,
+    /// The result is read at once, and goes to memory that is in use.
+    pub passed: bool,
 }
 
 /// What is emitted for a row of the result: where it is, the first tap's address, and the bounds of the rows of taps
@@ -377,6 +381,7 @@ impl Run {
         o: &SchedOptions,
         (x, weight): (&Buffer, &Buffer),
         sizes: Sizes,
+        may_flatten: bool,
     ) -> Res<Run> {
         for a in &s.spatial {
             let extent = Poly::of(&a.extent, &e.ranges);
@@ -394,7 +399,8 @@ impl Run {
             return Err(e.internal("a window without operands"));
         };
         let same = |e: &Emit, i: usize| Poly::of(&sizes.size[i], &e.ranges) == Poly::of(&sizes.out[i], &e.ranges);
-        let flat = flattened(w).filter(|_| same(e, 0) && same(e, 1) && walks_as_one(e, &targets, &axes, &sizes));
+        let flat = flattened(w).filter(|_| may_flatten);
+        let flat = flat.filter(|_| same(e, 0) && same(e, 1) && walks_as_one(e, &targets, &axes, &sizes));
         let sizes = sizes.flat(e)?;
         let sizes = match &flat {
             Some(_) => {
@@ -405,10 +411,7 @@ impl Run {
             None => sizes,
         };
         let heavy = targets.iter().map(|t| weight_of(&t.value)).sum::<usize>() > 6;
-        let stack = heavy.then(|| Var::new("sums", DType::HANDLE));
-        if let Some(var) = &stack {
-            e.push(FlatStmt::Stack { var: var.clone(), bytes: 28 * 64, align: 64 });
-        }
+        let stack = heavy.then(|| e.sums(28 * 64));
         Ok(Run {
             w: flat.unwrap_or_else(|| w.clone()),
             sizes,
@@ -423,6 +426,8 @@ impl Run {
             ahead: o.is_wide() && o.ahead,
             behind: o.behind,
             shared: o.shared,
+            rows: None,
+            passed: false,
         })
     }
 
@@ -442,8 +447,24 @@ impl Run {
         };
         let lane = Var::new("lane", DType::I64);
         let ahead = self.ahead;
-        let (behind, shared, stack) = (0, false, None);
-        Run { w, sizes, x, weight, lanes: self.lanes, axes, acc, targets, lane, stack, ahead, behind, shared }
+        let (behind, shared, stack, rows, passed) = (0, false, None, None, false);
+        Run {
+            w,
+            sizes,
+            x,
+            weight,
+            lanes: self.lanes,
+            axes,
+            acc,
+            targets,
+            lane,
+            stack,
+            ahead,
+            behind,
+            shared,
+            rows,
+            passed,
+        }
     }
 
     /// The same with another window over the same tensors.
@@ -557,13 +578,14 @@ impl Run {
         }
         let image = e.hoist(self.strides()[0].clone() * 4);
         let zero = PrimExpr::i64(0);
+        let (first, end) = self.rows.clone().unwrap_or((zero.clone(), out[0].clone()));
         e.for_loop(&n, zero.clone(), batch, 1, |e| {
-            e.for_loop(&row, zero.clone(), out[0].clone(), band, |e| {
+            e.for_loop(&row, first, end.clone(), band, |e| {
                 let at = n.expr() * image - self.w.before[1] * self.apart() * 4;
                 let pointer = e.bind("p", self.x.expr().ptr_add(at));
                 let end = match band {
                     1 => row.expr() + 1,
-                    _ => e.bind("end", (row.expr() + band).min(out[0].clone())),
+                    _ => e.bind("end", (row.expr() + band).min(end.clone())),
                 };
                 let at = At { batch: n.expr(), row: row.expr(), column: zero.clone(), channel: zero.clone() };
                 body(e, &at, &pointer, (&row.expr(), &end))
