@@ -50,12 +50,14 @@ pub(super) struct Dots {
     /// Columns of a tile, and the rows of each.
     width: i64,
     tiles: Vec<Range<i64>>,
+    /// The other rows have just read the right side.
+    near: bool,
 }
 
 impl Dots {
     /// `None` for what is better computed otherwise.
     pub fn of(s: &Stage, o: &SchedOptions) -> Option<Dots> {
-        let d = Dots::last_rows(s, o)?;
+        let d = Dots { near: false, ..Dots::last_rows(s, o)? };
         let deep = d.l.depth > CACHED / (d.l.rows + d.width) && d.l.rows < DEEP_ROWS;
         (ROWS.contains(&d.l.rows) && !deep).then_some(d)
     }
@@ -69,7 +71,7 @@ impl Dots {
         let tiles = (0..count).map(|t| t * l.rows / count..(t + 1) * l.rows / count).collect();
         let size = l.columns >= LANES && l.depth >= LEAST_STEPS && l.rows * l.columns * l.depth >= LEAST_WORK;
         let fits = l.rows < ROWS.end && l.depth % LANES == 0;
-        (zero && size && fits).then_some(Dots { l, width, tiles })
+        (zero && size && fits).then_some(Dots { l, width, tiles, near: true })
     }
 
     /// Bytes of scratch memory: the copy of `a`, then the sums of some columns.
@@ -250,7 +252,7 @@ impl Product<'_> {
         let map = HashMap::from([(self.l.j.var.clone(), column + low), (self.l.k.var.clone(), k)]);
         let at = Poly::of(&offset.substitute(&map), &e.ranges).scale(size).expr();
         let lines = (0..high - low).flat_map(|c| (0..UNROLL).map(move |u| c * row + u * LINE)).collect();
-        let far = self.l.columns * row >= LEFT_FAR;
+        let far = !self.d.near && self.l.columns * row >= LEFT_FAR;
         far.then(|| Ahead { ptr: ptr.clone().ptr_add(at), lines, step: UNROLL * LINE, turns: (1, 0) })
     }
 

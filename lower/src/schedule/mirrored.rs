@@ -39,6 +39,8 @@ const MOST: i64 = 1 << 20;
 const ROWS: i64 = 128;
 /// Elements of a right side beyond which its rows are waited for.
 const FAR: i64 = 1 << 18;
+/// Bytes that stay in the second-level cache.
+const NEAR: i64 = 768 << 10;
 /// Rows whose elements are multiples of these apart have the same places in the first-level cache, of which there are eight.
 const SAME_PLACE: i64 = 1024;
 /// Steps of the reduction from one stop of the sums in memory to the next, at most, where slivers of `a` take turns over
@@ -145,7 +147,9 @@ impl Mirrored {
         let whole = whole_slivers(rows, width);
         let few = columns < 2 * BLOCKS[0];
         let passing = passing_scratch(o, columns, depth, rows).filter(|_| few && !o.threads);
-        let block = if passing.is_some() { columns } else { BLOCKS[few as usize] };
+        // The few rows that are left over read a block again, beside which there is the turned left side.
+        let far = (BLOCKS[0] + rows) * depth * 4 > NEAR;
+        let block = if passing.is_some() { columns } else { BLOCKS[(few || far) as usize] };
         Some(Mirrored { i, j, k, rows, columns, depth, lanes, width, whole, block, passing })
     }
 

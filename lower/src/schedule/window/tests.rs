@@ -551,7 +551,7 @@ fn cascade(windows: &[Window]) -> PrimFunc {
         let [x, .., y] = own.as_slice() else { panic!("operands") };
         let mut map = std::collections::HashMap::new();
         for b in &own {
-            let new = Buffer::new(&format!("{}{i}", b.name), b.shape.clone(), b.dtype());
+            let new = Buffer::new(format!("{}{i}", b.name), b.shape.clone(), b.dtype());
             match &made {
                 Some(before) if b == x => map.insert(b.id(), before.clone()),
                 _ => map.insert(b.id(), new),
