@@ -1,5 +1,5 @@
-//! Open batches of convolution networks: image by image where images are apart, in one piece where they are not, and beside the
-//! same module with the batch bound on the command line.
+//! Batches of convolution networks, open ones and numbers: image by image where images are apart, in one piece where they are
+//! not, and beside the same module in one piece.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 mod command;
@@ -83,13 +83,21 @@ fn images_one_by_one_where_they_are_apart() {
         relax_aot(&[&[path(&file), "-o", path(&so)][..], &baked].concat());
         let open = Library::open(&so, "m").expect("the library");
         for n in [1, 2, 5] {
-            let so = dir.path().join(format!("{}{n}.so", name.replace(' ', "_")));
-            relax_aot(&[&[path(&file), "-o", path(&so), "--dim", &format!("n={n}")][..], &baked].concat());
-            let bound = Library::open(&so, "m").expect("the library");
+            let dim = format!("n={n}");
+            let bound = |more: &[&str]| {
+                let so = dir.path().join(format!("{}{n}{}.so", name.replace(' ', "_"), more.len()));
+                relax_aot(&[&[path(&file), "-o", path(&so), "--dim", &dim][..], &baked, more].concat());
+                Library::open(&so, "m").expect("the library")
+            };
+            let flat = ["print", "--stage", "flat", path(&file), "--target-cpu", "x86-64-v3", "--dim", &dim];
+            let each = relax_aot(&flat).contains("for image in");
+            assert_eq!(each, *apart && n > 1, "{name}, {n} images");
+            let (whole, bound) = (bound(&["--specialize", "never"]), bound(&[]));
             let args = [tensor(&[n, 8, 10, 10], 1), tensor(&[n, 16, 1, 1], 2)];
             let results = if *name == "tuple" { 2 } else { 1 };
             let run = |l: &Library| l.run("main", &args, results).unwrap_or_else(|e| panic!("{name}: {}", e.message));
-            close(&run(&open), &run(&bound), &format!("{name}, {n} images"));
+            close(&run(&open), &run(&whole), &format!("{name}, {n} images"));
+            close(&run(&bound), &run(&whole), &format!("{name}, {n} images, a number"));
         }
         if *apart {
             let args = [tensor(&[0, 8, 10, 10], 1), tensor(&[0, 16, 1, 1], 2)];
@@ -130,6 +138,36 @@ class Module:
     let (one, two) = (run("main"), run("twice"));
     assert!((0..one.elements()).any(|i| one.get_f64(i) != 0.0));
     assert!((0..one.elements()).all(|i| 2.0 * one.get_f64(i) == two.get_f64(i)));
+}
+
+/// What has an open dim of its own, and no images, is the same for all of them.
+#[test]
+fn images_alone_move() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("model.rlx");
+    let text = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 8, 10, 10), "float32"), w: R.Tensor(("m", 8, 3, 3), "float32")):
+        n = T.int64()
+        m = T.int64()
+        y = R.nn.relu(R.nn.conv2d(x, w))
+        return y
+"#;
+    std::fs::write(&file, text).expect("the model is written");
+    let library = |name: &str, more: &[&str]| {
+        let so = dir.path().join(name);
+        relax_aot(&[&[path(&file), "--prefix", "m", "-o", path(&so)], more].concat());
+        Library::open(&so, "m").expect("the library")
+    };
+    let (open, bound) = (library("open.so", &[]), library("bound.so", &["--dim", "n=3"]));
+    let whole = library("whole.so", &["--specialize", "never"]);
+    for m in [3, 16] {
+        let args = [tensor(&[3, 8, 10, 10], 1), tensor(&[m, 8, 3, 3], 2)];
+        let run = |l: &Library| l.run("main", &args, 1).unwrap_or_else(|e| panic!("{m}: {}", e.message));
+        close(&run(&open), &run(&whole), &format!("{m} channels"));
+        close(&run(&bound), &run(&whole), &format!("{m} channels, a number of images"));
+    }
 }
 
 /// The workspace of an open batch is that of one image.
@@ -183,8 +221,11 @@ class Module:
             match n {
                 0 => assert_eq!(run(&open)[0].shape, [0, 10]),
                 n => {
-                    let bound = library(&format!("{threads}{n}.so"), &["--dim", &format!("n={n}")]);
-                    close(&run(&open), &run(&bound), &format!("{n} images"));
+                    let dim = format!("n={n}");
+                    let bound = library(&format!("{threads}{n}.so"), &["--dim", &dim]);
+                    let whole = library(&format!("{threads}{n}whole.so"), &["--dim", &dim, "--specialize", "never"]);
+                    close(&run(&open), &run(&whole), &format!("{n} images"));
+                    close(&run(&bound), &run(&whole), &format!("{n} images, a number"));
                 }
             }
         }

@@ -7,6 +7,7 @@
 //! batch ([`tail`]), which reads them once. [`split`] finds such functions, by a rule for each operator of what it does to
 //! the first dim; those without a rule end the search.
 
+mod opened;
 mod tail;
 
 use crate::likely::{self, with_values};
@@ -125,12 +126,17 @@ pub fn split(typed: &mut Typed, tails: bool) {
         if typed.module.relax_funcs().any(|g| calls(g, &name)) {
             continue;
         }
-        let Some(n) = batch(f, typed) else { continue };
+        let Some(whole) = apart(f, typed) else { continue };
         let Some(body) = f.ret.as_ref().and_then(|ret| nothing(f, ret)) else { continue };
-        let parts = tail::cut(f, typed, &n).filter(|_| tails);
-        let parts = parts.map(|(images, rest)| (images, Some(rest))).into_iter().chain([(f.clone(), None)]);
+        let Some(open) = whole.typed.module.relax(&name) else { continue };
+        let parts = tail::cut(open, &whole.typed, &whole.batch).filter(|_| tails);
+        let parts = parts.map(|(images, rest)| (images, Some(rest))).into_iter().chain([(open.clone(), None)]);
         for (images, rest) in parts {
-            let Some(one) = one(&images, &n) else { continue };
+            let Some(one) = one(&images, &whole.batch) else { continue };
+            let rest = rest.map(|rest| match whole.count {
+                Some(count) => with_values(&rest, &HashMap::from([(whole.batch.clone(), PrimExpr::i64(count))])),
+                None => rest,
+            });
             let mut t = typed.clone();
             for new in [Some(one), rest].into_iter().flatten() {
                 let fresh = t.module.fresh_name(&new.name);
@@ -215,33 +221,48 @@ struct Search<'a> {
     n: &'a Var,
 }
 
-/// The open batch of a function that can be split.
-fn batch(f: &Function, typed: &Typed) -> Option<Var> {
+/// A function whose images are apart, in a module where its batch is open.
+struct Apart {
+    typed: Typed,
+    batch: Var,
+    /// The batch where it is a number in truth.
+    count: Option<i64>,
+}
+
+fn apart(f: &Function, typed: &Typed) -> Option<Apart> {
     let first = |p: &relax_ir::relax::Param| {
         let t = p.annotation.as_ref()?.as_tensor()?;
         t.known_dims()?.first()?.as_var().filter(|v| v.dtype() == DType::I64).cloned()
     };
-    let n = f.params.iter().find_map(first)?;
-    let s = Search { typed, n: &n };
+    if let Some(batch) = f.params.iter().find_map(first).filter(|n| is_apart(f, typed, n)) {
+        return Some(Apart { typed: typed.clone(), batch, count: None });
+    }
+    let whole = opened::opened(f, typed)?;
+    is_apart(whole.typed.module.relax(&f.name)?, &whole.typed, &whole.batch).then_some(whole)
+}
+
+/// Whether a function whose batch is open can be split.
+fn is_apart(f: &Function, typed: &Typed, n: &Var) -> bool {
+    let s = Search { typed, n };
     let clean = typed.checks.is_empty() && typed.looks.is_empty();
     let params = f.params.iter().all(|p| {
         let kind = p.annotation.as_ref().and_then(|a| s.tensor(a.as_tensor()?));
         matches!(kind, Some(Kind::Each(1) | Kind::Free))
     });
     if !clean || !params || !f.pure || !f.ret.as_ref().is_some_and(|r| s.every(r)) {
-        return None;
+        return false;
     }
     let mut worth = false;
     for b in f.bindings() {
-        let BindingValue::Expr(e) = &b.value else { return None };
+        let BindingValue::Expr(e) = &b.value else { return false };
         if !typed.births.get(&b.var).is_none_or(|b| b.is_empty()) || !s.binding(b, e) {
-            return None;
+            return false;
         }
         if let ExprKind::Call(c) = e.kind() {
             worth |= c.op().is_some_and(|o| CONVOLUTIONS.contains(&o.name)) && s.rows(&c.args[0]).is_some();
         }
     }
-    worth.then_some(n)
+    worth
 }
 
 impl Search<'_> {

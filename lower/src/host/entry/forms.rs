@@ -2,6 +2,7 @@
 //! entry chooses.
 
 use super::*;
+use crate::host::params::Leaf;
 use crate::host::checks::Checks;
 use crate::likely;
 use relax_ir::prim::text;
@@ -37,7 +38,7 @@ pub(super) fn compile(cx: &mut Context, typed: &Typed, general: &General) -> Vec
     for f in likely::of(&typed.module, &general.f.name) {
         let (checks, kernels, funcs) = (cx.checks.len(), cx.kernels.len(), cx.funcs.len());
         match one(cx, typed, general, f, Why::Likely) {
-            Ok((form, _)) => out.push(form),
+            Ok((form, ..)) => out.push(form),
             Err(d) => {
                 cx.checks.truncate(checks);
                 cx.kernels.truncate(kernels);
@@ -79,7 +80,7 @@ fn one(
     general: &General,
     f: &Function,
     why: Why,
-) -> Result<(Form, Vec<ResultLeaf>), Diagnostic> {
+) -> Result<(Form, Signature, Vec<ResultLeaf>), Diagnostic> {
     let other = |what: &str| Diagnostic::unsupported("likely", f.signature_span, what.to_string());
     // The entry has checked the arguments.
     let mut sig = Signature::new(f, &typed.sinfo, &mut Checks::default(), cx.uncallable)?;
@@ -147,7 +148,7 @@ fn one(
     let total = layout.total.substitute(&map);
     let most = upper_value(&total, general.sig).or_else(|| upper_bound(&total, general.sig, &mut general.sig.facts()));
     let regions = layout.regions.iter().map(|r| r.bytes).collect();
-    Ok((Form { when, body: callee, vars, total, most, regions }, results))
+    Ok((Form { when, body: callee, vars, total, most, regions }, sig, results))
 }
 
 /// The bytes of weights that a form adds.
@@ -180,35 +181,45 @@ pub(super) fn each(
     base: &str,
     layout: &Layout,
 ) -> Result<(FlatFunc, Layout), Diagnostic> {
-    let (form, made) = one(cx, typed, general, f, if rest.is_some() { Why::Before } else { Why::Each })?;
+    let (form, image, made) = one(cx, typed, general, f, if rest.is_some() { Why::Before } else { Why::Each })?;
     let rest = rest.map(|f| one(cx, typed, general, f, Why::Rest)).transpose()?;
     let (sig, results) = (general.sig, general.results);
-    let images = |dims: &[PrimExpr]| dims.first().filter(|d| d.as_var().is_some()).cloned();
-    let count = sig.leaves.iter().find_map(|l| match &l.kind {
-        LeafKind::Tensor { dims, .. } => images(dims),
-        _ => None,
-    });
+    fn dims(l: &Leaf) -> &[PrimExpr] {
+        match &l.kind {
+            LeafKind::Tensor { dims, .. } => dims,
+            _ => &[],
+        }
+    }
+    // The batch of a tensor that has a row for each image.
+    let images = |whole: &[PrimExpr], one: &[PrimExpr]| {
+        let (whole, one) = (whole.first()?, one.first()?);
+        (one.is_int(1) && !whole.is_int(1)).then(|| whole.clone())
+    };
+    let count = sig.leaves.iter().zip(&image.leaves).find_map(|(all, one)| images(dims(all), dims(one)));
     let count = count.ok_or_else(|| Diagnostic::internal(f.signature_span, "no batch"))?;
     // Bytes of an image.
-    let bytes = |dims: &[PrimExpr], dtype: DType| {
-        images(dims).map(|_| PrimExpr::product(&dims[1..]) * dtype.bytes() as i64).unwrap_or_else(|| PrimExpr::i64(0))
+    let bytes = |dims: &[PrimExpr], one: &[PrimExpr], dtype: DType| match images(dims, one) {
+        Some(_) => PrimExpr::product(&dims[1..]) * dtype.bytes() as i64,
+        None => PrimExpr::i64(0),
     };
     let (call, workspace, actual) =
         (Var::new("call", DType::HANDLE), Var::new("workspace", DType::HANDLE), Var::new("actual", DType::HANDLE));
     let args: Vec<(Var, PrimExpr)> = sig
         .leaves
         .iter()
-        .filter_map(|l| match &l.kind {
-            LeafKind::Tensor { ptr, dims, dtype } => Some((ptr.clone(), bytes(dims, *dtype))),
+        .zip(&image.leaves)
+        .filter_map(|(l, one)| match &l.kind {
+            LeafKind::Tensor { ptr, dims: all, dtype } => Some((ptr.clone(), bytes(all, dims(one), *dtype))),
             _ => None,
         })
         .collect();
+    let image_of = |r: &ResultLeaf| PrimExpr::product(&r.dims[1..]) * r.dtype.bytes() as i64;
     let outs: Vec<(Var, PrimExpr)> =
-        results.iter().map(|r| (Var::new(&r.name, DType::HANDLE), bytes(&r.dims, r.dtype))).collect();
+        results.iter().map(|r| (Var::new(&r.name, DType::HANDLE), image_of(r))).collect();
     // The tensors of all images lie before what the functions work in.
     let (mut before, mut total) = (vec![], PrimExpr::i64(0));
     for r in made.iter().filter(|_| rest.is_some()) {
-        let image = PrimExpr::product(&r.dims) * r.dtype.bytes() as i64;
+        let image = image_of(r);
         before.push((Var::new(&r.name, DType::HANDLE), image.clone(), total.clone()));
         total = total + memory::align_up(count.clone() * image);
     }
@@ -239,7 +250,7 @@ pub(super) fn each(
         let rc = b.call(form.body.clone(), all);
         b.return_if_failed(rc);
     });
-    if let Some((rest, _)) = &rest {
+    if let Some((rest, ..)) = &rest {
         let mut all = vec![call.expr(), room];
         all.extend(args.iter().chain(&tensors).map(|(ptr, _)| ptr.expr()));
         all.extend(rest.vars.iter().cloned());
@@ -252,7 +263,7 @@ pub(super) fn each(
     let body = b.finish(format!("{base}__body"), params, Some(DType::I32), Linkage::Local);
     let mut layout = layout.clone();
     layout.total = match rest {
-        Some((rest, _)) => total + form.total.max(rest.total),
+        Some((rest, ..)) => total + form.total.max(rest.total),
         None => form.total,
     };
     for (r, bytes) in layout.regions.iter_mut().zip(form.regions) {
