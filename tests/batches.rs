@@ -13,6 +13,8 @@ const CASES: &[(&str, &str, bool)] = &[
     ("pooled", "y = R.mean(R.nn.relu(c), axis=[2, 3])", true),
     ("tuple", "y = (R.nn.max_pool2d(c, pool_size=[2, 2], strides=[2, 2]), R.nn.softmax(c, axis=1))", true),
     ("cut", "s = R.split(c, 2, axis=1)\n        y = R.concat((s[1], s[0]), axis=1)", true),
+    ("sliced", "y = R.strided_slice(c, (1, -1), (2, 1), (14, 9), (3, 2))", true),
+    ("taken", "y = R.take(c, R.const([3, 0, 7], \"int64\"), axis=2)", true),
     ("flat", "y = R.reshape(c, R.shape([n, 1600]))", true),
     ("turned", "y = R.permute_dims(c, axes=[0, 2, 3, 1])", true),
     ("same for all", "y = R.add(c, b)", true),
@@ -28,6 +30,8 @@ const CASES: &[(&str, &str, bool)] = &[
         "y = R.reshape(R.nn.softmax(R.reshape(c, R.shape([n * 2, 800])), axis=0), R.shape([n, 1600]))",
         false,
     ),
+    ("sliced images", "y = R.strided_slice(c, (0, 1), (0, 2), (1, 14))", false),
+    ("taken images", "y = R.take(c, R.const([0], \"int64\"), axis=0)", false),
     ("over the batch", "y = R.mean(c, axis=[0])", false),
     ("among images", "y = R.nn.softmax(c, axis=0)", false),
     ("behind each other", "y = R.concat((c, c), axis=0)", false),
@@ -104,6 +108,46 @@ fn images_one_by_one_where_they_are_apart() {
             let results = if *name == "tuple" { 2 } else { 1 };
             let none = open.run("main", &args, results).unwrap_or_else(|e| panic!("{name}: {}", e.message));
             assert!(none.iter().all(|c| c.elements() == 0), "{name}");
+        }
+    }
+}
+
+/// Threads take images of their own, and those left over together: the same bits as one thread, for fewer images than threads too, and
+/// with dense layers at the end.
+#[test]
+fn threads_take_images() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("model.rlx");
+    let params = dir.path().join("w.safetensors");
+    weights(&params, &[("w", &[16, 8, 3, 3]), ("b", &[16, 1, 1])], 3);
+    for (name, statements) in CASES.iter().filter(|c| c.2).map(|c| (c.0, c.1)) {
+        std::fs::write(&file, text(statements)).expect("the model is written");
+        let library = |so: &str, more: &[&str]| {
+            let so = dir.path().join(format!("{so}{}.so", name.replace(' ', "_")));
+            let baked = ["--params", path(&params), "--prefix", "m"];
+            relax_aot(&[&[path(&file), "-o", path(&so)][..], &baked, more].concat());
+            Library::open(&so, "m").expect("the library")
+        };
+        let alone = library("alone", &[]);
+        for threads in ["2", "3"] {
+            let shared = ["--threads", threads, "--share-all"];
+            let open = library(&format!("open{threads}"), &shared);
+            for n in [0, 1, 2, 3, 4, 7] {
+                let args = [tensor(&[n, 8, 10, 10], 1), tensor(&[n, 16, 1, 1], 2)];
+                let results = if name == "tuple" { 2 } else { 1 };
+                let run = |l: &Library| l.run("main", &args, results).unwrap_or_else(|e| panic!("{name}: {}", e.message));
+                let wanted = run(&alone);
+                let same = |got: &[Constant], what: &str| {
+                    let bytes = |list: &[Constant]| list.iter().map(|c| c.bytes().to_vec()).collect::<Vec<_>>();
+                    assert!(bytes(got) == bytes(&wanted), "{name}, {n} images, {threads} threads, {what}");
+                };
+                same(&run(&open), "open");
+                if n > 0 {
+                    let dim = format!("n={n}");
+                    let bound = library(&format!("{n}of{threads}"), &[&shared[..], &["--dim", &dim]].concat());
+                    same(&run(&bound), "bound");
+                }
+            }
         }
     }
 }
@@ -207,8 +251,8 @@ class Module:
     for threads in ["1", "2"] {
         let options = ["--params", path(&params), "--prefix", "m", "--threads", threads];
         let flat = relax_aot(&[&["print", "--stage", "flat", path(&file)], &options[..]].concat());
-        let body = flat.split("for image in").nth(1).expect("images one by one");
-        assert!(body.lines().take(8).any(|l| l.contains("main_rest")), "{}", &body[..body.len().min(900)]);
+        let body = flat.split("main__body(call").nth(1).and_then(|f| f.split("\n\n").next()).expect("the entry's body");
+        assert!(body.contains("for image in") && body.contains("main_rest"), "{body}");
         let library = |so: &str, more: &[&str]| {
             let so = dir.path().join(so);
             relax_aot(&[&[path(&file), "-o", path(&so)], &options[..], more].concat());

@@ -7,6 +7,7 @@ use crate::flat::FlatModule;
 use crate::prim::{PrimExpr, Var};
 use crate::relax::StructInfo;
 use crate::span::Span;
+use std::collections::HashSet;
 use std::io;
 
 /// A whole compiled program.
@@ -41,6 +42,8 @@ pub struct Program {
     pub written: Vec<(String, String)>,
     /// By entry.
     pub memory: Vec<MemoryUse>,
+    /// Functions whose kernels run on one thread, as several of them run at once.
+    pub alone: HashSet<String>,
     /// Code of their own for likely sizes.
     pub forms: Vec<FormInfo>,
     /// Accesses of kernels of the model that are not proved to be inside of their buffers.

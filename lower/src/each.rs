@@ -412,6 +412,20 @@ impl Search<'_> {
                 let both = |y: &Expr| self.rows(y) == self.rows(x) && self.rank(y) == Some(rank) && rank >= 3;
                 own(x) && rank >= 2 && (free(y) && self.rank(y)? == 2 || both(y))
             }
+            "strided_slice" => {
+                let ExprKind::Tuple(axes) = c.args.get(1)?.kind() else { return None };
+                let rank = self.rank(x)?;
+                let behind = |e: &Expr| match e.kind() {
+                    ExprKind::Prim(p) => p.as_int().is_some_and(|axis| behind(axis, rank)),
+                    _ => false,
+                };
+                let mut of_batch = false;
+                for a in &c.args[1..] {
+                    a.walk(&mut |e| of_batch |= matches!(e.kind(), ExprKind::Prim(p) if p.vars().contains(self.n)));
+                }
+                own(x) && !of_batch && axes.iter().all(behind)
+            }
+            "take" => own(x) && free_rest() && behind(c.attrs.int("axis")?, self.rank(x)?),
             "permute_dims" => own(x) && c.attrs.ints("axes")?.first() == Some(&0),
             "reshape" => {
                 let ExprKind::Shape(dims) = c.args.get(1)?.kind() else { return None };

@@ -140,6 +140,12 @@ pub fn worthwhile<'a>(kernels: impl Iterator<Item = &'a PrimFunc>) -> bool {
     known.is_none_or(|n| n >= LEAST_TOGETHER)
 }
 
+/// Calls of these kernels that are together worth several threads.
+pub fn least_calls<'a>(kernels: impl Iterator<Item = &'a PrimFunc>) -> i64 {
+    let known: Option<i64> = kernels.map(|k| work(k).as_int()).sum();
+    known.map_or(1, |n| LEAST_TOGETHER / n.max(1) + 1)
+}
+
 /// What a kernel costs, about: multiplications, or what it takes to fetch its tensors.
 fn work(f: &PrimFunc) -> PrimExpr {
     if let Some(conv) = int8::Conv::of(f) {
@@ -194,7 +200,7 @@ pub fn consider(f: &PrimFunc, room: &Room, least: i64) -> Option<Shared> {
 
 /// Rewrites the calls of kernels in shares, by symbol, and lets entries gather a team.
 pub fn apply(program: &mut Program, shared: &HashMap<String, Shared>, threads: i64, pointer_bytes: u32) {
-    if shared.is_empty() {
+    if shared.is_empty() && program.alone.is_empty() {
         return;
     }
     let abi = AbiLayout::new(pointer_bytes);
@@ -202,7 +208,7 @@ pub fn apply(program: &mut Program, shared: &HashMap<String, Shared>, threads: i
     let cx = Calls { shared, threads, prefix: &prefix };
     for f in &mut program.module.funcs {
         let call = f.params.first().filter(|p| p.dtype() == DType::HANDLE && p.name() == "call").cloned();
-        let fails = f.ret == Some(DType::I32);
+        let fails = f.ret == Some(DType::I32) && !program.alone.contains(&f.name);
         f.body = cx.list(&f.body, call.as_ref().filter(|_| fails));
     }
     let mut symbols: Vec<&String> = shared.keys().collect();
@@ -319,7 +325,7 @@ impl Calls<'_> {
             let at = PrimExpr::i64(args.len() as i64 + 1);
             body.push(FlatStmt::Store { ptr: context.expr(), offset: at, value: phase * WHOLE });
             let rc = Var::new("rc", DType::I32);
-            let name = format!("{}__parallel", self.prefix);
+            let name = parallel_name(self.prefix);
             body.push(FlatStmt::Call {
                 callee: callee(name, vec![h, n, h, h], Some(DType::I32), Linkage::Local),
                 args: vec![call.expr(), PrimExpr::i64(self.shares(s)), tasks.clone(), context.expr()],
@@ -416,6 +422,11 @@ impl Calls<'_> {
     }
 }
 
+/// Of the function that hands out shares.
+pub fn parallel_name(prefix: &str) -> String {
+    format!("{prefix}__parallel")
+}
+
 /// `int32_t P__parallel(call, int64_t n, body, context)`: through the call's `parallel_for` if there is one.
 fn parallel(prefix: &str, abi: &AbiLayout) -> FlatFunc {
     let (h, n) = (DType::HANDLE, DType::I64);
@@ -454,7 +465,7 @@ fn parallel(prefix: &str, abi: &AbiLayout) -> FlatFunc {
         },
         FlatStmt::Return(Some(alone.expr())),
     ];
-    function(format!("{prefix}__parallel"), vec![call, count, work, context], body)
+    function(parallel_name(prefix), vec![call, count, work, context], body)
 }
 
 /// The entry `name`, which gathers a team around the entry `alone`.

@@ -2,6 +2,7 @@
 //! the typed C entries (see `relax_ir::program::Program` for the symbols).
 
 mod forms;
+mod images;
 mod room;
 mod workspace;
 
@@ -136,7 +137,7 @@ fn laid_out(cx: &mut Context, typed: &Typed, f: &Function) -> Result<Entry, Diag
             cx.kernels.truncate(kernels);
             let general = forms::General { f, symbol: &symbol, sig: &sig, results: &results };
             let rest = crate::each::rest_of(&typed.module, &f.name);
-            forms::each(cx, typed, &general, (one, rest), &base, &layout)?
+            images::each(cx, typed, &general, (one, rest), &base, &layout)?
         }
         None => {
             cx.memory.push(memory_use(&symbol, &sig, &plan, &layout, &mut facts));

@@ -54,6 +54,10 @@ pub struct Context {
     pub checks: Checks,
     /// Of the widest vectors that kernels may be scheduled for.
     pub room: Room,
+    /// Whatever it costs, work is shared out to threads.
+    pub share_all: bool,
+    /// Functions whose kernels run on one thread, as several of them run at once.
+    pub alone: HashSet<String>,
     /// Tensors may be parts of others.
     pub parts: bool,
     /// Kernels made while planning.
@@ -126,6 +130,8 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
         pool: Pool::new(prefix, unchecked, options.silent),
         funcs: vec![],
         checks: Checks::new(options.lines.clone(), &typed.module),
+        share_all: options.share_all,
+        alone: HashSet::new(),
         parts: options.opt_level >= 2,
         kernels: vec![],
         regions: options.regions.clone(),
@@ -230,6 +236,7 @@ pub fn compile(typed: &Typed, options: &crate::Options) -> Result<(Program, Vec<
     cx.funcs.push(body::copy_function(&mut cx.pool, prefix, abi));
     cx.funcs.extend(message::fill::functions(&mut cx.pool, prefix, abi));
     program.memory = cx.memory;
+    program.alone = cx.alone;
     warnings.extend(cx.warnings);
     program.module.funcs = cx.funcs;
     program.weights_file = cx.constants.external.and_then(|e| e.finish(&mut cx.pool, prefix));

@@ -2,7 +2,6 @@
 //! entry chooses.
 
 use super::*;
-use crate::host::params::Leaf;
 use crate::host::checks::Checks;
 use crate::likely;
 use relax_ir::prim::text;
@@ -15,13 +14,15 @@ const FREE: u64 = 300_000;
 pub(super) struct Form {
     /// Over the variables of the entry's signature.
     when: PrimExpr,
-    body: Callee,
+    pub body: Callee,
     /// Variables that the body takes, as the entry has them.
-    vars: Vec<PrimExpr>,
+    pub vars: Vec<PrimExpr>,
     /// Bytes of workspace over the entry's variables, and at most.
     pub total: PrimExpr,
     pub most: Option<u64>,
-    regions: Vec<u64>,
+    pub regions: Vec<u64>,
+    /// Calls from which on several threads are worth it.
+    pub least: i64,
 }
 
 /// What the general form of the entry turned out to be.
@@ -63,18 +64,20 @@ pub(super) fn compile(cx: &mut Context, typed: &Typed, general: &General) -> Vec
 
 /// What a form is for.
 #[derive(Clone, Copy, PartialEq)]
-enum Why {
+pub(super) enum Why {
     /// Some calls.
     Likely,
     /// An image of each call.
     Each,
     /// The same, of tensors that are no results.
     Before,
+    /// An image of each call, by one thread.
+    Alone,
     /// What follows for all images.
     Rest,
 }
 
-fn one(
+pub(super) fn one(
     cx: &mut Context,
     typed: &Typed,
     general: &General,
@@ -85,10 +88,14 @@ fn one(
     // The entry has checked the arguments.
     let mut sig = Signature::new(f, &typed.sinfo, &mut Checks::default(), cx.uncallable)?;
     let mut facts = sig.facts();
-    let planner = Planner::new(typed, facts.clone(), cx.room, &mut cx.checks, &mut cx.kernels);
+    let room = match why {
+        Why::Alone => crate::threads::Room { threads: 1, ..cx.room },
+        _ => cx.room,
+    };
+    let planner = Planner::new(typed, facts.clone(), room, &mut cx.checks, &mut cx.kernels);
     let mut plan = planner.plan(f, sig.scope.clone(), sig.bufs.clone())?;
     if cx.parts {
-        crate::host::parts::parts(&mut plan, &typed.module, &mut cx.kernels, cx.room);
+        crate::host::parts::parts(&mut plan, &typed.module, &mut cx.kernels, room);
     }
     sig.late = plan.late.clone();
     let map = same_dims(&sig, general.sig);
@@ -111,7 +118,7 @@ fn one(
             == (b.open, b.data_dependent(), b.dtype, b.dims.len(), b.passed.is_some())
     };
     let alike = results.len() == general.results.len() && results.iter().zip(general.results).all(same);
-    if why != Why::Before && !alike {
+    if !matches!(why, Why::Before | Why::Alone) && !alike {
         return Err(other("its results are not laid out as those of the general form"));
     }
     let vars: Option<Vec<PrimExpr>> = sig.body_vars().iter().map(|v| map.get(v).cloned()).collect();
@@ -127,7 +134,8 @@ fn one(
         Why::Likely => afford(cx, &plan)?,
         _ => 0,
     };
-    let base = format!("{}_{}__{}", cx.prefix, general.symbol, f.name);
+    let alone = if why == Why::Alone { "_alone" } else { "" };
+    let base = format!("{}_{}__{}{alone}", cx.prefix, general.symbol, f.name);
     let body = body_function(cx, &base, &sig, &plan, &layout, &results, Part::Whole);
     let callee = callee_of(&body);
     cx.funcs.push(body);
@@ -143,12 +151,26 @@ fn one(
                 code_bytes: None,
             });
         }
+        Why::Alone => drop(cx.alone.insert(callee.name.clone())),
         _ => cx.memory.push(memory_use(general.symbol, &sig, &plan, &layout, &mut facts)),
     }
     let total = layout.total.substitute(&map);
     let most = upper_value(&total, general.sig).or_else(|| upper_bound(&total, general.sig, &mut general.sig.facts()));
     let regions = layout.regions.iter().map(|r| r.bytes).collect();
-    Ok((Form { when, body: callee, vars, total, most, regions }, sig, results))
+    let least = match why {
+        Why::Alone if !cx.share_all => {
+            let mut names = vec![];
+            called_kernels(&plan.steps, &mut names);
+            let own = cx.kernels.iter().filter(|k| names.contains(&k.name));
+            let kernels = names.iter().filter_map(|name| match typed.module.get(name) {
+                Some(relax_ir::Func::Prim(p)) => Some(p),
+                _ => None,
+            });
+            crate::threads::least_calls(kernels.chain(own))
+        }
+        _ => 1,
+    };
+    Ok((Form { when, body: callee, vars, total, most, regions, least }, sig, results))
 }
 
 /// The bytes of weights that a form adds.
@@ -171,106 +193,6 @@ fn afford(cx: &Context, plan: &Plan) -> Result<u64, Diagnostic> {
     Ok(data_bytes)
 }
 
-/// The body of an entry whose images are computed one by one by the function `f`, and its workspace. With `rest` they are
-/// not results yet, but that function's last argument.
-pub(super) fn each(
-    cx: &mut Context,
-    typed: &Typed,
-    general: &General,
-    (f, rest): (&Function, Option<&Function>),
-    base: &str,
-    layout: &Layout,
-) -> Result<(FlatFunc, Layout), Diagnostic> {
-    let (form, image, made) = one(cx, typed, general, f, if rest.is_some() { Why::Before } else { Why::Each })?;
-    let rest = rest.map(|f| one(cx, typed, general, f, Why::Rest)).transpose()?;
-    let (sig, results) = (general.sig, general.results);
-    fn dims(l: &Leaf) -> &[PrimExpr] {
-        match &l.kind {
-            LeafKind::Tensor { dims, .. } => dims,
-            _ => &[],
-        }
-    }
-    // The batch of a tensor that has a row for each image.
-    let images = |whole: &[PrimExpr], one: &[PrimExpr]| {
-        let (whole, one) = (whole.first()?, one.first()?);
-        (one.is_int(1) && !whole.is_int(1)).then(|| whole.clone())
-    };
-    let count = sig.leaves.iter().zip(&image.leaves).find_map(|(all, one)| images(dims(all), dims(one)));
-    let count = count.ok_or_else(|| Diagnostic::internal(f.signature_span, "no batch"))?;
-    // Bytes of an image.
-    let bytes = |dims: &[PrimExpr], one: &[PrimExpr], dtype: DType| match images(dims, one) {
-        Some(_) => PrimExpr::product(&dims[1..]) * dtype.bytes() as i64,
-        None => PrimExpr::i64(0),
-    };
-    let (call, workspace, actual) =
-        (Var::new("call", DType::HANDLE), Var::new("workspace", DType::HANDLE), Var::new("actual", DType::HANDLE));
-    let args: Vec<(Var, PrimExpr)> = sig
-        .leaves
-        .iter()
-        .zip(&image.leaves)
-        .filter_map(|(l, one)| match &l.kind {
-            LeafKind::Tensor { ptr, dims: all, dtype } => Some((ptr.clone(), bytes(all, dims(one), *dtype))),
-            _ => None,
-        })
-        .collect();
-    let image_of = |r: &ResultLeaf| PrimExpr::product(&r.dims[1..]) * r.dtype.bytes() as i64;
-    let outs: Vec<(Var, PrimExpr)> =
-        results.iter().map(|r| (Var::new(&r.name, DType::HANDLE), image_of(r))).collect();
-    // The tensors of all images lie before what the functions work in.
-    let (mut before, mut total) = (vec![], PrimExpr::i64(0));
-    for r in made.iter().filter(|_| rest.is_some()) {
-        let image = image_of(r);
-        before.push((Var::new(&r.name, DType::HANDLE), image.clone(), total.clone()));
-        total = total + memory::align_up(count.clone() * image);
-    }
-    let mut params = vec![call.clone(), workspace.clone()];
-    params.extend(args.iter().map(|a| a.0.clone()));
-    params.extend(sig.body_vars());
-    params.extend(outs.iter().map(|o| o.0.clone()));
-    params.push(actual.clone());
-    let mut b = Builder::new(&mut cx.pool, cx.abi, call.expr());
-    let room = workspace.expr().ptr_add(total.clone());
-    let tensors: Vec<(Var, PrimExpr)> = before
-        .into_iter()
-        .map(|(var, bytes, offset)| {
-            b.push(FlatStmt::Let { var: var.clone(), value: workspace.expr().ptr_add(offset) });
-            (var, bytes)
-        })
-        .collect();
-    b.for_range("image", count, |b, i| {
-        let at = |(ptr, bytes): &(Var, PrimExpr)| match bytes.is_int(0) {
-            true => ptr.expr(),
-            false => ptr.expr().ptr_add(i.clone() * bytes.clone()),
-        };
-        let mut all = vec![call.expr(), room.clone()];
-        all.extend(args.iter().map(at));
-        all.extend(form.vars.iter().cloned());
-        all.extend(if rest.is_some() { &tensors } else { &outs }.iter().map(at));
-        all.push(actual.expr());
-        let rc = b.call(form.body.clone(), all);
-        b.return_if_failed(rc);
-    });
-    if let Some((rest, ..)) = &rest {
-        let mut all = vec![call.expr(), room];
-        all.extend(args.iter().chain(&tensors).map(|(ptr, _)| ptr.expr()));
-        all.extend(rest.vars.iter().cloned());
-        all.extend(outs.iter().map(|(ptr, _)| ptr.expr()));
-        all.push(actual.expr());
-        let rc = b.call(rest.body.clone(), all);
-        b.return_if_failed(rc);
-    }
-    b.ret(PrimExpr::i32(0));
-    let body = b.finish(format!("{base}__body"), params, Some(DType::I32), Linkage::Local);
-    let mut layout = layout.clone();
-    layout.total = match rest {
-        Some((rest, ..)) => total + form.total.max(rest.total),
-        None => form.total,
-    };
-    for (r, bytes) in layout.regions.iter_mut().zip(form.regions) {
-        r.bytes = bytes;
-    }
-    Ok((body, layout))
-}
 
 /// The variables of a form's signature as the general one has them.
 fn same_dims(form: &Signature, general: &Signature) -> HashMap<Var, PrimExpr> {
@@ -375,4 +297,17 @@ pub(super) fn call(
     let rc = b.local("rc", PrimExpr::i32(0));
     choose(b, &rc, forms, &general, args);
     rc.expr()
+}
+
+fn called_kernels(steps: &[Step], out: &mut Vec<String>) {
+    for s in steps {
+        match s {
+            Step::Kernel { kernel, .. } => out.push(kernel.clone()),
+            Step::If { then, otherwise, .. } => {
+                called_kernels(then, out);
+                called_kernels(otherwise, out);
+            }
+            _ => {}
+        }
+    }
 }
