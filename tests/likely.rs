@@ -242,8 +242,8 @@ fn products_have_the_bits_of_the_size_written_in() {
 #[test]
 fn convolutions_have_the_bits_of_the_size_written_in() {
     let weights: &[(&str, &[i64])] = &[("w", &[16, 3, 3, 3]), ("v", &[16, 16, 3, 3])];
-    // Other counts of images go one by one.
-    same_bits_in(&["n == 16"], CONV, weights, &|n| vec![tensor(&[n, 3, 18, 18], 1)], &[]);
+    // Images go one by one, however many.
+    same_bits_in(&[], CONV, weights, &|n| vec![tensor(&[n, 3, 18, 18], 1)], &[]);
 }
 
 #[test]

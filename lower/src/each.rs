@@ -142,8 +142,9 @@ pub fn split(typed: &mut Typed, tails: bool) {
                 let fresh = t.module.fresh_name(&new.name);
                 t.module.funcs.push(Func::Relax(Function { name: fresh, ..new }));
             }
-            // Of its forms those for one image and for divisors would be no faster.
-            let needless = |w: &String| w.contains('%') || w.ends_with("== 1");
+            // Its forms for numbers of images would be no faster.
+            let batch = whole.batch.name();
+            let needless = |w: &String| w.split_whitespace().next() == Some(batch);
             t.module.funcs.retain(|g| match g {
                 Func::Relax(g) => g.attrs.str(FORM_OF) != Some(&name) || !likely::when(g).iter().all(needless),
                 _ => true,

@@ -53,11 +53,11 @@ int main(void) {
   call.parallel_for = own;
   call.parallel_self = &loops;
   refused.parallel_for = refuse;
-  if (m_run(NULL, args, INPUTS, a, RESULTS, NULL)) return 1;
-  if (m_run(NULL, args, INPUTS, b, RESULTS, &call)) return 2;
+  if (m_run("main", args, INPUTS, a, RESULTS, NULL)) return 1;
+  if (m_run("main", args, INPUTS, b, RESULTS, &call)) return 2;
   if (call.parallel_for != own || call.parallel_self != &loops) return 3;
   if (differ(a, b)) return 4;
-  if (m_run(NULL, args, INPUTS, none, RESULTS, &refused) != 77) return 5;
+  if (m_run("main", args, INPUTS, none, RESULTS, &refused) != 77) return 5;
   for (int i = 0; i < INPUTS; ++i) free(inputs[i].data);
   printf("%d\n", (int)loops);
   return 0;
