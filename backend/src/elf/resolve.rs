@@ -9,12 +9,13 @@ use relax_ir::Diagnostic;
 use std::collections::BTreeMap;
 
 /// The C library's functions that a library may leave undefined.
-const LIBC: [&str; 30] = [
+const LIBC: [&str; 31] = [
     "_setjmp",
     "abort",
     "aligned_alloc",
     "calloc",
     "close",
+    "dl_iterate_phdr",
     "free",
     "longjmp",
     "madvise",
@@ -45,6 +46,9 @@ const LIBC: [&str; 30] = [
 /// before the library is unloaded.
 pub const TEAMS: &str = ".bss.relax_rt_teams";
 const REST: &str = "relax_rt_rest";
+/// Finds the pages of weights when the library is loaded, where there are as many bytes of them.
+pub const AHEAD: &str = "relax_rt_ahead";
+pub const AHEAD_FROM: u64 = 1 << 20;
 
 /// Where a kept section goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +68,8 @@ pub struct Linked {
     pub live: Vec<(SectionId, Kind)>,
     /// Dynamic symbols: exports in the caller's order.
     pub exports: Vec<SymbolId>,
+    /// What runs when the library is loaded.
+    pub ahead: Option<SymbolId>,
     /// What runs before the library is unloaded.
     pub rest: Option<SymbolId>,
     /// Undefined symbols in use, by name.
@@ -135,8 +141,21 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
     for &root in &roots {
         reach(root, &mut kept, &mut work);
     }
-    let mut rest = None;
-    while let Some(section) = work.pop() {
+    let (mut rest, mut ahead, mut all) = (None, None, false);
+    loop {
+        let Some(section) = work.pop() else {
+            if std::mem::replace(&mut all, true) {
+                break;
+            }
+            let bytes = |(id, _): (usize, &bool)| input.sections[id].data.len() as u64;
+            let bytes: u64 = kept.iter().enumerate().filter(|(_, kept)| **kept).map(bytes).sum();
+            let defined = |id: &SymbolId| input.symbols[*id].place != Place::Undefined;
+            ahead = by_name.get(AHEAD).copied().filter(|id| bytes >= AHEAD_FROM && defined(id));
+            if let Some(id) = ahead {
+                reach(id, &mut kept, &mut work);
+            }
+            continue;
+        };
         if input.sections[section].name == TEAMS && rest.is_none() {
             rest = by_name.get(REST).copied().filter(|id| input.symbols[*id].place != Place::Undefined);
             match rest {
@@ -155,6 +174,7 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
         target,
         live: vec![],
         exports: roots,
+        ahead,
         rest,
         imports: vec![],
         got: vec![],

@@ -2,6 +2,7 @@
 
 use super::arch::Arch;
 use super::fault;
+use super::resolve::{AHEAD, AHEAD_FROM};
 use relax_ir::{Diagnostic, Span};
 use std::fmt::Write as _;
 use std::fs;
@@ -63,6 +64,9 @@ pub fn link_system(
         if object.windows(TEAM.len()).any(|w| w == TEAM) {
             // Ends the threads that calls have started.
             command.arg("-Wl,-fini=relax_rt_rest");
+        }
+        if object.len() as u64 >= AHEAD_FROM {
+            command.arg(format!("-Wl,-init={AHEAD},-u,{AHEAD}"));
         }
         if let Some(pictures) = super::pictures(object) {
             let file = dir.path().join("pictures.o");

@@ -71,7 +71,8 @@ pub fn write<'c>(input: &Input<'_, 'c>, linked: &Linked, layout: &Layout) -> Res
             }
             Part::Dynamic => {
                 let rest = linked.rest.and_then(|id| layout.symbol(input, id));
-                dynamic_entries(layout, rest, &mut out)
+                let ahead = linked.ahead.and_then(|id| layout.symbol(input, id));
+                dynamic_entries(layout, [ahead, rest], &mut out)
             }
             Part::SymTab => {
                 out.symbol(0, 0, 0, 0, 0);
@@ -200,7 +201,7 @@ fn headers(input: &Input, layout: &Layout, out: &mut Out) {
     }
 }
 
-fn dynamic_entries(layout: &Layout, rest: Option<u64>, out: &mut Out) {
+fn dynamic_entries(layout: &Layout, [ahead, rest]: [Option<u64>; 2], out: &mut Out) {
     let at = |part| layout.address_of(part);
     let size = |part| layout.output(part).map_or(0, |(_, o)| o.size);
     let mut entry = |tag: i64, v: u64| {
@@ -211,6 +212,9 @@ fn dynamic_entries(layout: &Layout, rest: Option<u64>, out: &mut Out) {
         entry(DT_NEEDED, needed as u64);
     }
     entry(DT_SONAME, layout.soname as u64);
+    if let Some(ahead) = ahead {
+        entry(DT_INIT, ahead);
+    }
     if let Some(rest) = rest {
         entry(DT_FINI, rest);
     }

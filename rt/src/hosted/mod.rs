@@ -1,11 +1,15 @@
 //! What needs a C library.
 
+#[cfg(target_os = "linux")]
+mod ahead;
 pub mod libc;
 mod picture;
 mod print;
 mod run;
 mod team;
 
+#[cfg(target_os = "linux")]
+pub use ahead::relax_rt_ahead;
 pub use picture::relax_rt_picture;
 pub use print::relax_rt_print;
 pub use run::relax_rt_run;
