@@ -135,7 +135,8 @@ fn threads_take_images() {
             for n in [0, 1, 2, 3, 4, 7] {
                 let args = [tensor(&[n, 8, 10, 10], 1), tensor(&[n, 16, 1, 1], 2)];
                 let results = if name == "tuple" { 2 } else { 1 };
-                let run = |l: &Library| l.run("main", &args, results).unwrap_or_else(|e| panic!("{name}: {}", e.message));
+                let run =
+                    |l: &Library| l.run("main", &args, results).unwrap_or_else(|e| panic!("{name}: {}", e.message));
                 let wanted = run(&alone);
                 let same = |got: &[Constant], what: &str| {
                     let bytes = |list: &[Constant]| list.iter().map(|c| c.bytes().to_vec()).collect::<Vec<_>>();

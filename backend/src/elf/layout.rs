@@ -159,8 +159,7 @@ pub fn layout(input: &Input, linked: &Linked, soname: &str) -> Result<Layout, Di
         .count();
     let rela = (linked.got.len() + pointers) as u64 * 24;
     let ends = linked.ahead.is_some() as u64 + linked.rest.is_some() as u64;
-    let dynamic_entries =
-        7 + 2 + 1 + needed.is_some() as u64 + ends + if rela > 0 { 4 } else { 0 };
+    let dynamic_entries = 7 + 2 + 1 + needed.is_some() as u64 + ends + if rela > 0 { 4 } else { 0 };
 
     let mut outputs = vec![Output {
         part: Part::Null,

@@ -25,7 +25,11 @@ pub(super) fn opened(f: &Function, typed: &Typed) -> Option<Apart> {
         let mut place = 0;
         vars::map_dims(s, &mut |dim| {
             place += 1;
-            if place == 1 { open(dim) } else { dim.clone() }
+            if place == 1 {
+                open(dim)
+            } else {
+                dim.clone()
+            }
         })
     };
     let mut g = f.clone();

@@ -193,7 +193,6 @@ fn afford(cx: &Context, plan: &Plan) -> Result<u64, Diagnostic> {
     Ok(data_bytes)
 }
 
-
 /// The variables of a form's signature as the general one has them.
 fn same_dims(form: &Signature, general: &Signature) -> HashMap<Var, PrimExpr> {
     let mut map = HashMap::new();

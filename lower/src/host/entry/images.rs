@@ -58,8 +58,7 @@ pub(super) fn each(
         _ => None,
     });
     let args: Tensors = args.collect();
-    let outs: Tensors =
-        results.iter().map(|r| (Var::new(&r.name, DType::HANDLE), bytes(&r.dims, r.dtype))).collect();
+    let outs: Tensors = results.iter().map(|r| (Var::new(&r.name, DType::HANDLE), bytes(&r.dims, r.dtype))).collect();
     let (call, workspace, actual) =
         (Var::new("call", DType::HANDLE), Var::new("workspace", DType::HANDLE), Var::new("actual", DType::HANDLE));
     // The tensors of all images lie before what the functions work in.
