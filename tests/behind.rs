@@ -39,7 +39,11 @@ fn classifiers_are_asked_for_ahead() {
             std::fs::write(&text, model.replace("{n}", &n.to_string())).expect("the model is written");
             weights(&file, &list[..parts], 3);
             let (text, file, flat) = (path(&text), path(&file), path(&out));
-            relax_aot(&[text, "--params", file, "--emit", "flat", "--target-cpu", cpu, "-o", flat]);
+            // Pictures in one piece: one by one each of them would read the weights again.
+            let whole = ["--specialize", "never"];
+            relax_aot(
+                &[&[text, "--params", file, "--emit", "flat", "--target-cpu", cpu, "-o", flat][..], &whole].concat(),
+            );
             let all = std::fs::read_to_string(&out).expect("the text");
             // The classifier's weights lie behind these, of 640 x 640 x 4 bytes.
             let asked = all.lines().any(|l| l.contains("1638400") && !l.starts_with("data "));
