@@ -153,6 +153,20 @@ fn threads_take_images() {
     }
 }
 
+/// Few small images are not worth threads, many are.
+#[test]
+fn few_small_images_wake_no_thread() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("model.rlx");
+    std::fs::write(&file, text(CASES[0].1)).expect("the model is written");
+    for (n, shared) in [(2, false), (64, true)] {
+        let options = ["--target-cpu", "x86-64-v3", "--threads", "2", "--dim", &format!("n={n}")];
+        let flat = relax_aot(&[&["print", "--stage", "flat", path(&file)][..], &options].concat());
+        assert_eq!(flat.contains("__images"), shared, "{n} images");
+        assert_eq!(flat.contains("relax_rt_team"), shared, "{n} images");
+    }
+}
+
 /// A function that others call stays whole, and is right in both.
 #[test]
 fn functions_that_are_called_stay_whole() {

@@ -4,7 +4,8 @@
 //! depends on it, and each image of its results follows from the same image of its arguments, the function for a batch of
 //! one is compiled in its place, and the entry runs it once for each image ([`crate::host`]): at the speed of the static
 //! network, and in its memory. Dense layers at the end whose weights come from memory are left to a function of the whole
-//! batch ([`tail`]), which reads them once. [`split`] finds such functions, by a rule for each operator of what it does to
+//! batch ([`tail`]), which reads them once. A batch that is a number is left open first ([`opened`]), as all images' values
+//! are more than caches keep. [`split`] finds such functions, by a rule for each operator of what it does to
 //! the first dim; those without a rule end the search.
 
 mod opened;
@@ -230,6 +231,7 @@ struct Apart {
     count: Option<i64>,
 }
 
+/// The function with its batch open, where it can be split.
 fn apart(f: &Function, typed: &Typed) -> Option<Apart> {
     let first = |p: &relax_ir::relax::Param| {
         let t = p.annotation.as_ref()?.as_tensor()?;

@@ -66,6 +66,7 @@ pub fn link_system(
             command.arg("-Wl,-fini=relax_rt_rest");
         }
         if object.len() as u64 >= AHEAD_FROM {
+            // Finds the pages of weights.
             command.arg(format!("-Wl,-init={AHEAD},-u,{AHEAD}"));
         }
         if let Some(pictures) = super::pictures(object) {

@@ -49,6 +49,14 @@ pub(super) fn each(
         _ => cx.room.threads,
     };
     let alone = (threads > 1).then(|| one(cx, typed, general, f, Why::Alone)).transpose()?.map(|(form, ..)| form);
+    let few = |a: &Form| count.as_int().is_some_and(|n| n < a.least);
+    let alone = alone.filter(|a| {
+        if few(a) {
+            cx.alone.remove(&a.body.name);
+            cx.funcs.retain(|f| f.name != a.body.name);
+        }
+        !few(a)
+    });
     let bytes = |dims: &[PrimExpr], dtype: DType| PrimExpr::product(&dims[1..]) * dtype.bytes() as i64;
     let args = sig.leaves.iter().zip(&image.leaves).filter_map(|(l, one)| match &l.kind {
         LeafKind::Tensor { ptr, dims: all, dtype } => Some(match images(all, dims(one)) {
@@ -106,7 +114,6 @@ pub(super) fn each(
             let shares = |b: &mut Builder| i.call_shares(b, &call, &room, &tasks);
             let whole = count.clone().floor_div(threads) * threads;
             match all.as_int() {
-                Some(0) => one_by_one(&mut b, PrimExpr::i64(0)),
                 Some(_) => {
                     shares(&mut b);
                     if !(count.clone() - whole.clone()).is_int(0) {
@@ -137,7 +144,7 @@ pub(super) fn each(
     b.ret(PrimExpr::i32(0));
     let body = b.finish(format!("{base}__body"), params, Some(DType::I32), Linkage::Local);
     // Where threads take all images, nobody calls the function of one image for all threads.
-    let shared = alone.as_ref().is_some_and(|a| count.as_int().is_some_and(|n| n >= a.least && n % threads == 0));
+    let shared = alone.is_some() && count.as_int().is_some_and(|n| n % threads == 0);
     let mut most = form.total.clone();
     if shared {
         cx.funcs.retain(|f| f.name != form.body.name);
