@@ -104,7 +104,7 @@ const CASES: &[Case] = &[
         tolerance: 0.0,
     },
     Case {
-        rule: "arithmetic of float16 is rounded after each operation",
+        rule: "strict arithmetic of float16 is rounded after each operation",
         params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor(("n", 71), dtype="float32")"#,
         inputs: || vec![tensor(&[3, 71], 1), tensor(&[3, 71], 2)],
         body: r#"a = R.astype(x, "float16"); b = R.astype(z, "float16");
@@ -112,7 +112,7 @@ const CASES: &[Case] = &[
         tolerance: 0.0,
     },
     Case {
-        rule: "arithmetic of bfloat16 is rounded after each operation",
+        rule: "strict arithmetic of bfloat16 is rounded after each operation",
         params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor(("n", 71), dtype="float32")"#,
         inputs: || vec![tensor(&[3, 71], 1), tensor(&[3, 71], 2)],
         body: r#"a = R.astype(x, "bfloat16"); b = R.astype(z, "bfloat16");
@@ -405,9 +405,10 @@ const CASES: &[Case] = &[
     },
 ];
 
-fn run(dir: &Path, model: &Path, cpu: &str, threads: &str, inputs: &[Constant]) -> Constant {
+fn run(dir: &Path, model: &Path, rule: &str, cpu: &str, threads: &str, inputs: &[Constant]) -> Constant {
     let so = dir.join(format!("{cpu}{threads}.so"));
-    relax_aot(&[path(model), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu, "--threads", threads]);
+    let fp = if rule.starts_with("strict ") { "strict" } else { "fast" };
+    relax_aot(&[path(model), "--prefix", "m", "-o", path(&so), "--target-cpu", cpu, "--threads", threads, "--fp", fp]);
     let library = Library::open(&so, "m").expect("the library");
     let mut results = library.run("main", inputs, 1).unwrap_or_else(|e| panic!("{}: {}", e.code, e.message));
     results.swap_remove(0)
@@ -432,11 +433,11 @@ fn every_level_computes_what_the_baseline_computes() {
         );
         std::fs::write(&model, text).expect("the model is written");
         let inputs = (c.inputs)();
-        let wanted = run(&folder, &model, "baseline", "1", &inputs);
+        let wanted = run(&folder, &model, c.rule, "baseline", "1", &inputs);
         // What this machine lacks it cannot run.
         let levels = [("x86-64-v3", "1"), ("native", "1"), ("x86-64-v3", "2"), ("x86-64-v4", "1")];
         for (cpu, threads) in &levels[..if wide { 4 } else { 3 }] {
-            let got = run(&folder, &model, cpu, threads, &inputs);
+            let got = run(&folder, &model, c.rule, cpu, threads, &inputs);
             assert_eq!((got.dtype, &got.shape), (wanted.dtype, &wanted.shape), "{}", c.rule);
             for k in 0..wanted.elements() {
                 let (a, b) = (wanted.get_f64(k), got.get_f64(k));
@@ -501,7 +502,7 @@ fn suppression_keeps_what_overlaps_none_before_it() {
         }
         assert!(wanted.len() > 60, "{} boxes", wanted.len());
         for cpu in ["baseline", "native"] {
-            let got = run(dir.path(), &model, cpu, "1", &inputs);
+            let got = run(dir.path(), &model, "", cpu, "1", &inputs);
             let rows: Vec<[f64; 3]> =
                 (0..got.elements() / 3).map(|r| [0, 1, 2].map(|k| got.get_f64(3 * r + k))).collect();
             assert_eq!(rows, wanted, "{cpu}, at most {most}, {iou}, above {threshold}");

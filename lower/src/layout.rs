@@ -111,7 +111,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
         names: Names::new(&typed.module),
         new: vec![],
         known: HashMap::new(),
-        halves: HashSet::new(),
+        halves: HashMap::new(),
         last: HashMap::new(),
         turned: HashMap::new(),
         written,
@@ -130,8 +130,9 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
     };
     for b in typed.module.relax_funcs().flat_map(|f| f.bindings()) {
         if let Some(c) = pass.constant(b.expr()) {
-            if b.expr().as_op_call("astype").is_some() {
-                pass.halves.insert(b.var.clone());
+            let held = b.expr().as_op_call("astype").and_then(|c| typed.info_of(c.args.first()?)?.as_tensor()?.dtype);
+            if let Some(held) = held {
+                pass.halves.insert(b.var.clone(), held);
             }
             pass.known.insert(b.var.clone(), c);
         }
@@ -158,8 +159,8 @@ struct Pass {
     new: Vec<PrimFunc>,
     /// Variables that are constants.
     known: HashMap<RVar, Constant>,
-    /// Those of them that the model holds as float16.
-    halves: HashSet<RVar>,
+    /// The floats of 16 bits as which the model holds some of them.
+    halves: HashMap<RVar, DType>,
     /// The NHWC forms of values.
     last: HashMap<RVar, RVar>,
     /// What values are transpositions of that has channels last, with the same rows and columns in one order.
@@ -267,7 +268,7 @@ impl Pass {
         }
         let dtype = out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype;
         let compared = COMPARISONS.contains(&name);
-        let half = dtype == Some(DType::F16) && (ELEMENTWISE.contains(&name) || MOVES.contains(&name));
+        let half = matches!(dtype, Some(DType::F16 | DType::BF16)) && (ELEMENTWISE.contains(&name) || MOVES.contains(&name));
         if !(3..=5).contains(&dims.len()) || dtype != Some(DType::F32) && !half && !compared {
             return None;
         }
@@ -321,11 +322,15 @@ impl Pass {
                 (shape.iter().all(|d| *d >= 0) && shape.iter().product::<i64>() == c.elements() as i64)
                     .then(|| Constant { shape, ..c })
             }
-            // Weights of float16: kernels of float32 read them.
+            // Weights of 16 bits: kernels of float32 read them.
             ExprKind::Call(c) if c.is_op("astype") && c.attrs.dtype("dtype") == Some(DType::F32) => {
-                let c = self.constant(c.args.first()?).filter(|c| c.dtype == DType::F16)?;
-                let bytes = c.bytes().chunks_exact(2);
-                let wide = bytes.flat_map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32().to_le_bytes()).collect();
+                let c = self.constant(c.args.first()?)?;
+                let float: fn([u8; 2]) -> f32 = match c.dtype {
+                    DType::F16 => |b| half::f16::from_le_bytes(b).to_f32(),
+                    DType::BF16 => |b| half::bf16::from_le_bytes(b).to_f32(),
+                    _ => return None,
+                };
+                let wide = c.bytes().chunks_exact(2).flat_map(|b| float([b[0], b[1]]).to_le_bytes()).collect();
                 Some(Constant::new(DType::F32, c.shape.clone(), wide))
             }
             _ => None,
@@ -351,7 +356,7 @@ impl Pass {
         let x = self.data_of(b, &mut plane, x, out)?;
         let mut w = plane.window;
         self.choose(&mut w);
-        w.half &= !matches!(w.kind, Kind::Winograd(_));
+        w.half = w.half.filter(|_| !matches!(w.kind, Kind::Winograd(_)));
         let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];
         self.kernel(b, &w, args, at, out)
     }
@@ -466,13 +471,12 @@ fn floats(c: &Constant) -> Vec<f32> {
 fn packed(w: &Window, weights: &[f32]) -> Constant {
     let all = w.pack(weights);
     let count = vec![all.len() as i64];
-    match w.half {
-        true => {
-            let bytes = all.into_iter().flat_map(|v| half::f16::from_f32(v).to_le_bytes()).collect();
-            Constant::new(DType::F16, count, bytes)
-        }
-        false => Constant::new(DType::F32, count, all.into_iter().flat_map(f32::to_le_bytes).collect()),
-    }
+    let bytes = match w.half {
+        Some(DType::BF16) => all.into_iter().flat_map(|v| half::bf16::from_f32(v).to_le_bytes()).collect(),
+        Some(_) => all.into_iter().flat_map(|v| half::f16::from_f32(v).to_le_bytes()).collect(),
+        None => all.into_iter().flat_map(f32::to_le_bytes).collect(),
+    };
+    Constant::new(w.stored(), count, bytes)
 }
 
 /// How often each variable is used.

@@ -22,9 +22,13 @@ pub fn tensor(shape: &[i64], seed: i64) -> Constant {
     Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
 }
 
-/// Whether weights of this name are float16.
-pub fn is_half(name: &str) -> bool {
-    name.starts_with("half")
+/// What weights of this name are.
+pub fn dtype(name: &str) -> DType {
+    match name {
+        _ if name.starts_with("half") => DType::F16,
+        _ if name.starts_with("brain") => DType::BF16,
+        _ => DType::F32,
+    }
 }
 
 /// Writes weights of these names and shapes as safetensors, the first by `seed`.
@@ -33,13 +37,19 @@ pub fn weights(file: &Path, list: &[(&str, &[i64])], seed: i64) {
     for (i, (name, shape)) in list.iter().enumerate() {
         let begin = all.len();
         let values = tensor(shape, i as i64 + seed);
-        let dtype = match is_half(name) {
-            true => {
-                let half = |i: usize| half::f16::from_f64(values.get_f64(i)).to_le_bytes();
-                all.extend((0..values.elements()).flat_map(half));
+        let of = |f: fn(f64) -> [u8; 2]| -> Vec<u8> {
+            (0..values.elements()).flat_map(|i| f(values.get_f64(i))).collect()
+        };
+        let dtype = match dtype(name) {
+            DType::F16 => {
+                all.extend(of(|v| half::f16::from_f64(v).to_le_bytes()));
                 "F16"
             }
-            false => {
+            DType::BF16 => {
+                all.extend(of(|v| half::bf16::from_f64(v).to_le_bytes()));
+                "BF16"
+            }
+            _ => {
                 all.extend(values.bytes().iter().copied());
                 "F32"
             }

@@ -109,7 +109,7 @@ impl Pass {
             last: true,
             panel: self.lanes,
             open: false,
-            half: false,
+            half: None,
             margin: [0, 0],
             plan: Plan { epilogue: self.epilogues.get(&b.var).copied().unwrap_or(0), ..Plan::default() },
         };

@@ -203,7 +203,7 @@ impl Pass {
             false => self.bordered(&mut w, after, x, out)?,
         };
         self.choose(&mut w);
-        w.half &= !matches!(w.kind, Kind::Winograd(_));
+        w.half = w.half.filter(|_| !matches!(w.kind, Kind::Winograd(_)));
         let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];
         self.kernel(b, &w, args, at, out)
     }
@@ -234,7 +234,7 @@ impl Pass {
             last: true,
             panel: self.lanes,
             open: true,
-            half: false,
+            half: None,
             margin: [before[1], after],
             plan: Plan { epilogue: self.epilogues.get(&b.var).copied().unwrap_or(0), ..Plan::default() },
         };

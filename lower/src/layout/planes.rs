@@ -99,7 +99,7 @@ impl Pass {
     pub(super) fn plane(&self, var: &RVar, c: &Call, data: &[i64], dims: &[i64]) -> Option<(Plane, Constant)> {
         let weight = self.constant(c.args.get(1)?).filter(|w| w.dtype == DType::F32)?;
         let mut plane = self.plane_of(var, c, data, dims, &weight.shape)?;
-        plane.window.half = c.args[1].as_var().is_some_and(|v| self.halves.contains(v));
+        plane.window.half = c.args[1].as_var().and_then(|v| self.halves.get(v)).copied();
         Some((plane, weight))
     }
 
@@ -153,7 +153,7 @@ impl Pass {
             last: true,
             panel: self.lanes,
             open: false,
-            half: false,
+            half: None,
             margin: [0, 0],
             plan: Plan { epilogue: self.epilogues.get(var).copied().unwrap_or(0), ..Plan::default() },
         };

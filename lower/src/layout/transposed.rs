@@ -189,7 +189,7 @@ impl Pass {
             last: true,
             panel,
             open,
-            half: false,
+            half: None,
             margin: [0, 0],
             plan: Plan { epilogue, ..Plan::default() },
         };

@@ -380,7 +380,7 @@ fn tap(
         let offset = at.clone() + (tap * from.width + p.at);
         let load = r.w.weights(&from.weights, offset, p.lanes);
         // Four vectors and seven rows leave three registers for weights.
-        vectors.push(if full && i == 3 && !r.w.half { load } else { e.bind("w", load) });
+        vectors.push(if full && i == 3 && r.w.half.is_none() { load } else { e.bind("w", load) });
     }
     let step = r.w.stride[1] * r.apart();
     // Where the channels of a vector's group begin.

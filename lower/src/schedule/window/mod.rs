@@ -26,6 +26,8 @@ use relax_ir::{AttrValue, DType, PrimExpr, Var};
 
 /// The attribute of a block.
 const KEY: &str = "window";
+/// What weights may be besides float32.
+const HALVES: [DType; 2] = [DType::F16, DType::BF16];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -117,8 +119,8 @@ pub struct Window {
     /// Pictures, rows and columns are known when the kernel runs ([`Sizes`]); those here are likely ones, for the cost
     /// model alone.
     pub open: bool,
-    /// Weights are float16.
-    pub half: bool,
+    /// The float of 16 bits that weights are, if they are no float32.
+    pub half: Option<DType>,
     /// Columns of zeros that data of open sizes has at both ends; of windows that ask for columns, those beyond the data, at
     /// most.
     pub margin: [i64; 2],
@@ -145,7 +147,7 @@ impl Window {
         v.extend(self.dilation);
         v.extend([self.groups, self.open as i64]);
         v.extend(self.margin);
-        v.push(self.half as i64);
+        v.push(HALVES.iter().position(|d| self.half == Some(*d)).map_or(0, |i| i as i64 + 1));
         v
     }
 
@@ -176,7 +178,7 @@ impl Window {
             panel: v[15],
             open: v[23] != 0,
             margin: pair(24),
-            half: v[26] != 0,
+            half: HALVES.get((v[26] - 1) as usize).copied(),
             plan: Plan {
                 rows: v[16],
                 lanes: v[17],
@@ -212,10 +214,7 @@ impl Window {
 
     /// What weights are in memory.
     pub fn stored(&self) -> DType {
-        match self.half {
-            true => DType::F16,
-            false => DType::F32,
-        }
+        self.half.unwrap_or(DType::F32)
     }
 
     /// So many weights at `offset`, as float32.

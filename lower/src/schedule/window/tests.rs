@@ -14,7 +14,7 @@ fn data(shape: &[i64]) -> Tensor {
     Tensor::from_constant(&Constant::new(DType::F32, shape.to_vec(), bytes))
 }
 
-/// Numbers of a dtype for an argument, all of which float16 holds.
+/// Numbers of a dtype for an argument, all of which the floats of 16 bits hold.
 fn argument(b: &Buffer) -> Tensor {
     let dims: Vec<i64> = b.shape.iter().filter_map(|d| d.as_int()).collect();
     let wide = data(&dims);
@@ -22,6 +22,10 @@ fn argument(b: &Buffer) -> Tensor {
         DType::F16 => {
             let bytes = wide.to_f64().into_iter().flat_map(|v| half::f16::from_f64(v).to_le_bytes()).collect();
             Tensor::from_constant(&Constant::new(DType::F16, dims, bytes))
+        }
+        DType::BF16 => {
+            let bytes = wide.to_f64().into_iter().flat_map(|v| half::bf16::from_f64(v).to_le_bytes()).collect();
+            Tensor::from_constant(&Constant::new(DType::BF16, dims, bytes))
         }
         _ => wide,
     }
@@ -92,7 +96,7 @@ fn conv(size: [i64; 2], taken: i64, made: i64, kernel: [i64; 2], stride: [i64; 2
         last: true,
         panel: 16,
         open: false,
-        half: false,
+        half: None,
         margin: [0, 0],
         plan: Plan::default(),
     }
@@ -156,10 +160,10 @@ fn borders() {
     check(conv([2, 3], 2, 20, [3, 5], [1, 1], [1, 2]));
 }
 
-/// Weights of float16 are read as they are.
+/// Weights of 16 bits are read as they are.
 #[test]
-fn weights_of_float16() {
-    let half = |w: Window| check(Window { half: true, ..w });
+fn weights_of_16_bits() {
+    let half = |w: Window| [DType::F16, DType::BF16].map(|d| check(Window { half: Some(d), ..w.clone() }));
     half(conv([3, 5], 7, 24, [1, 1], [1, 1], [0, 0]));
     half(conv([9, 17], 16, 100, [3, 3], [1, 1], [1, 1]));
     half(conv([9, 30], 40, 192, [1, 1], [1, 1], [0, 0]));

@@ -152,7 +152,7 @@ pub fn inside_of(left: &PrimExpr, right: &PrimExpr, column: i64, misses: [bool; 
 /// The longest tile for which there are registers, and lines of a set of the cache.
 pub fn most_tile(w: &Window, lanes: i64, pieces: i64) -> i64 {
     // What is converted is no operand from memory.
-    let fewer = w.half && registers(lanes) == 32 && pieces == 4;
+    let fewer = w.half.is_some() && registers(lanes) == 32 && pieces == 4;
     let most = most_rows(lanes, pieces) - fewer as i64;
     match w.last && w.stride[1] * w.pixel() * 4 % 4096 == 0 {
         true => most.min(8),
