@@ -4,8 +4,9 @@
 
 mod command;
 
-use command::{path, relax_aot, tensor, weights};
+use command::{dtype, path, relax_aot, tensor, weights};
 use relax_aot::loader::Library;
+use relax_ir::DType;
 use std::path::Path;
 
 /// Of tokens and of pictures: what operators hand each other, in one block or in several.
@@ -56,7 +57,8 @@ fn values(dir: &Path, model: &Path, options: &[&str]) -> Vec<f64> {
     let file = dir.join("weights.safetensors");
     relax_aot(&[&[path(model), "--params", path(&file), "--prefix", "m", "-o", path(&so)], options].concat());
     let library = Library::open(&so, "m").expect("the library");
-    let results = library.run("main", &[tensor(&[20, 24], 5)], 1).unwrap_or_else(|e| panic!("{}: {}", e.code, e.message));
+    let results =
+        library.run("main", &[tensor(&[20, 24], 5)], 1).unwrap_or_else(|e| panic!("{}: {}", e.code, e.message));
     (0..results[0].elements()).map(|i| results[0].get_f64(i)).collect()
 }
 
@@ -66,11 +68,8 @@ fn nothing_is_rounded_between_operators() {
     let named: Vec<(String, &[i64])> = WEIGHTS.iter().map(|(n, s)| (format!("{n}_"), *s)).collect();
     let named: Vec<(&str, &[i64])> = named.iter().map(|(n, s)| (n.as_str(), *s)).collect();
     weights(&dir.path().join("weights.safetensors"), &named, 3);
-    let forms: &[&[&str]] = &[
-        &["--target-cpu", "x86-64-v3"],
-        &["--target-cpu", "native"],
-        &["--target-cpu", "auto", "--threads", "2"],
-    ];
+    let forms: &[&[&str]] =
+        &[&["--target-cpu", "x86-64-v3"], &["--target-cpu", "native"], &["--target-cpu", "auto", "--threads", "2"]];
     // Half a unit in the last place, and a little more where sums of float32 went in another order.
     for (stored, unit) in [("float16", 1.0 / 1024.0), ("bfloat16", 1.0 / 128.0)] {
         for body in BODIES {
@@ -88,6 +87,62 @@ fn nothing_is_rounded_between_operators() {
             }
             let rounded = furthest(&values(dir.path(), &file, &["--target-cpu", "native", "--fp", "strict"]));
             assert!(rounded > unit, "{stored}: with strict floats results are no further than {rounded}\n{body}");
+        }
+    }
+}
+
+/// Weights of 16 bits lie in panels and are converted as they are read: one row, open counts of rows and known ones, panels
+/// side by side, deep reductions by blocks, columns that fill no vector, and every level of the default library.
+#[test]
+fn products_read_weights_of_16_bits() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("weights.safetensors");
+    let forms: &[&[&str]] = &[
+        &["--target-cpu", "native"],
+        &["--target-cpu", "x86-64-v3", "--threads", "2"],
+        &["--target-cpu", "auto"],
+        &["--target-cpu", "auto=x86-64-v3"],
+        &["--target-cpu", "auto=x86-64-v2"],
+        &["--target-cpu", "baseline"],
+    ];
+    for (name, rows, calls, depth, columns) in [
+        ("half_w", r#""n""#, &[1, 5, 300][..], 270, 1100),
+        ("half_w", "1", &[1], 1700, 640),
+        ("brain_w", r#""n""#, &[1, 30], 1700, 85),
+        ("brain_w", "50", &[50], 96, 100),
+    ] {
+        weights(&file, &[(name, &[depth, columns])], 3);
+        let stored = dtype(name);
+        let text = format!(
+            "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor(({rows}, {depth}), \"float32\"), {name}: \
+             R.Tensor(({depth}, {columns}), \"{stored}\")):\n        {}y = R.matmul(R.astype(x, \"{stored}\"), {name})\n        \
+             z = R.astype(R.nn.relu(y), \"float32\")\n        return z\n",
+            if calls.len() > 1 { "n = T.int64()\n        " } else { "" }
+        );
+        let model = dir.path().join("model.rlx");
+        std::fs::write(&model, text).expect("the model is written");
+        let rounded = |v: f64| match stored {
+            DType::F16 => half::f16::from_f64(v).to_f64(),
+            _ => half::bf16::from_f64(v).to_f64(),
+        };
+        let w = tensor(&[depth, columns], 3);
+        let unit = if stored == DType::F16 { 1.0 / 1024.0 } else { 1.0 / 128.0 };
+        for options in forms {
+            let so = dir.path().join(format!("{}.so", options.join("")));
+            relax_aot(&[&[path(&model), "--params", path(&file), "--prefix", "m", "-o", path(&so)], *options].concat());
+            let library = Library::open(&so, "m").expect("the library");
+            for &n in calls {
+                let x = tensor(&[n, depth], 5);
+                let got = library.run("main", &[x.clone()], 1).unwrap_or_else(|e| panic!("{}", e.message));
+                // Of long results some rows and columns.
+                for (i, j) in (0..n).step_by(n as usize / 5 + 1).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+                    let at = |t: &relax_ir::Constant, k: i64| rounded(t.get_f64(k as usize));
+                    let sum: f64 = (0..depth).map(|k| at(&x, i * depth + k) * at(&w, k * columns + j)).sum();
+                    let (wanted, got) = (sum.max(0.0), got[0].get_f64((i * columns + j) as usize));
+                    let near = (wanted - got).abs() < 0.51 * unit * wanted + 1e-4;
+                    assert!(near, "{options:?}, {n}x{depth}x{columns}: {got} at {i}, {j}, not {wanted}");
+                }
+            }
         }
     }
 }

@@ -84,6 +84,9 @@ const MOVES: &[&str] = &[
     "nn.pixel_shuffle",
 ];
 
+/// Operators that compare: they see what is there before it is rounded.
+const COMPARISONS: &[&str] = &["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"];
+
 /// Rewrites every Relax function.
 pub fn halves(typed: &mut Typed, strict: bool) {
     let mut funcs = std::mem::take(&mut typed.module.funcs);
@@ -151,6 +154,11 @@ impl Pass<'_> {
             _ if POOLS.contains(&name) => first(1, Operand::Wide),
             _ if self.strict || c.args.iter().all(|a| self.is_constant(a)) => None,
             "matmul" => first(2, Operand::AsKnown),
+            _ if COMPARISONS.contains(&name)
+                && c.args.iter().any(|a| a.as_var().is_some_and(|v| self.wide.contains_key(v))) =>
+            {
+                first(2, Operand::Wide)
+            }
             _ if FLOATS.contains(&name) => first(c.args.len(), Operand::Wide),
             _ if MOVES.contains(&name) && self.is_wide(&c.args) => first(c.args.len(), Operand::Wide),
             _ => None,
@@ -205,7 +213,10 @@ impl Pass<'_> {
             return Some(vec![Binding { value: BindingValue::Expr(known.expr()), ..b.clone() }]);
         }
         let kinds = self.operands(c)?;
-        self.typed.sinfo.get(&b.var).and_then(half)?;
+        let compares = c.op().is_some_and(|o| COMPARISONS.contains(&o.name));
+        if !compares {
+            self.typed.sinfo.get(&b.var).and_then(half)?;
+        }
         let mut list = vec![];
         let mut wide = c.clone();
         for (a, kind) in wide.args.iter_mut().zip(kinds) {
@@ -213,6 +224,11 @@ impl Pass<'_> {
         }
         if wide.attrs.get("out_dtype").is_some() || c.is_op("matmul") {
             wide.attrs.set("out_dtype", AttrValue::DType(DType::F32));
+        }
+        if compares {
+            let value = BindingValue::Expr(Expr::new(ExprKind::Call(wide), e.span()));
+            list.push(Binding { value, ..b.clone() });
+            return Some(list);
         }
         let sum = self.bind(b.var.name(), Expr::new(ExprKind::Call(wide), e.span()), b.var.is_dataflow(), &mut list)?;
         self.rounded(b, sum, list)

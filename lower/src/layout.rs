@@ -268,7 +268,8 @@ impl Pass {
         }
         let dtype = out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype;
         let compared = COMPARISONS.contains(&name);
-        let half = matches!(dtype, Some(DType::F16 | DType::BF16)) && (ELEMENTWISE.contains(&name) || MOVES.contains(&name));
+        let half =
+            matches!(dtype, Some(DType::F16 | DType::BF16)) && (ELEMENTWISE.contains(&name) || MOVES.contains(&name));
         if !(3..=5).contains(&dims.len()) || dtype != Some(DType::F32) && !half && !compared {
             return None;
         }

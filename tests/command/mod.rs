@@ -37,9 +37,8 @@ pub fn weights(file: &Path, list: &[(&str, &[i64])], seed: i64) {
     for (i, (name, shape)) in list.iter().enumerate() {
         let begin = all.len();
         let values = tensor(shape, i as i64 + seed);
-        let of = |f: fn(f64) -> [u8; 2]| -> Vec<u8> {
-            (0..values.elements()).flat_map(|i| f(values.get_f64(i))).collect()
-        };
+        let of =
+            |f: fn(f64) -> [u8; 2]| -> Vec<u8> { (0..values.elements()).flat_map(|i| f(values.get_f64(i))).collect() };
         let dtype = match dtype(name) {
             DType::F16 => {
                 all.extend(of(|v| half::f16::from_f64(v).to_le_bytes()));

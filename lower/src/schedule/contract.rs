@@ -182,7 +182,7 @@ enum Right<'a> {
     /// They are packed sliver by sliver into this memory.
     Scratch(&'a Var),
     /// They were packed when the model was compiled.
-    Panels(Var, Panels),
+    Panels(Var, Panels, DType),
 }
 
 /// Rows that read the values of `b` where they are.
@@ -245,7 +245,7 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
     let Some((x, y)) = factors(&acc.update, &acc.var) else { return Ok(false) };
     let Some((a, b)) = sides(x, y, &j.var) else { return Ok(false) };
     let right = match (packed_in(e, &b), scratch) {
-        (Some((ptr, p)), _) => Right::Panels(ptr, p),
+        (Some((ptr, p, d)), _) => Right::Panels(ptr, p, d),
         (None, Some(scratch)) => Right::Scratch(scratch),
         (None, None) => return Ok(false),
     };
@@ -276,7 +276,7 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
         }
     }
     let packed = match &p.right {
-        Right::Panels(_, p) => Some(*p),
+        Right::Panels(_, p, _) => Some(*p),
         Right::Scratch(_) => None,
     };
     let fits = |p: &Panels| n.reduce.len() == 1 && n.reduce[0].len() == Some(p.depth) && j.len() == Some(p.columns);
@@ -449,7 +449,7 @@ impl Product<'_> {
     fn with<'b>(&'b self, n: &'b Nest, a: PrimExpr, b: PrimExpr) -> Product<'b> {
         let right = match &self.right {
             Right::Scratch(scratch) => Right::Scratch(scratch),
-            Right::Panels(ptr, p) => Right::Panels(ptr.clone(), *p),
+            Right::Panels(ptr, p, d) => Right::Panels(ptr.clone(), *p, *d),
         };
         let (rows, from) = (self.rows.clone(), self.from.clone());
         let (direct, far, passing, turning) = (self.direct, self.far, self.passing, self.turning);
@@ -509,7 +509,8 @@ impl Product<'_> {
         let mut copying = None;
         // Where the first rows find what they copy.
         let mut from = None;
-        let scratch = match &self.right {
+        let d = compute_type(acc.var.dtype());
+        let (scratch, stored) = match &self.right {
             Right::Scratch(scratch) => {
                 let sliver = Sliver {
                     b: &self.b,
@@ -545,9 +546,9 @@ impl Product<'_> {
                 } else if copying.is_none() {
                     sliver.pack(e)?;
                 }
-                *scratch
+                (*scratch, d)
             }
-            Right::Panels(ptr, p) => {
+            Right::Panels(ptr, p, stored) => {
                 let k = k.add(&Poly::of(&self.from, &e.ranges));
                 let mut place = p.at(e, &c.start, c.rest, &k, width);
                 if let Some(slot) = &c.slot {
@@ -558,17 +559,16 @@ impl Product<'_> {
                         let tile = height(e, row, part);
                         let (first, behind) = (PrimExpr::i64(tile), row.len().unwrap_or(tile) - tile);
                         copying = Some(Copying { row, tile, first, behind });
-                        from = Some((ptr, place));
-                        scratch
+                        from = Some((ptr, place, *stored));
+                        (scratch, d)
                     }
                     _ => {
                         at = place;
-                        ptr
+                        (ptr, *stored)
                     }
                 }
             }
         };
-        let d = compute_type(acc.var.dtype());
         for part in parts {
             let lane = c.lane.expr() + part.at;
             let mut map = HashMap::from([(c.j.var.clone(), first.clone() + lane)]);
@@ -579,7 +579,7 @@ impl Product<'_> {
             inner.map_exprs(&mut |x| x.substitute(&map));
             let along = |at: &Poly| at.add(&Poly::constant(part.at)).add(&Poly::var(&c.lane)).expr();
             let place = along(&at);
-            let packed = PrimExpr::load_ptr(scratch.expr(), place.clone(), d);
+            let packed = PrimExpr::load_ptr(scratch.expr(), place.clone(), stored).cast(d);
             inner.accs[0].update = acc.var.expr() + self.a.clone() * packed;
             inner.spatial = self.rows.clone();
             inner.reduce = inner.merge(e, inner.reduce.clone());
@@ -619,7 +619,7 @@ impl Product<'_> {
             let below = copying.as_ref().filter(|c| c.behind > 0).and_then(|_| self.below(e, c, width));
             if let Some(c) = &copying {
                 let b = match &from {
-                    Some((ptr, place)) => PrimExpr::load_ptr(ptr.expr(), along(place), d),
+                    Some((ptr, place, stored)) => PrimExpr::load_ptr(ptr.expr(), along(place), *stored).cast(d),
                     None => self.b.substitute(&map),
                 };
                 let mut direct = inner.clone();

@@ -2,6 +2,7 @@
 
 use super::contract::{alone, factors, model_columns, most_columns, sides, ALONE};
 use super::emit::Emit;
+use super::narrow::is_half;
 use super::poly::Poly;
 use super::stage::Stage;
 use super::SchedOptions;
@@ -135,12 +136,25 @@ pub(super) fn padded(columns: i64) -> i64 {
         }
 }
 
-/// The panels that a factor reads, and their pointer.
-pub(super) fn packed_in(e: &Emit, b: &PrimExpr) -> Option<(Var, Panels)> {
-    let PrimKind::Load { ptr, .. } = b.kind() else { return None };
+/// The panels that a factor reads, their pointer, and what their elements are.
+pub(super) fn packed_in(e: &Emit, b: &PrimExpr) -> Option<(Var, Panels, DType)> {
+    let PrimKind::Load { ptr, .. } = widened(b).kind() else { return None };
     let ptr = ptr.as_var()?;
     let (b, _) = e.places.iter().find(|(_, p)| p.ptr == *ptr)?;
-    Some((ptr.clone(), Panels::of(b)?))
+    Some((ptr.clone(), Panels::of(b)?, b.dtype()))
+}
+
+/// The float of 16 bits that becomes this float32; what is none is itself.
+pub(super) fn widened(b: &PrimExpr) -> &PrimExpr {
+    match b.kind() {
+        PrimKind::Cast(x) if is_half(x.dtype()) && b.dtype().bits == 32 => x,
+        _ => b,
+    }
+}
+
+/// Whether weights of this type are read in panels: floats of 16 bits are converted as they are read.
+fn in_panels(d: DType, o: &SchedOptions) -> bool {
+    d == DType::F32 || o.is_wide() && (d == DType::F16 || d == DType::BF16)
 }
 
 /// A parameter that may be packed.
@@ -166,7 +180,7 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
     let (_, b) = sides(x, y, &j.var)?;
     let mut depths = s.reduce.iter().filter(|k| k.len() != Some(1));
     let (Some(k), None) = (depths.next(), depths.next()) else { return None };
-    let PrimKind::BufferLoad(buffer, idx) = b.kind() else { return None };
+    let PrimKind::BufferLoad(buffer, idx) = widened(&b).kind() else { return None };
     let [p, q] = &idx[..] else { return None };
     let column = match (p.as_var(), q.as_var()) {
         (Some(a), Some(b)) if *a == k.var && *b == j.var => 1,
@@ -175,7 +189,7 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
     };
     let (depth, columns) = (k.len()?, j.len()?);
     let lanes = o.vector_bytes as i64 / 4;
-    let plain = buffer.dtype() == d && buffer.strides.is_empty() && buffer.elem_offset.is_none();
+    let plain = in_panels(buffer.dtype(), o) && buffer.strides.is_empty() && buffer.elem_offset.is_none();
     let exact = buffer.shape[column].is_int(columns) && buffer.shape[1 - column].is_int(depth);
     if !plain || !exact || depth < 8 {
         return None;
@@ -183,7 +197,7 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
     if columns < lanes {
         // Too few for a vector: along the reduction.
         let panels = Panels { depth, columns, width: 1 };
-        return (column == 1).then(|| Packable { buffer: buffer.clone(), column, panels });
+        return (column == 1 && buffer.dtype() == d).then(|| Packable { buffer: buffer.clone(), column, panels });
     }
     let rows = s.spatial.iter().filter(|i| i.var != j.var).try_fold(1, |n: i64, i| n.checked_mul(i.len()?));
     let model = || match rows {

@@ -32,17 +32,17 @@ impl Product<'_> {
     /// tile over a panel would wait for memory otherwise, at a fraction of the rate of those that follow; asked for all
     /// at once, the lines would keep the values of this panel waiting.
     pub(super) fn ahead(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
-        let Right::Panels(ptr, p) = &self.right else { return None };
+        let Right::Panels(ptr, p, stored) = &self.right else { return None };
         let [k] = self.n.reduce.as_slice() else { return None };
         // One row reads everything once, in order.
         let (r, height) = rows.filter(|(r, _)| r.len() != Some(1))?;
         let rounds = k.len()? / UNROLL;
-        let whole = width == p.width;
+        let (whole, size) = (width == p.width, stored.bytes() as i64);
         let wide = self.o.is_wide() && self.o.ahead && (whole || self.narrow.is_some());
-        if !wide || c.rest || p.elements() * 4 < AHEAD_FROM || rounds == 0 {
+        if !wide || c.rest || p.elements() * size < AHEAD_FROM || rounds == 0 {
             return None;
         }
-        let (panel, height) = (k.len()? * width * 4, height.max(1));
+        let (panel, height) = (k.len()? * width * size, height.max(1));
         let tiles = r.len().map_or(FEW_TILES, |n| n / height).max(1);
         let lines = (panel / LINE + tiles * rounds - 1) / (tiles * rounds);
         // Rows of tiles that find everything asked for begin behind it.
@@ -59,7 +59,7 @@ impl Product<'_> {
                 this.add(&Poly::constant(p.depth * p.width)).add(&lane.scale(k.len()? - 1))
             }
         };
-        let ptr = ptr.expr().ptr_add(next.scale(4).expr()).ptr_add(at);
+        let ptr = ptr.expr().ptr_add(next.scale(size).expr()).ptr_add(at);
         Some(Ahead { ptr, lines: (0..lines).map(|l| l * LINE).collect(), step: lines * LINE, turns: (1, 0) })
     }
 

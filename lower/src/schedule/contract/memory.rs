@@ -4,7 +4,7 @@ use super::super::dots::Dots;
 use super::super::edges::Edge;
 use super::super::emit::compute_type;
 use super::super::mirrored::Mirrored;
-use super::super::panels::{Panels, FEW};
+use super::super::panels::{widened, Panels, FEW};
 use super::super::stage::{Axis, Stage};
 use super::super::SchedOptions;
 use super::next::{self, LONGEST};
@@ -55,7 +55,7 @@ pub(in super::super) fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr>
     let axis = |i: &PrimExpr| s.spatial.iter().find(|a| Some(&a.var) == i.as_var() && a.len() != Some(1));
     let j = out.indices.iter().rev().find_map(axis)?;
     let (a, b) = sides(x, y, &j.var)?;
-    if let PrimKind::BufferLoad(b, _) = b.kind() {
+    if let PrimKind::BufferLoad(b, _) = widened(&b).kind() {
         if let Some(p) = Panels::of(b) {
             // What waits between the blocks of the reduction, and narrow slivers.
             let rows: Vec<Axis> = s.spatial.iter().filter(|i| i.var != j.var).cloned().collect();

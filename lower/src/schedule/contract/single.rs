@@ -37,7 +37,7 @@ impl Product<'_> {
     /// What one row does: reads several panels side by side, and panels that are wider than the tiles of several rows at once.
     /// Few sums of an open count would wait for each other, and a single stream of weights for memory.
     pub(super) fn one_row(&self, width: i64, lanes: u16) -> Option<Single<'_>> {
-        let Right::Panels(_, panels) = &self.right else { return None };
+        let Right::Panels(_, panels, stored) = &self.right else { return None };
         let mut row = self.with(self.n, self.a.clone(), self.b.clone());
         let rows_known = row.rows.is_empty();
         match row.rows.as_mut_slice() {
@@ -45,7 +45,7 @@ impl Product<'_> {
             [rows] if rows.len().is_none() => rows.extent = PrimExpr::i64(1),
             _ => return None,
         }
-        if rows_known && panels.elements() * 4 < FAR {
+        if rows_known && panels.elements() * (stored.bytes() as i64) < FAR {
             return None;
         }
         let panel = panels.width;
