@@ -276,8 +276,8 @@ pub struct CodegenArgs {
     /// transformed weights, which are larger. 1.0 means no growth.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.6, value_parser = not_negative)]
     pub size_budget: f64,
-    /// Rounding of float sums: `strict` refuses transformed convolutions, which differ by 1e-5 of the largest result, and
-    /// multiplies the factors of a product one after the other.
+    /// Rounding of floats: `strict` refuses transformed convolutions, which differ by 1e-5 of the largest result, multiplies
+    /// the factors of a product one after the other, and rounds float16 and bfloat16 after every operator.
     #[arg(long, value_enum, default_value = "fast")]
     pub fp: Fp,
     /// How the shared object is linked.

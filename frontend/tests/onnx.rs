@@ -188,7 +188,7 @@ fn every_problem_is_told_with_its_node() {
         node: vec![
             node("Fancy", "x", "a"),
             node("Abs", "late", "b"),
-            node("Abs", "x", "late"),
+            node("Add", "x b", "late"),
             node("Add", "a b", "y"),
         ],
         ..Default::default()
@@ -197,8 +197,26 @@ fn every_problem_is_told_with_its_node() {
     assert_eq!(messages.len(), 3, "{all:?}");
     assert!(all[0].contains("node `the_fancy` (ai.onnx.Fancy version 18)"), "{all:?}");
     assert_eq!(messages[0].0, Fault::Unsupported);
-    assert!(all[1].contains("`late` is made by a later node"), "{all:?}");
+    assert!(all[1].contains("`b` is made from what this node makes"), "{all:?}");
     assert!(all[2].contains("`nowhere`"), "{all:?}");
+}
+
+/// Tools that insert nodes write them behind those that read them.
+#[test]
+fn nodes_may_come_before_what_they_read() {
+    let list = [node("Abs", "x", "a"), node("Neg", "a", "b"), node("Exp", "b", "c"), node("Add", "a c", "y")];
+    let text = |order: [usize; 4]| {
+        relax(GraphProto {
+            input: vec![value("x", FLOAT, &["2"])],
+            output: vec![value("y", FLOAT, &["2"])],
+            node: order.map(|i| list[i].clone()).to_vec(),
+            ..Default::default()
+        })
+    };
+    let sorted = text([0, 1, 2, 3]);
+    for order in [[3, 2, 1, 0], [1, 0, 3, 2], [0, 3, 1, 2]] {
+        assert_eq!(text(order), sorted, "{order:?}");
+    }
 }
 
 #[test]

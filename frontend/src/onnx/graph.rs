@@ -10,7 +10,7 @@ use super::proto::{
 };
 use super::tensor::{require_storage, External};
 use super::value::{Tensor, Value};
-use super::{choices, schema, stated, Options, Res, Structure};
+use super::{choices, order, schema, stated, Options, Res, Structure};
 use relax_ir::prim::Var;
 use relax_ir::printer::is_reserved;
 use relax_ir::program::{LABELS, RESULT_LABELS};
@@ -456,8 +456,9 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Translates nodes in the order written.
+    /// Translates nodes in the order written, but what a node reads before it.
     fn body(&mut self, nodes: &[NodeProto]) {
+        let nodes = &*order::sorted(nodes);
         if let Some(s) = self.scopes.last_mut() {
             if nodes.iter().any(|n| n.op_type.as_deref() == Some("Gradient")) {
                 s.nodes = nodes.to_vec().into();
@@ -544,7 +545,7 @@ impl<'m> Importer<'m> {
                 None => {
                     let later = self.scopes.iter().any(|s| s.later.contains(i));
                     let why = match later {
-                        true => format!("input `{i}` is made by a later node: nodes must be sorted topologically"),
+                        true => format!("input `{i}` is made from what this node makes: nodes must not be in a cycle"),
                         false => format!("input `{i}` is the name of no value"),
                     };
                     return Err(Some(Diagnostic::error("onnx-name", Span::NONE, why)));

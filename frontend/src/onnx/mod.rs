@@ -15,6 +15,7 @@ mod kind;
 mod known;
 pub mod node;
 pub mod ops;
+mod order;
 pub mod proto;
 mod ranks;
 mod schema;
