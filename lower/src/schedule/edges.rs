@@ -79,7 +79,7 @@ impl Edge {
         let (main, _) = part(s, &l.i.var, 0, first);
         let mirrored = Mirrored::of(&main, o)?;
         let (rest, _) = part(s, &l.i.var, first, count);
-        let dots = Dots::last_rows(&rest, o)?;
+        let dots = Dots::last_rows(&rest, o, mirrored.block())?;
         Some(Edge { main, rest: Rest::Rows(Box::new(rest), Box::new(mirrored), Box::new(dots)) })
     }
 

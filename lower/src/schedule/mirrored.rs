@@ -169,6 +169,11 @@ impl Mirrored {
         self.passing.map_or(self.depth * self.row(), |bytes| bytes / 4)
     }
 
+    /// Columns of a block: the last one may have fewer than a square more.
+    pub fn block(&self) -> i64 {
+        self.block
+    }
+
     /// Bytes of scratch memory: the turned left side, then the sums of a block.
     pub fn scratch(&self) -> i64 {
         (self.turned() + (self.block + SQUARE) * self.row()) * 4
