@@ -128,14 +128,15 @@ fn few_rows_by_an_argument() {
     }
 }
 
-/// Right sides that the model transposes: dot products of few rows, in one block of the reduction and in several, with
-/// columns 4 KiB apart and an epilogue; and slivers that are turned in passing, the last of which no vectors fill.
+/// Right sides that the model transposes: dot products of few rows, in one block of the reduction and in several, of one
+/// block of columns and of two, with columns 4 KiB apart and an epilogue; slivers that are turned in passing, the last of
+/// which no vectors fill; and last rows that are dot products.
 #[test]
 fn right_sides_that_are_transposed() {
     let dir = tempfile::tempdir().expect("a folder");
-    for (n, depth, columns) in
-        [(4, 256, 40), (5, 144, 107), (8, 1024, 100), (15, 1040, 35), (100, 272, 100), (36, 560, 165), (130, 512, 52)]
-    {
+    let sizes =
+        [(4, 256, 40), (5, 144, 107), (8, 1024, 100), (15, 1040, 35), (100, 272, 100), (36, 560, 165), (130, 512, 52)];
+    for (n, depth, columns) in sizes.into_iter().chain([(8, 800, 1100), (50, 2048, 130)]) {
         let text = model(dir.path(), &n.to_string(), depth, columns);
         let plain = std::fs::read_to_string(&text).expect("the model");
         let plain =

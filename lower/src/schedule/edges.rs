@@ -79,7 +79,7 @@ impl Edge {
         let (main, _) = part(s, &l.i.var, 0, first);
         let mirrored = Mirrored::of(&main, o)?;
         let (rest, _) = part(s, &l.i.var, first, count);
-        let dots = Dots::last_rows(&rest, o)?;
+        let dots = Dots::last_rows(&rest, o, mirrored.block())?;
         Some(Edge { main, rest: Rest::Rows(Box::new(rest), Box::new(mirrored), Box::new(dots)) })
     }
 
@@ -138,6 +138,12 @@ fn split(points: i64) -> Option<(i64, i64)> {
     (first > 0 && (1..=MOST).contains(&count)).then_some((first, count))
 }
 
+/// Columns of such a product that are dot products.
+pub(super) fn last_columns(rows: i64, columns: i64, depth: i64) -> Option<i64> {
+    let (_, count) = split(columns)?;
+    (rows >= LEAST_ROWS && depth >= LEAST_STEPS && depth % LANES == 0).then_some(count)
+}
+
 /// The stage for so many points of an axis from one on, with names of its own: by those that they were.
 fn part(s: &Stage, axis: &Var, first: i64, count: i64) -> (Stage, HashMap<Var, Var>) {
     let mut s = s.clone();
@@ -189,10 +195,8 @@ impl Columns {
             return None;
         }
         let (rows, columns, depth) = (i.len()?, j.len()?, k.len()?);
-        let (first, count) = split(columns)?;
-        if rows < LEAST_ROWS || depth < LEAST_STEPS || depth % LANES > 0 {
-            return None;
-        }
+        let count = last_columns(rows, columns, depth)?;
+        let first = columns - count;
         let (main, _) = part(s, &j.var, 0, first);
         let (stage, names) = part(s, &j.var, first, count);
         let [i, j, k] = [i, j, k].map(|a| names.get(&a.var).cloned());

@@ -13,6 +13,7 @@ use super::contract::{
     contraction, factors, parts, passing_scratch, rows_ahead, sides, tile_columns, tile_rows, Part, LEAST_WORK,
     LEFT_FAR,
 };
+use super::edges::last_columns;
 use super::emit::{has_load, Emit, Lane, Res};
 use super::map::point;
 use super::nest::{Nest, Target};
@@ -59,10 +60,15 @@ fn cost(rows: i64, columns: i64, depth: i64, lanes: i64) -> f64 {
     lanes_of(rows, lanes) + single + 4.0 / columns as f64 + 4.0 / depth as f64
 }
 
-/// The same where the right side is turned, by squares whose rows lie far apart.
+/// The same where the right side is turned, by squares whose rows lie far apart. A few columns behind full vectors are dot
+/// products, each sixteen of which take the time of some 40 multiplications more.
 fn written_cost(rows: i64, columns: i64, depth: i64, lanes: i64) -> f64 {
     let far = if columns * depth > FAR { 0.02 } else { 0.0 };
-    lanes_of(columns, lanes) + far + 4.0 / rows as f64
+    let across = match last_columns(rows, columns, depth).filter(|_| lanes == SQUARE) {
+        Some(few) => 1.0 + 40.0 * few as f64 / (columns * depth) as f64,
+        None => lanes_of(columns, lanes),
+    };
+    across + far + 4.0 / rows as f64
 }
 
 /// A product both of whose sides lie along the reduction: its rows, columns and steps, of known counts.
@@ -161,6 +167,11 @@ impl Mirrored {
     /// Elements of the turned left side in scratch memory.
     fn turned(&self) -> i64 {
         self.passing.map_or(self.depth * self.row(), |bytes| bytes / 4)
+    }
+
+    /// Columns of a block: the last one may have fewer than a square more.
+    pub fn block(&self) -> i64 {
+        self.block
     }
 
     /// Bytes of scratch memory: the turned left side, then the sums of a block.

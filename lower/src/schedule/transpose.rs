@@ -191,7 +191,7 @@ pub(super) fn starts(
 }
 
 /// Groups of so many bytes by turns from the low or high halves of the 128-bit parts of both.
-fn weave(e: &mut Emit, a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64) -> PrimExpr {
+pub(super) fn weave(e: &mut Emit, a: &PrimExpr, b: &PrimExpr, bytes: i64, high: i64) -> PrimExpr {
     let [bytes, high] = [bytes, high].map(|v| PrimExpr::int(DType::I32, v));
     e.bind("t", PrimExpr::call(Intrin::Interleave, vec![a.clone(), b.clone(), bytes, high]))
 }
