@@ -117,6 +117,39 @@ fn shape_code_of_exporters_leaves_nothing_behind() {
     }
 }
 
+/// Paddings of convolutions of "same" size, which exporters compute with floats: clipped, halved, and what is left.
+#[test]
+fn paddings_of_known_sizes_are_known() {
+    let text = relax(GraphProto {
+        input: vec![value("x", FLOAT, &["1", "3", "8", "8"])],
+        output: vec![value("y", FLOAT, &[])],
+        initializer: vec![
+            ints("five", &[1], &[5]),
+            ints("two", &[1], &[2]),
+            ints("none", &[1], &[0]),
+            ints("minus", &[1], &[-7]),
+        ],
+        node: vec![
+            with_int(node("Cast", "five", "wanted"), "to", 1),
+            with_int(node("Cast", "two", "half"), "to", 1),
+            with_int(node("Cast", "none", "least"), "to", 1),
+            with_int(node("Cast", "minus", "below"), "to", 1),
+            node("Clip", "wanted least", "all"),
+            node("Clip", "below least", "no"),
+            node("Div", "all half", "before_"),
+            with_int(node("Cast", "before_", "before"), "to", 7),
+            with_int(node("Cast", "before", "before_f"), "to", 1),
+            node("Sub", "all before_f", "after_"),
+            with_int(node("Cast", "after_", "after"), "to", 7),
+            with_int(node("Cast", "no", "nothing"), "to", 7),
+            with_int(node("Concat", "none nothing before before none none after after", "pads"), "axis", 0),
+            node("Pad", "x pads", "y"),
+        ],
+        ..Default::default()
+    });
+    assert!(text.contains("R.nn.pad(x, pad_width=[0, 0, 0, 0, 2, 3, 2, 3]"), "{text}");
+}
+
 /// F.interpolate(x, size=(8, 8)) of an open batch: the sizes are those of the first two axes, and two numbers.
 #[test]
 fn sizes_that_are_those_of_the_data_resize_nothing() {

@@ -97,7 +97,7 @@ fn no_fold(_: &PrimExpr, _: &PrimExpr) -> Option<PrimExpr> {
 }
 
 /// Integers fold symbolically, floats when both are literals.
-fn arith(op: BinOp, a: &PrimExpr, b: &PrimExpr) -> Option<PrimExpr> {
+pub(super) fn arith(op: BinOp, a: &PrimExpr, b: &PrimExpr) -> Option<PrimExpr> {
     if let (Some(x), Some(y)) = (a.as_float(), b.as_float()) {
         let v = match op {
             BinOp::Add => x + y,

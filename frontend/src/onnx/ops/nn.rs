@@ -1,11 +1,13 @@
 //! Convolutions and activations.
 
+use super::elementwise::arith;
 use super::movement::pad_by;
 use super::reduce::reduce_axes;
 use super::{one, op, OnnxOp};
 use crate::onnx::node::{ints, NodeCx};
 use crate::onnx::value::{Tensor, Value};
-use crate::onnx::Res;
+use crate::onnx::{known, Res};
+use relax_ir::prim::BinOp;
 use relax_ir::{AttrValue, DType, PrimExpr};
 
 pub const OPS: &[OnnxOp] = &[
@@ -222,11 +224,14 @@ fn clip(cx: &mut NodeCx) -> Res<Vec<Value>> {
     };
     // min(max(x, low), high): the upper bound wins when they cross.
     let mut y = x;
-    if let Some(low) = low {
-        y = cx.op("maximum", &[&low, &y])?;
-    }
-    if let Some(high) = high {
-        y = cx.op("minimum", &[&high, &y])?;
+    for (relax, op, bound) in [("maximum", BinOp::Max, low), ("minimum", BinOp::Min, high)] {
+        let Some(bound) = bound else { continue };
+        // Exporters compute paddings with it.
+        let literal = |x: PrimExpr| (x.as_int().is_some() || x.as_float().is_some()).then_some(x);
+        y = match known::zip(&[&bound, &y], y.dtype, |v| literal(arith(op, &v[0], &v[1])?)) {
+            Some(known) => known,
+            None => cx.op(relax, &[&bound, &y])?,
+        };
     }
     one(y)
 }
