@@ -6,7 +6,7 @@
 //! of another kind or an `astype` of the model asks for. Weights of convolutions and products stay as they are in the library: kernels
 //! read them so ([`crate::layout`]).
 
-use crate::layout::{CONVOLUTIONS, TRANSPOSED};
+use crate::layout::{COMPARISONS, CONVOLUTIONS, TRANSPOSED};
 use relax_ir::analysis::{infer_expr, Typed};
 use relax_ir::attrs::Attrs;
 use relax_ir::op::lookup;
@@ -84,9 +84,6 @@ const MOVES: &[&str] = &[
     "nn.pixel_shuffle",
 ];
 
-/// Operators that compare: they see what is there before it is rounded.
-const COMPARISONS: &[&str] = &["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"];
-
 /// Rewrites every Relax function.
 pub fn halves(typed: &mut Typed, strict: bool) {
     let mut funcs = std::mem::take(&mut typed.module.funcs);
@@ -154,6 +151,7 @@ impl Pass<'_> {
             _ if POOLS.contains(&name) => first(1, Operand::Wide),
             _ if self.strict || c.args.iter().all(|a| self.is_constant(a)) => None,
             "matmul" => first(2, Operand::AsKnown),
+            // They see what is there before it is rounded.
             _ if COMPARISONS.contains(&name)
                 && c.args.iter().any(|a| a.as_var().is_some_and(|v| self.wide.contains_key(v))) =>
             {

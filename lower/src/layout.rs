@@ -72,7 +72,7 @@ pub(crate) fn follows(op: &str) -> bool {
 }
 
 /// Those that compare: their results are bools.
-const COMPARISONS: &[&str] = &["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"];
+pub(crate) const COMPARISONS: &[&str] = &["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"];
 
 /// Those that move elements of any type.
 const MOVES: &[&str] = &["permute_dims", "concat", "strided_slice"];
