@@ -34,7 +34,7 @@ import onnx
 import onnxruntime
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples/python"))
-from relax_model import Model
+from relax_model import Model, Refused
 
 # Of the largest value of an output.
 FLOAT_TOLERANCE = 1e-4
@@ -245,7 +245,7 @@ def main():
                 if cpu > a.limit:
                     failed.append(f"{path.stem}: compiled for {cpu:.1f} s")
                 print(f"{path.stem:24s} {cpu:9.2f} {wall:7.2f} {worst:8.1e} {note}", flush=True)
-            except (Wrong, onnxruntime.capi.onnxruntime_pybind11_state.Fail) as e:
+            except (Wrong, Refused, onnxruntime.capi.onnxruntime_pybind11_state.Fail) as e:
                 failed.append(f"{path.stem}: {e}")
                 print(f"{path.stem:24s} FAILED: {e}", flush=True)
     if seconds:

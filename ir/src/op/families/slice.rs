@@ -76,8 +76,9 @@ fn cut(
         let i = i.cast(DType::I64);
         // A bound that may be negative is clipped at both ends, as TVM states it: then stated and derived dims agree.
         match i.as_int() {
-            // No memory holds a longer dim: to its end.
+            // No memory holds a longer dim: to its end, or from before its begin.
             Some(v) if v >= MOST_BYTES => return high.clone(),
+            Some(v) if v <= -MOST_BYTES => return low.clone(),
             Some(v) if v < 0 => return (i + n.clone()).max(low.clone()).min(high.clone()),
             None if !known(i.clone().ge(zero.clone())) => {
                 let wrapped = i.clone().lt(zero.clone()).if_then_else(i.clone() + n.clone(), i);
