@@ -4,7 +4,7 @@ NAME.npz with what onnxruntime computes.
 
     generate.py OUT [--only PART]
 
-Each case is a model of one node. NAME.npz holds its inputs by name and the results as `result.I`. The recorded cases
+Each case is a model of one node, or a graph in ONNX's text form. NAME.npz holds its inputs by name and the results as `result.I`. The recorded cases
 lie in tests/contrib/cases; `cargo test --test contrib` compiles each and compares. Needs onnx and onnxruntime.
 """
 import argparse
@@ -13,6 +13,7 @@ import pathlib
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
@@ -61,6 +62,12 @@ def build(op, inputs, n_out, attrs, constant, vary, domain, opset, wanted):
     if domain:
         imports.append(helper.make_opsetid(domain, 1))
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def graph(name, text, inputs):
+    """A case that is a graph; `inputs`: name -> array."""
+    assert name not in CASES, name
+    CASES[name] = (text, inputs, 0, {}, set())
 
 
 def activations():
@@ -394,7 +401,61 @@ def extremes():
             case(f"roi_align_far_{mode}_{how}", "RoiAlign", inputs, domain="", attrs=attrs)
 
 
-PARTS = [activations, dense, norms, attention, quantised, layouts, same_size, sums_of_bytes, signals, numbers, extremes]
+# What PyTorch writes for `y = x.squeeze(2)` of an open dim, and what asks for the rank of `y` after it.
+SQUEEZED = """<ir_version: 8, opset_import: ["" : 17]>
+squeezed (float[b, 4, n] x) => (float[b, 5] out) <float[4, 5] w = {%s}> {
+    shape = Shape (x)
+    one = Constant <value = int64[1] {1}> ()
+    two = Constant <value = int64 {2}> ()
+    first = Constant <value = int64[1] {0}> ()
+    last = Constant <value = int64[1] {2}> ()
+    n = Gather (shape, last)
+    is_one = Equal (n, one)
+    y = If (is_one) <
+        then_branch = squeezes () => (yes) { yes = Squeeze (x, last) },
+        else_branch = keeps () => (no) { no = Identity (x) }>
+    dims = Shape (y)
+    rank = Size (dims)
+    flat = Equal (rank, two)
+    alone = Not (flat)
+    z = If (alone) <
+        then_branch = widens () => (wide) { wide = Unsqueeze (y, first) },
+        else_branch = leaves () => (same) { same = Identity (y) }>
+    product = Gemm (z, w)
+    b = Gather (shape, first)
+    single = Equal (b, one)
+    row = If (single) <
+        then_branch = drops () => (dropped) { dropped = Squeeze (product, first) },
+        else_branch = holds () => (held) { held = Identity (product) }>
+    to = Constant <value = int64[2] {-1, 5}> ()
+    out = Reshape (row, to)
+}"""
+# Slices that end before every dim, and what comes of their sizes.
+REVERSED = """<ir_version: 8, opset_import: ["" : 17]>
+reversed (float[b, n] x) => (float[b, m] out) {
+    from = Constant <value = int64[1] {2}> ()
+    least = Constant <value = int64[1] {-9223372036854775808}> ()
+    axis = Constant <value = int64[1] {1}> ()
+    back = Constant <value = int64[1] {-1}> ()
+    head = Slice (x, from, least, axis, back)
+    tail = Slice (x, back, least, axis, back)
+    most = Constant <value = int64[1] {9223372036854775807}> ()
+    all = Slice (x, least, most, axis)
+    joined = Concat <axis = 1> (head, x, tail, all)
+    sums = CumSum (joined, axis)
+    out = Softmax <axis = 1> (sums)
+}"""
+
+
+def structures():
+    text = SQUEEZED % ", ".join(f"{v:.3f}" for v in f(20))
+    graph("squeezed_if_one", text, {"x": f(3, 4, 1)})
+    graph("squeezed_if_one_batch_of_one", text, {"x": f(1, 4, 1)})
+    graph("slices_to_before_the_first", REVERSED, {"x": f(2, 7)})
+    graph("slices_to_before_the_first_short", REVERSED, {"x": f(2, 2)})
+
+
+PARTS = [activations, dense, norms, attention, quantised, layouts, same_size, sums_of_bytes, signals, numbers, extremes, structures]
 
 
 def main():
@@ -412,7 +473,7 @@ def main():
     for name, args in CASES.items():
         if a.only not in name:
             continue
-        model = build(*args)
+        model = onnx.parser.parse_model(args[0]) if args[0].startswith("<") else build(*args)
         feeds = {k: v for k, v in args[1].items() if v is not None and k not in args[4]}
         try:
             results = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feeds)

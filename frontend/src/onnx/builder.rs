@@ -1,5 +1,6 @@
 //! The Relax function under construction: bindings, struct info and what is known of dims.
 
+use super::alternatives::Picked;
 use super::value::Tensor;
 use super::Res;
 use relax_ir::analysis::infer_expr;
@@ -62,6 +63,8 @@ struct Block {
     made: HashMap<(DType, Vec<PrimExpr>, Vec<PrimExpr>), Expr>,
     /// Names of dims that are long formulas.
     named: HashMap<PrimExpr, PrimExpr>,
+    /// Conditions that are checked, and what they are.
+    settled: Picked,
 }
 
 /// Builds one Relax function; branches are nested blocks.
@@ -164,6 +167,7 @@ impl Builder {
             if let Some(b) = self.blocks.last_mut() {
                 b.bindings.extend(inner.bindings);
                 b.made.extend(inner.made);
+                b.settled.extend(inner.settled);
             }
         }
     }
@@ -173,6 +177,18 @@ impl Builder {
         if self.blocks.len() > 1 {
             self.blocks.pop();
         }
+    }
+
+    /// From here on in this block, `cond` is known to be this.
+    pub fn settle(&mut self, cond: &Tensor, is: bool) {
+        if let Some(b) = self.blocks.last_mut() {
+            b.settled.push((cond.clone(), is));
+        }
+    }
+
+    /// What the condition that `which` finds is known to be.
+    pub fn settled(&self, which: impl Fn(&Tensor) -> bool) -> Option<bool> {
+        self.blocks.iter().flat_map(|b| &b.settled).find(|(c, _)| which(c)).map(|(_, is)| *is)
     }
 
     /// Sets the blocks aside while another function is built; give them back to [`Builder::resume`].

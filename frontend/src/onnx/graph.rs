@@ -1,5 +1,6 @@
 //! Graphs, nodes and functions of a model.
 
+use super::alternatives::Picked;
 use super::builder::{Arg, Builder};
 use super::kind::{knows, moves, storage, Kind};
 use super::node::{counted, NodeCx};
@@ -23,7 +24,7 @@ use std::sync::Arc;
 /// Functions within functions, graphs within graphs.
 const MAX_DEPTH: usize = 64;
 /// Nodes after functions are expanded and loops unrolled.
-const MAX_NODES: usize = 1_000_000;
+pub(super) const MAX_NODES: usize = 1_000_000;
 
 /// Elements of a sequence that is an input.
 const MAX_ELEMENTS: usize = 4096;
@@ -46,7 +47,9 @@ pub struct Importer<'m> {
     /// Shape variables by the name that the model gives them.
     dims: HashMap<String, Var>,
     depth: usize,
-    nodes: usize,
+    /// Alternatives under translation.
+    pub(super) picked: Picked,
+    pub(super) nodes: usize,
     /// Where we are, for messages: names of functions and control flow nodes.
     path: Vec<String>,
     /// Attributes by operator that a warning told of.
@@ -75,6 +78,7 @@ pub fn model(m: &ModelProto, path: &Path, options: &Options) -> (Option<IRModule
         opsets: vec![],
         dims: HashMap::new(),
         depth: 0,
+        picked: vec![],
         nodes: 0,
         path: vec![],
         told: HashSet::new(),
@@ -202,6 +206,7 @@ impl<'m> Importer<'m> {
             match self.lookup(&name) {
                 Some(v) => {
                     let at = |d: Diagnostic| Diagnostic { message: format!("output `{name}`: {}", d.message), ..d };
+                    let v = self.one_tensor(v)?;
                     self.diags.list.extend(stated::wrong(o, &v).map(at));
                     tensors &= matches!(v, Value::Tensor(_));
                     match self.result(&v) {
@@ -435,7 +440,7 @@ impl<'m> Importer<'m> {
     pub fn lookup(&self, name: &str) -> Option<Value> {
         for s in self.scopes.iter().rev() {
             if let Some(v) = s.values.get(name) {
-                return Some(v.clone());
+                return Some(self.settled(v.clone()));
             }
             if s.function {
                 break;
@@ -559,36 +564,18 @@ impl<'m> Importer<'m> {
     }
 
     /// The values of a node's outputs over these inputs.
-    fn translate(
+    pub(super) fn translate(
         &mut self,
         n: &NodeProto,
         inputs: Vec<Option<Value>>,
         poisoned: bool,
     ) -> Result<Vec<Value>, Option<Diagnostic>> {
-        let chosen = inputs.iter().enumerate().find_map(|(i, v)| match v {
-            Some(Value::Choice(c, _)) => Some((i, c.clone())),
+        let chosen = inputs.iter().find_map(|v| match v {
+            Some(Value::Choice(c, _)) => Some(c.clone()),
             _ => None,
         });
-        if let Some((at, cond)) = chosen {
-            // Each is a node of its own.
-            self.nodes += 1;
-            if self.nodes > MAX_NODES {
-                return Err(Some(Diagnostic::unsupported("onnx-size", Span::NONE, "the model has too many nodes")));
-            }
-            let pick = |first: bool| {
-                let of = |(i, v): (usize, &Option<Value>)| match v {
-                    Some(Value::Choice(c, both)) if i == at || same_leaf(c, &cond) => {
-                        Some(if first { both.0.clone() } else { both.1.clone() })
-                    }
-                    v => v.clone(),
-                };
-                inputs.iter().enumerate().map(of).collect::<Vec<_>>()
-            };
-            let a = self.translate(n, pick(true), poisoned)?;
-            let b = self.translate(n, pick(false), poisoned)?;
-            let mut cx = NodeCx::new(self, n, 1, vec![]);
-            let joined = a.into_iter().zip(b).map(|(a, b)| ops::join(&mut cx, &cond, a, b)).collect::<Res<_>>();
-            return joined.map_err(Some);
+        if let Some(cond) = chosen {
+            return self.alternatives(n, &inputs, &cond, poisoned);
         }
         let domain = domain(n.domain.as_deref());
         let op = text(&n.op_type);
@@ -742,14 +729,6 @@ impl<'m> Importer<'m> {
         self.path.pop();
         self.depth -= 1;
         Ok(out)
-    }
-}
-
-/// Are both the same value of the function?
-fn same_leaf(a: &Tensor, b: &Tensor) -> bool {
-    match (a.leaf().map(Expr::kind), b.leaf().map(Expr::kind)) {
-        (Some(ExprKind::Var(a)), Some(ExprKind::Var(b))) => a == b,
-        _ => false,
     }
 }
 

@@ -8,6 +8,7 @@
 //! Every problem of a model is reported in one run. There is no text to point at: messages name the node, its operator
 //! and version.
 
+mod alternatives;
 pub mod builder;
 mod choices;
 mod graph;

@@ -77,8 +77,8 @@ fn if_(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let graphs = (graph(cx, "then_branch")?, graph(cx, "else_branch")?);
     let (then, otherwise) = (&graphs.0, &graphs.1);
     let name = node_name(cx);
-    if let Some(c) = literal(&cond) {
-        let g = if c != 0 { then } else { otherwise };
+    if let Some(c) = literal(&cond).map(|c| c != 0).or_else(|| cx.im.side(&cond)) {
+        let g = if c { then } else { otherwise };
         return cx.im.subgraph(&name, g, vec![]);
     }
     let cond_tensor = cx.reshape(&cond, &[])?;
@@ -116,8 +116,8 @@ fn if_(cx: &mut NodeCx) -> Res<Vec<Value>> {
 /// Branches whose results differ in structure: both are computed, and what uses them is translated for each, until
 /// results are alike again.
 fn both(cx: &mut NodeCx, name: &str, graphs: &(GraphProto, GraphProto), cond: &Tensor) -> Res<Vec<Value>> {
-    let a = cx.im.subgraph(name, &graphs.0, vec![])?;
-    let b = cx.im.subgraph(name, &graphs.1, vec![])?;
+    let a = cx.im.supposing((cond, true), |im| im.subgraph(name, &graphs.0, vec![]))?;
+    let b = cx.im.supposing((cond, false), |im| im.subgraph(name, &graphs.1, vec![]))?;
     a.into_iter().zip(b).map(|(a, b)| join(cx, cond, a, b)).collect()
 }
 
@@ -127,7 +127,9 @@ pub fn join(cx: &mut NodeCx, cond: &Tensor, a: Value, b: Value) -> Res<Value> {
     flatten(&a, &mut left);
     flatten(&b, &mut right);
     let alike = |(a, b): (&Tensor, &Tensor)| a.dtype == b.dtype && a.rank() == b.rank();
-    if !same_structure(&a, &b) || !left.iter().zip(&right).all(alike) {
+    // Numbers that follow from the structure decide what is done with it.
+    let told = |(a, b): (&Tensor, &Tensor)| is_known(a) && is_known(b) && a.elements() != b.elements();
+    if !same_structure(&a, &b) || !left.iter().zip(&right).all(|x| alike(x) && !told(x)) {
         return Ok(Value::Choice(cond.clone(), Box::new((a, b))));
     }
     let mut chosen = vec![];
@@ -135,6 +137,11 @@ pub fn join(cx: &mut NodeCx, cond: &Tensor, a: Value, b: Value) -> Res<Value> {
         chosen.push(choose(cx, cond, x, y)?);
     }
     Ok(rebuild(&a, &mut chosen.into_iter()))
+}
+
+/// Are the elements known integers, sizes or truth values?
+fn is_known(t: &Tensor) -> bool {
+    !t.dtype.is_float() && t.elements().is_some()
 }
 
 /// One of two tensors of as many dims.

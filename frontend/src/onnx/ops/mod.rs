@@ -35,7 +35,7 @@ mod training;
 mod trees;
 mod windows;
 
-pub use control::join;
+pub use control::{choose, join};
 
 use super::node::NodeCx;
 use super::schema;

@@ -132,6 +132,14 @@ fn squeeze(cx: &mut NodeCx) -> Res<Vec<Value>> {
             return Err(cx.error(format!("dim {a} is {d}, only dims of 1 can be removed")));
         }
     }
+    if let Axes::Known(a) = &axes {
+        let supposed: Vec<i64> = a.iter().filter(|a| cx.im.is_taken_for_one(&x.dims[**a])).map(|a| *a as i64).collect();
+        if !supposed.is_empty() && x.elements().is_none() {
+            let axis = AttrValue::List(supposed.iter().map(|a| AttrValue::Int(*a)).collect());
+            let first = cx.call("max", &[Arg::from(&x)], &[("axis", axis), ("keepdims", AttrValue::Bool(true))])?;
+            return one(cx.reshape(&first, &without(&first.dims, &axes))?);
+        }
+    }
     one(cx.reshape(&x, &without(&x.dims, &axes))?)
 }
 
