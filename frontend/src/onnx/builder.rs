@@ -65,6 +65,8 @@ struct Block {
     named: HashMap<PrimExpr, PrimExpr>,
     /// Conditions that are checked, and what they are.
     settled: Picked,
+    /// What was known before the block: in a branch that is not taken nothing of it need hold.
+    before: Option<Facts>,
 }
 
 /// Builds one Relax function; branches are nested blocks.
@@ -144,12 +146,14 @@ impl Builder {
 
     /// Starts a nested block.
     pub fn open(&mut self) {
-        self.blocks.push(Block::default());
+        self.blocks.push(Block { before: Some(self.facts.clone()), ..Block::default() });
     }
 
     /// Ends the innermost block.
     pub fn close(&mut self, body: Expr) -> SeqExpr {
-        let bindings = self.blocks.pop().unwrap_or_default().bindings;
+        let block = self.blocks.pop().unwrap_or_default();
+        self.facts = block.before.unwrap_or_else(|| std::mem::take(&mut self.facts));
+        let bindings = block.bindings;
         let blocks = match bindings.is_empty() {
             true => vec![],
             false => vec![BindingBlock { dataflow: false, bindings, span: Span::NONE }],
@@ -175,7 +179,8 @@ impl Builder {
     /// Ends the innermost block and drops what it holds.
     pub fn discard(&mut self) {
         if self.blocks.len() > 1 {
-            self.blocks.pop();
+            let block = self.blocks.pop().unwrap_or_default();
+            self.facts = block.before.unwrap_or_else(|| std::mem::take(&mut self.facts));
         }
     }
 

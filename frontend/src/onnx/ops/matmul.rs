@@ -1,7 +1,7 @@
 //! Matrix products.
 
 use super::{one, op, OnnxOp};
-use crate::onnx::node::NodeCx;
+use crate::onnx::node::{counted, NodeCx};
 use crate::onnx::value::Value;
 use crate::onnx::Res;
 
@@ -14,6 +14,12 @@ fn matmul(cx: &mut NodeCx) -> Res<Vec<Value>> {
 
 fn gemm(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let (mut a, mut b) = (cx.input(0)?, cx.input(1)?);
+    for (i, x) in [&a, &b].into_iter().enumerate() {
+        // A row without its dim of 1 is what the runtimes take, too.
+        if x.rank() > 2 || x.rank() == 0 || (x.rank() == 1 && i == 1) {
+            return Err(cx.error(format!("input {i} has {}, 2 are needed", counted(x.rank(), "dim"))));
+        }
+    }
     if cx.flag("transA", false) {
         a = cx.transpose(&a, &[1, 0])?;
     }
