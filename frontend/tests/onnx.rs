@@ -499,3 +499,125 @@ fn a_transform_of_real_elements_multiplies_half() {
         assert_eq!(text.contains("R.concat("), terms < length, "{text}");
     }
 }
+
+/// `sum` becomes as wide as `x` in the first step; whether there is another one is known at run time alone.
+fn widening_loop(trip: &str, start: &str) -> GraphProto {
+    let body = GraphProto {
+        input: vec![value("i", INT64, &[]), value("before", data_type::BOOL, &[]), value("sum", FLOAT, &[])],
+        output: vec![value("go", data_type::BOOL, &[]), value("next", FLOAT, &[]), value("each", FLOAT, &[])],
+        node: vec![
+            node("Add", "sum x", "next"),
+            node("ReduceSum", "next", "all"),
+            node("Squeeze", "all", "total"),
+            node("Less", "total limit", "go"),
+            node("Identity", "next", "each"),
+        ],
+        ..Default::default()
+    };
+    let mut n = node("Loop", &format!("{trip} {start} zero"), "last every");
+    n.attribute.push(AttributeProto {
+        name: Some("body".into()),
+        r#type: Some(5),
+        g: Some(body),
+        ..Default::default()
+    });
+    let scalar = |name: &str, v: f32| TensorProto {
+        name: Some(name.into()),
+        data_type: Some(FLOAT),
+        float_data: vec![v],
+        ..Default::default()
+    };
+    let yes = TensorProto {
+        name: Some("yes".into()),
+        data_type: Some(data_type::BOOL),
+        int32_data: vec![1],
+        ..Default::default()
+    };
+    GraphProto {
+        input: vec![value("x", FLOAT, &["n"]), value("steps", INT64, &[]), value("maybe", data_type::BOOL, &[])],
+        output: vec![value("last", FLOAT, &["n"]), value("every", FLOAT, &["m", "n"])],
+        initializer: vec![
+            ints("five", &[], &[5]),
+            ints("none", &[], &[0]),
+            scalar("zero", 0.0),
+            scalar("limit", 7.0),
+            yes,
+        ],
+        node: vec![n],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_first_step_that_changes_a_state_is_in_front_of_its_loop() {
+    for (trip, start) in [("five", "yes"), ("-", "yes"), ("five", "-")] {
+        let text = relax(widening_loop(trip, start));
+        let (front, _) = text.split_once("def rounds").unwrap_or_else(|| panic!("{trip} {start}: {text}"));
+        assert_eq!((front.matches(", x)").count(), text.matches(", x)").count()), (1, 2), "{text}");
+        assert!(text.contains("rounds(R.const(1, "), "{text}");
+    }
+}
+
+#[test]
+fn a_first_step_that_may_not_run_keeps_the_dims_of_states() {
+    for (trip, start) in [("steps", "yes"), ("five", "maybe"), ("steps", "maybe")] {
+        let (module, diags) = run(widening_loop(trip, start), &Options::default());
+        assert!(module.is_none() && diags.list.len() == 1, "{diags:?}");
+        let d = &diags.list[0];
+        assert_eq!(d.fault, Fault::Unsupported);
+        assert!(
+            d.message.contains("node `the_loop` (ai.onnx.Loop version 18): state 0 of a loop has 0 dims"),
+            "{diags:?}"
+        );
+        assert!(format!("{d:?}").contains("make the trip count and the condition constants"), "{diags:?}");
+    }
+    // No step at all: the states are what they were.
+    let mut nothing = widening_loop("none", "yes");
+    nothing.output = vec![value("last", FLOAT, &[])];
+    assert!(!relax(nothing).contains("def rounds"));
+}
+
+/// The operator's weights are bytes; the layer is that over their values.
+#[test]
+fn an_lstm_of_bytes_has_the_values_of_its_weights() {
+    let bytes = |name: &str, dims: &[i64]| TensorProto {
+        name: Some(name.into()),
+        dims: dims.to_vec(),
+        data_type: Some(data_type::INT8),
+        int32_data: (0..dims.iter().product::<i64>() as i32).map(|i| i * 37 % 251 - 125).collect(),
+        ..Default::default()
+    };
+    let scale = |name: &str| TensorProto {
+        name: Some(name.into()),
+        dims: vec![1],
+        data_type: Some(FLOAT),
+        float_data: vec![0.01],
+        ..Default::default()
+    };
+    let graph = |n: NodeProto| GraphProto {
+        input: vec![value("x", FLOAT, &["steps", "2", "3"])],
+        output: vec![value("y", FLOAT, &["steps", "1", "2", "5"])],
+        initializer: vec![
+            bytes("w", &[1, 3, 20]),
+            bytes("r", &[1, 5, 20]),
+            scale("ws"),
+            scale("rs"),
+            bytes("wz", &[1]),
+            bytes("rz", &[1]),
+        ],
+        node: vec![n],
+        ..Default::default()
+    };
+    let lstm = |inputs: &str| {
+        let mut n = with_int(node("DynamicQuantizeLSTM", inputs, "y"), "hidden_size", 5);
+        n.domain = Some("com.microsoft".into());
+        graph(n)
+    };
+    let text = relax(lstm("x w r - - - - - ws wz rs rz"));
+    assert_eq!(text.matches("R.dequantize(").count(), 2, "{text}");
+    assert!(text.contains("onnx.lstm"), "{text}");
+    let missing = refused(lstm("x w r - - - - - ws wz - rz"));
+    assert!(missing.len() == 1 && missing[0].1.contains("input 10 is missing"), "{missing:?}");
+    let floats = refused(lstm("x ws r - - - - - ws wz rs rz"));
+    assert!(floats.len() == 1 && floats[0].1.contains("input 1 has 1 dim"), "{floats:?}");
+}

@@ -455,7 +455,62 @@ def structures():
     graph("slices_to_before_the_first_short", REVERSED, {"x": f(2, 2)})
 
 
-PARTS = [activations, dense, norms, attention, quantised, layouts, same_size, sums_of_bytes, signals, numbers, extremes, structures]
+def loop_body(states, nodes, outs, scans=()):
+    """A body of these states, the name behind a step of each, and names of scan outputs; `go` is its condition."""
+    info = lambda n: helper.make_tensor_value_info(n, TensorProto.FLOAT, None)
+    ins = [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("go_on", TensorProto.BOOL, [])]
+    constants = [numpy_helper.from_array(s(7), "limit"), numpy_helper.from_array(s(0.5), "half")]
+    outs = [helper.make_tensor_value_info("go", TensorProto.BOOL, []), *map(info, [*outs, *scans])]
+    nodes = [helper.make_node(op, inputs, outputs, **attrs) for op, inputs, outputs, attrs in nodes]
+    return helper.make_graph(nodes, "body", ins + [info(n) for n in states], outs, constants)
+
+
+def settling():
+    """Loops whose states become what they stay in their first steps: more dims than before them."""
+    grow = [("Cast", ["i"], ["at"], {"to": TensorProto.FLOAT}), ("Add", ["at", "half"], ["factor"], {}), ("Mul", ["x", "factor"], ["part"], {}),
+            ("Add", ["sum", "part"], ["next"], {}), ("ReduceSum", ["next"], ["all"], {"keepdims": 0}), ("Less", ["all", "limit"], ["go"], {})]
+    body = loop_body(["sum", "x"], grow, ["next", "x"], ["next"])
+    for name, x in [("", s([0.3, 0.1, 0.2])), ("_at_once", s([4, 5, 6]))]:
+        inputs = {"n": np.array(20), "start": np.array(True), "sum": s(0), "x": x}
+        case(f"loop_settles{name}", "Loop", inputs, n_out=3, attrs={"body": body}, constant=["n", "start", "sum"], vary={"x": {0: "n"}}, domain="")
+    shift = [("Mul", ["x", "half"], ["new"], {}), ("Identity", ["go_on"], ["go"], {})]
+    inputs = {"n": np.array(1500), "start": None, "early": s(1), "late": s([2, 3]), "x": f(2, 2)}
+    case("loop_settles_later", "Loop", inputs, n_out=3, attrs={"body": loop_body(["early", "late", "x"], shift, ["late", "new", "x"])},
+         constant=["n", "early", "late"], domain="")
+
+
+def recurrences():
+    """Results are those of the LSTM over the values of the weights."""
+    n, k, h = 3, 5, 6
+    for name, directions, dtype, columns in [("", 1, "i1", False), ("_both", 2, "u1", False), ("_columns", 2, "i1", True)]:
+        of = (directions, 4 * h) if columns else (directions,)
+        inputs = {"x": f(4, n, k), "w": q(directions, k, 4 * h, dtype=dtype), "r": q(directions, h, 4 * h, dtype=dtype), "b": f(directions, 8 * h),
+                  "lengths": None, "h": f(directions, n, h), "c": f(directions, n, h), "p": None,
+                  "ws": f(*of, lo=0.002, hi=0.004), "wz": np.full(of, 0 if columns else 3, dtype),
+                  "rs": f(*of, lo=0.002, hi=0.004), "rz": np.full(of, 0 if dtype == "i1" else 120, dtype)}
+        attrs = {"hidden_size": h, "direction": "bidirectional" if directions == 2 else "forward"}
+        case(f"dynamic_quantize_lstm{name}", "DynamicQuantizeLSTM", inputs, n_out=3, attrs=attrs, vary={"x": {0: "steps"}},
+             constant=["w", "r", "b", "ws", "wz", "rs", "rz"])
+
+
+def in_floats(model):
+    """The model with the weights of a DynamicQuantizeLSTM as floats: data and states are not quantised."""
+    node = model.graph.node[0]
+    held = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    for i, at in [(1, 8), (2, 10)]:
+        w, scale, zero = (held[node.input[j]].astype("f4") for j in [i, at, at + 1])
+        wide = lambda t: t.reshape(t.shape[0], 1, -1)
+        values = ((w - wide(zero)) * wide(scale)).transpose(0, 2, 1)
+        model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(values), f"floats_{i}"))
+        node.input[i] = f"floats_{i}"
+    node.op_type, node.domain = "LSTM", ""
+    del node.input[7:]
+
+
+PARTS = [
+    activations, dense, norms, attention, quantised, layouts, same_size, sums_of_bytes,
+    signals, numbers, extremes, structures, settling, recurrences,
+]
 
 
 def main():
@@ -475,8 +530,11 @@ def main():
             continue
         model = onnx.parser.parse_model(args[0]) if args[0].startswith("<") else build(*args)
         feeds = {k: v for k, v in args[1].items() if v is not None and k not in args[4]}
+        asked = onnx.ModelProto.FromString(model.SerializeToString())
+        if args[0] == "DynamicQuantizeLSTM":
+            in_floats(asked)
         try:
-            results = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feeds)
+            results = onnxruntime.InferenceSession(asked.SerializeToString(), options).run(None, feeds)
         except Exception as e:
             failed += 1
             print(f"{name}: onnxruntime: {str(e)[:300]}")

@@ -410,8 +410,8 @@ impl<'m> Importer<'m> {
     fn dim(&mut self, d: Option<&DimValue>, hint: &str) -> Res<PrimExpr> {
         match d {
             Some(DimValue::Value(v)) if *v >= 0 => Ok(PrimExpr::i64(*v)),
-            Some(DimValue::Param(p)) if !p.is_empty() => Ok(self.dim_var(p).expr()),
-            // A dim of -1 is how some exporters say that it varies.
+            // `?` is no name: exporters write it of each dim that varies, and so is a dim of -1.
+            Some(DimValue::Param(p)) if p.chars().any(char::is_alphabetic) => Ok(self.dim_var(p).expr()),
             _ => Ok(self.b.fresh_dim(hint)),
         }
     }

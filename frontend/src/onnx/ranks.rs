@@ -24,6 +24,7 @@ const STANDARD: &[Row] = &[
 /// Of the domain com.microsoft.
 const CONTRIB: &[Row] = &[
     ("Attention", &[(0, 3), (1, 2), (2, 1)]),
+    ("DynamicQuantizeLSTM", &[(0, 3), (1, 3), (2, 3), (8, 1), (9, 1), (10, 1), (11, 1)]),
     ("GroupQueryAttention", &[(3, 4), (4, 4), (7, 2), (8, 2)]),
     ("MultiHeadAttention", &[(0, 3), (3, 1), (6, 4), (7, 4)]),
     ("RotaryEmbedding", &[(3, 2)]),

@@ -1,10 +1,12 @@
 //! Control flow: conditionals, loops and scans.
 //!
 //! What is decided at import leaves no control flow behind: a known condition picks its branch, a loop whose trip count
-//! and condition are known is unrolled, as is a scan over a known number of steps.
+//! and condition are known is unrolled, as is a scan over a known number of steps. Of a loop whose states change their ranks in
+//! its first steps, those are translated in line where they are known to run.
 
 use super::movement::{select_at, stack};
-use super::{op, rolled, OnnxOp};
+use super::rolled::{self, Outcome, Start};
+use super::{op, OnnxOp};
 use crate::onnx::builder::Arg;
 use crate::onnx::node::NodeCx;
 use crate::onnx::proto::GraphProto;
@@ -17,6 +19,9 @@ use std::sync::Arc;
 
 /// Steps of a loop that is unrolled.
 const MAX_STEPS: i64 = 1024;
+
+/// Steps in front of a loop whose states become what they stay.
+const MAX_PEELED: i64 = 3;
 
 pub const OPS: &[OnnxOp] = &[op("If", &[(1, if_)]), op("Loop", &[(1, loop_)]), op("Scan", &[(8, scan_v8), (9, scan)])];
 
@@ -262,13 +267,42 @@ fn loop_(cx: &mut NodeCx) -> Res<Vec<Value>> {
         let out = cx.im.subgraph(&name, &body, inputs)?;
         rolled_step(cx, out, true, n)
     };
-    match rolled::run(cx, trip.as_ref(), cond.as_ref(), &states, &mut step)? {
-        Some((mut out, scans)) => {
-            out.extend(scans.into_iter().map(Value::from));
-            Ok(out)
+    let mut start = Start { go: cond, states, done: 0, scans: vec![] };
+    loop {
+        match rolled::run(cx, trip.as_ref(), &start, &mut step)? {
+            Outcome::Done(mut out, scans) => {
+                out.extend(scans.into_iter().map(Value::from));
+                return Ok(out);
+            }
+            Outcome::Failed => break,
+            Outcome::Changed(why) => {
+                let runs = start.go.as_ref().is_none_or(|go| literal(go).is_some_and(|go| go != 0));
+                if !runs || start.done == MAX_PEELED || count.is_none_or(|n| n <= start.done) {
+                    return Err(why);
+                }
+                match peeled(cx, start, &mut step)? {
+                    Some(s) => start = s,
+                    None => break,
+                }
+            }
         }
-        None => Ok(vec![Value::Poison; body.output.len().saturating_sub(1)]),
     }
+    Ok(vec![Value::Poison; body.output.len().saturating_sub(1)])
+}
+
+/// A loop without its next step, which is translated here. `None`: that failed, and was reported.
+fn peeled(cx: &mut NodeCx, start: Start, body: rolled::Body) -> Res<Option<Start>> {
+    let i = Tensor::known(&[], DType::I64, vec![PrimExpr::i64(start.done)]);
+    let Some(step) = body(cx, &i, start.states)? else { return Ok(None) };
+    let mut scans = vec![];
+    for (k, t) in step.scans.iter().enumerate() {
+        let t = cx.unsqueeze(t, &[0])?;
+        scans.push(match start.scans.get(k) {
+            Some(all) => cx.call("concat", &[[all.clone(), t].as_slice().into()], &[("axis", AttrValue::Int(0))])?,
+            None => t,
+        });
+    }
+    Ok(Some(Start { go: Some(step.go), states: step.states, done: start.done + 1, scans }))
 }
 
 /// What the outputs of a body are to a loop of any number of steps: the condition (of `Loop` alone), `n` states, and
@@ -517,8 +551,11 @@ fn scan_rolled(
         let out = cx.im.subgraph(name, &s.body, args)?;
         rolled_step(cx, out, false, n)
     };
-    let Some((mut out, scans)) = rolled::run(cx, Some(&length), None, &states, &mut step)? else {
-        return Ok(vec![Value::Poison; s.body.output.len()]);
+    let start = Start { go: None, states, done: 0, scans: vec![] };
+    let (mut out, scans) = match rolled::run(cx, Some(&length), &start, &mut step)? {
+        Outcome::Done(out, scans) => (out, scans),
+        Outcome::Failed => return Ok(vec![Value::Poison; s.body.output.len()]),
+        Outcome::Changed(why) => return Err(why),
     };
     for (k, mut t) in scans.into_iter().enumerate() {
         if s.output_directions.get(k) == Some(&1) {

@@ -12,13 +12,14 @@ use crate::onnx::Res;
 use relax_ir::{AttrValue, PrimExpr};
 
 pub const OPS: &[OnnxOp] = &[
-    op("LSTM", &[(1, |cx| layer(cx, Kind::Lstm))]),
-    op("GRU", &[(1, |cx| layer(cx, Kind::Gru))]),
-    op("RNN", &[(1, |cx| layer(cx, Kind::Rnn))]),
+    op("LSTM", &[(1, |cx| layer(cx, Kind::Lstm, part))]),
+    op("GRU", &[(1, |cx| layer(cx, Kind::Gru, part))]),
+    op("RNN", &[(1, |cx| layer(cx, Kind::Rnn, part))]),
 ];
 
+/// The layers that there are.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+pub enum Kind {
     Lstm,
     Gru,
     Rnn,
@@ -55,7 +56,11 @@ struct Direction {
     cell: Option<Tensor>,
 }
 
-fn layer(cx: &mut NodeCx, kind: Kind) -> Res<Vec<Value>> {
+/// The weights at input `i` (1: of the inputs, 2: of the states) of direction `d`: `(gates * hidden, input)`.
+pub type Weights = fn(cx: &mut NodeCx, i: usize, d: usize) -> Res<Option<Tensor>>;
+
+/// The values of a layer, whose inputs are where those of the standard's operator are.
+pub fn layer(cx: &mut NodeCx, kind: Kind, weights: Weights) -> Res<Vec<Value>> {
     let mut x = cx.input(0)?;
     let batch_first = cx.int("layout", 0) == 1;
     if x.rank() != 3 {
@@ -72,7 +77,7 @@ fn layer(cx: &mut NodeCx, kind: Kind) -> Res<Vec<Value>> {
     };
     let mut parts = vec![];
     for (d, reverse) in directions.iter().enumerate() {
-        parts.push(direction(cx, kind, &x, d, *reverse, batch_first)?);
+        parts.push(direction(cx, kind, &x, weights, Place { d, reverse: *reverse, batch_first })?);
     }
     let all: Vec<Tensor> = parts.iter().map(|p| p.all.clone()).collect();
     let last: Vec<Tensor> = parts.iter().map(|p| p.last.clone()).collect();
@@ -95,16 +100,28 @@ fn layer(cx: &mut NodeCx, kind: Kind) -> Res<Vec<Value>> {
     Ok(out)
 }
 
-/// The part of an optional input that belongs to direction `d`.
-fn part(cx: &mut NodeCx, i: usize, axis: usize, d: usize) -> Res<Option<Tensor>> {
+/// The part of an optional input that belongs to direction `d`, which is along the first dim.
+pub fn part(cx: &mut NodeCx, i: usize, d: usize) -> Res<Option<Tensor>> {
+    part_along(cx, i, 0, d)
+}
+
+fn part_along(cx: &mut NodeCx, i: usize, axis: usize, d: usize) -> Res<Option<Tensor>> {
     match cx.optional(i)? {
         Some(t) => Ok(Some(select_at(cx, &t, axis, d as i64)?)),
         None => Ok(None),
     }
 }
 
-fn direction(cx: &mut NodeCx, kind: Kind, x: &Tensor, d: usize, reverse: bool, batch_first: bool) -> Res<Direction> {
-    let (Some(w), Some(r)) = (part(cx, 1, 0, d)?, part(cx, 2, 0, d)?) else {
+/// Which direction of a layer this is.
+struct Place {
+    d: usize,
+    reverse: bool,
+    batch_first: bool,
+}
+
+fn direction(cx: &mut NodeCx, kind: Kind, x: &Tensor, weights: Weights, place: Place) -> Res<Direction> {
+    let Place { d, reverse, batch_first } = place;
+    let (Some(w), Some(r)) = (weights(cx, 1, d)?, weights(cx, 2, d)?) else {
         return Err(cx.error("the weights are missing"));
     };
     let hidden = r.dims.last().cloned().unwrap_or_else(|| PrimExpr::i64(1));
@@ -113,7 +130,7 @@ fn direction(cx: &mut NodeCx, kind: Kind, x: &Tensor, d: usize, reverse: bool, b
         let h = hidden.clone();
         (h.clone() * from, h * to)
     };
-    let bias = part(cx, 3, 0, d)?;
+    let bias = part(cx, 3, d)?;
     let before = kind == Kind::Gru && cx.int("linear_before_reset", 0) != 0;
     // x @ w^T + b: w (gates * hidden, input).
     let wt = cx.transpose(&w, &[1, 0])?;
@@ -144,7 +161,7 @@ fn direction(cx: &mut NodeCx, kind: Kind, x: &Tensor, d: usize, reverse: bool, b
     let state_axis = if batch_first { 1 } else { 0 };
     let mut states = vec![];
     for i in 0..if kind == Kind::Lstm { 2 } else { 1 } {
-        states.push(match part(cx, 5 + i, state_axis, d)? {
+        states.push(match part_along(cx, 5 + i, state_axis, d)? {
             Some(s) => s,
             None => {
                 let zero = Tensor::scalar(x.dtype, 0.0);
@@ -156,7 +173,7 @@ fn direction(cx: &mut NodeCx, kind: Kind, x: &Tensor, d: usize, reverse: bool, b
     let mut args: Vec<Arg> = vec![xp.into(), weight.into()];
     args.extend(states.into_iter().map(Arg::from));
     match kind {
-        Kind::Lstm => args.push(part(cx, 7, 0, d)?.map_or_else(Arg::absent, Arg::from)),
+        Kind::Lstm => args.push(part(cx, 7, d)?.map_or_else(Arg::absent, Arg::from)),
         Kind::Gru => args.push(hidden_bias.map_or_else(Arg::absent, Arg::from)),
         Kind::Rnn => {}
     }

@@ -2,7 +2,8 @@
 //!
 //! Its parameters are the step's number, whether to go on, the states, and what each scan output has gathered so far;
 //! values of the graphs around the loop are captured. A dim of a state is what it is before the first step when the
-//! body keeps it, and a variable of its own otherwise.
+//! body keeps it, and a variable of its own otherwise. What the first step alone changes, the rank of a state say, needs
+//! that step in front of the function: see [`Outcome::Changed`].
 
 use super::control::{flatten, rebuild, same_structure};
 use crate::onnx::builder::Arg;
@@ -10,7 +11,7 @@ use crate::onnx::node::NodeCx;
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
 use relax_ir::relax::{Call, Callee, Expr, ExprKind, FuncInfo, Function, Param, RVar, StructInfo};
-use relax_ir::{AttrValue, Attrs, DType, PrimExpr, Span};
+use relax_ir::{AttrValue, Attrs, DType, Diagnostic, PrimExpr, Span};
 use std::sync::Arc;
 
 /// What one step leaves.
@@ -23,15 +24,29 @@ pub struct Step {
 /// Translates the body of one step, of this number, over these states.
 pub type Body<'b> = &'b mut dyn FnMut(&mut NodeCx, &Tensor, Vec<Value>) -> Res<Option<Step>>;
 
-/// Repeats `body` at most `trip` times (`None`: without end) while it wants to go on: the states, and the scan outputs
-/// stacked along a new first dim. `None`: the body failed, and said so.
-pub fn run(
-    cx: &mut NodeCx,
-    trip: Option<&Tensor>,
-    start: Option<&Tensor>,
-    states: &[Value],
-    body: Body,
-) -> Res<Option<(Vec<Value>, Vec<Tensor>)>> {
+/// Where a loop begins.
+pub struct Start {
+    /// Does the first step run? `None`: yes.
+    pub go: Option<Tensor>,
+    pub states: Vec<Value>,
+    /// Steps that were translated in front of the loop; it counts from there.
+    pub done: i64,
+    /// What the scan outputs gathered in those steps, if there were any.
+    pub scans: Vec<Tensor>,
+}
+
+/// What became of a loop.
+pub enum Outcome {
+    /// The body failed, and said so.
+    Failed,
+    /// A state is of another rank, dtype or structure behind a step than before it: why that is no loop.
+    Changed(Diagnostic),
+    /// The states, and the scan outputs stacked along a new first dim.
+    Done(Vec<Value>, Vec<Tensor>),
+}
+
+/// Repeats `body` up to step `trip` (`None`: without end) while it wants to go on.
+pub fn run(cx: &mut NodeCx, trip: Option<&Tensor>, start: &Start, body: Body) -> Res<Outcome> {
     let trip = match trip {
         Some(t) => {
             let t = cx.cast(t, DType::I64)?;
@@ -39,24 +54,28 @@ pub fn run(
         }
         None => None,
     };
-    let start = match start {
+    let go = match &start.go {
         Some(t) => cx.reshape(t, &[])?,
         None => Tensor::scalar_int(DType::BOOL, 1),
     };
     let mut first = vec![];
-    states.iter().for_each(|s| flatten(s, &mut first));
+    start.states.iter().for_each(|s| flatten(s, &mut first));
     // Dims that the body keeps; fewer from round to round.
     let literal = |t: &Tensor| t.dims.iter().map(|d| d.as_int().map(PrimExpr::i64)).collect();
     let mut kept: Vec<Vec<Option<PrimExpr>>> = first.iter().map(literal).collect();
     loop {
         let before = cx.im.diags.list.len();
-        match attempt(cx, trip.as_ref(), states, &first, &kept, body)? {
-            Attempt::Failed => return Ok(None),
+        match attempt(cx, trip.as_ref(), start, &first, &kept, body)? {
+            Attempt::Failed => return Ok(Outcome::Failed),
+            Attempt::Changed(d) => {
+                cx.im.diags.list.truncate(before);
+                return Ok(Outcome::Changed(d));
+            }
             Attempt::Narrowed(k) => {
                 cx.im.diags.list.truncate(before);
                 kept = k;
             }
-            Attempt::Done(f) => return start_loop(cx, *f, states, &first, start).map(Some),
+            Attempt::Done(f) => return start_loop(cx, *f, start, &first, go),
         }
     }
 }
@@ -73,6 +92,7 @@ struct Loop {
 
 enum Attempt {
     Failed,
+    Changed(Diagnostic),
     /// Fewer dims stay than was assumed.
     Narrowed(Vec<Vec<Option<PrimExpr>>>),
     Done(Box<Loop>),
@@ -89,7 +109,7 @@ fn param(cx: &mut NodeCx, name: &str, dims: Vec<PrimExpr>, dtype: DType, params:
 fn attempt(
     cx: &mut NodeCx,
     trip: Option<&Tensor>,
-    states: &[Value],
+    start: &Start,
     first: &[Tensor],
     kept: &[Vec<Option<PrimExpr>>],
     body: Body,
@@ -106,7 +126,7 @@ fn attempt(
     }
     cx.im.b.open();
     cx.im.b.open();
-    let result = step(cx, &i, states, &now, kept, body);
+    let result = step(cx, &i, &start.states, &now, kept, body);
     let step = match result {
         Ok(Ok(s)) => s,
         other => {
@@ -126,7 +146,10 @@ fn attempt(
             dims.push(l.map_or_else(|| cx.im.b.fresh_dim(&format!("scan_{k}_{d}")), PrimExpr::i64));
         }
         let all = param(cx, &format!("scan_{k}"), dims, t.dtype, &mut params);
-        next.push(append(cx, &i, &all, t)?);
+        next.push(match start.done {
+            0 => append(cx, &i, &all, t)?,
+            _ => append_next(cx, &all, t)?,
+        });
         gathered.push(all);
         scans.push((literal, t.dtype));
     }
@@ -203,20 +226,26 @@ fn step(
     }
     if step.states.len() != states.len() || !step.states.iter().zip(states).all(|(a, b)| same_structure(a, b)) {
         let d = "a loop that changes the structure of a state in steps whose number is only known at run time";
-        return Err(cx.unsupported(d).help("state the number of steps with --structure NAME=[STEPS]"));
+        let d = cx.unsupported(d).help("state the number of steps with --structure NAME=[STEPS]");
+        return Ok(Err(Attempt::Changed(d)));
     }
     let mut next = vec![];
     step.states.iter().for_each(|s| flatten(s, &mut next));
     let mut narrowed = kept.to_vec();
     for (k, (a, b)) in next.iter().zip(now).enumerate() {
         if a.dtype != b.dtype || a.rank() != b.rank() {
-            return Err(cx.unsupported(format!(
+            let d = cx.unsupported(format!(
                 "state {k} of a loop has {} dims of {} before a step and {} of {} behind it",
                 b.rank(),
                 b.dtype,
                 a.rank(),
                 a.dtype
-            )));
+            ));
+            let d = d.help(
+                "a first step that is known to run is translated on its own: make the trip count and the condition \
+                 constants, or state the input that decides them with --structure NAME=[VALUE]",
+            );
+            return Ok(Err(Attempt::Changed(d)));
         }
         for (slot, d) in narrowed[k].iter_mut().zip(&a.dims) {
             if slot.as_ref().is_some_and(|s| s != d) {
@@ -232,6 +261,17 @@ fn step(
 }
 
 /// `all` and one more.
+fn append_next(cx: &mut NodeCx, all: &Tensor, t: &Tensor) -> Res<Tensor> {
+    let mut dims = vec![all.dims[0].clone()];
+    dims.extend(t.dims.iter().cloned());
+    let leaf = cx.im.b.expr(all)?;
+    let cast = cx.im.b.match_cast("gathered", leaf, StructInfo::tensor(dims.clone(), t.dtype));
+    let gathered = Tensor::new(cast, dims, t.dtype);
+    let single = cx.unsqueeze(t, &[0])?;
+    cx.call("concat", &[[gathered, single].as_slice().into()], &[("axis", AttrValue::Int(0))])
+}
+
+/// As [`append_next`]; `all` may have nothing yet.
 fn append(cx: &mut NodeCx, i: &Tensor, all: &Tensor, t: &Tensor) -> Res<Tensor> {
     let axis = [("axis", AttrValue::Int(0))];
     if t.dims.iter().all(|d| d.as_int().is_some()) {
@@ -247,13 +287,7 @@ fn append(cx: &mut NodeCx, i: &Tensor, all: &Tensor, t: &Tensor) -> Res<Tensor> 
     let single = cx.im.b.expr(&single)?;
     let then = cx.im.b.close(single);
     cx.im.b.open();
-    let mut dims = vec![all.dims[0].clone()];
-    dims.extend(t.dims.iter().cloned());
-    let leaf = cx.im.b.expr(all)?;
-    let cast = cx.im.b.match_cast("gathered", leaf, StructInfo::tensor(dims.clone(), t.dtype));
-    let gathered = Tensor::new(cast, dims, t.dtype);
-    let single = cx.unsqueeze(t, &[0])?;
-    let longer = cx.call("concat", &[[gathered, single].as_slice().into()], &axis)?;
+    let longer = append_next(cx, all, t)?;
     let longer = cx.im.b.expr(&longer)?;
     let otherwise = cx.im.b.close(longer);
     let info = StructInfo::tensor_ndim(Some(all.rank()), Some(t.dtype));
@@ -262,22 +296,24 @@ fn append(cx: &mut NodeCx, i: &Tensor, all: &Tensor, t: &Tensor) -> Res<Tensor> 
     cx.im.b.tensor("gathered", e, info)
 }
 
-/// Defines the function and calls it for step 0.
-fn start_loop(
-    cx: &mut NodeCx,
-    f: Loop,
-    states: &[Value],
-    first: &[Tensor],
-    start: Tensor,
-) -> Res<(Vec<Value>, Vec<Tensor>)> {
+/// Defines the function and calls it for its first step.
+fn start_loop(cx: &mut NodeCx, f: Loop, start: &Start, first: &[Tensor], go: Tensor) -> Res<Outcome> {
     let e = Expr::new(ExprKind::Function(Arc::new(f.function)), Span::NONE);
     cx.im.b.define(f.var.clone(), e, f.info);
-    let zero = Tensor::scalar_int(DType::I64, 0);
-    let mut args = vec![cx.im.b.expr(&zero)?, cx.im.b.expr(&start)?];
+    let done = Tensor::scalar_int(DType::I64, start.done);
+    let mut args = vec![cx.im.b.expr(&done)?, cx.im.b.expr(&go)?];
     for t in first {
         args.push(cx.im.b.expr(t)?);
     }
-    for (dims, dtype) in &f.scans {
+    for (k, (dims, dtype)) in f.scans.iter().enumerate() {
+        if let Some(t) = start.scans.get(k) {
+            let fits = |(a, b): (&PrimExpr, &Option<i64>)| a.as_int().is_none() || b.is_none() || a.as_int() == *b;
+            if t.dtype != *dtype || t.rank() != dims.len() + 1 || !t.dims[1..].iter().zip(dims).all(fits) {
+                return Err(cx.error(format!("the elements of scan output {k} differ from step to step")));
+            }
+            args.push(cx.im.b.expr(t)?);
+            continue;
+        }
         let mut empty = vec![PrimExpr::i64(0)];
         empty.extend(dims.iter().map(|d| PrimExpr::i64(d.unwrap_or(0))));
         let none = Tensor::scalar(*dtype, 0.0);
@@ -289,6 +325,6 @@ fn start_loop(
     let mut all = cx.im.b.tensors("looped", e, f.ret)?;
     let scans = all.split_off(first.len());
     let mut all = all.into_iter().zip(first).map(|(t, f)| t.of_kind(f.kind));
-    let states = states.iter().map(|s| rebuild(s, &mut all)).collect();
-    Ok((states, scans))
+    let states = start.states.iter().map(|s| rebuild(s, &mut all)).collect();
+    Ok(Outcome::Done(states, scans))
 }

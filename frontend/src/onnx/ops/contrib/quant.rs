@@ -2,7 +2,8 @@
 
 use super::{by, ms, one, plus};
 use crate::onnx::node::NodeCx;
-use crate::onnx::ops::quant::{centred, dynamic_range, quantize};
+use crate::onnx::ops::quant::{centred, dequantize, dynamic_range, quantize};
+use crate::onnx::ops::recurrent::{layer, part, Kind};
 use crate::onnx::ops::OnnxOp;
 use crate::onnx::value::{Tensor, Value};
 use crate::onnx::Res;
@@ -10,6 +11,7 @@ use relax_ir::constant::Coded;
 use relax_ir::{Constant, DType};
 
 pub const OPS: &[OnnxOp] = &[
+    ms("DynamicQuantizeLSTM", &[(1, |cx| layer(cx, Kind::Lstm, stored_weights))]),
     ms("DynamicQuantizeMatMul", &[(1, dynamic_matmul)]),
     ms("MatMulIntegerToFloat", &[(1, matmul_to_float)]),
     ms("QGemm", &[(1, qgemm)]),
@@ -49,6 +51,20 @@ fn dynamic_matmul(cx: &mut NodeCx) -> Res<Vec<Value>> {
     let a = quantize(cx, &a, &a_scale, &a_zero, 0, 0)?;
     let y = product(cx, [&a, &a_scale], [&b, &scale], [Some(a_zero), zero])?;
     one(plus(cx, y, bias)?)
+}
+
+/// The weights of DynamicQuantizeLSTM as floats: they are stored as `(input, 4 * hidden)` of bytes, whose scale and zero
+/// point (of all, or of each column) follow the inputs of the standard's operator. Data and states are not quantised.
+fn stored_weights(cx: &mut NodeCx, i: usize, d: usize) -> Res<Option<Tensor>> {
+    let Some(w) = part(cx, i, d)? else { return Ok(None) };
+    if !matches!(w.dtype, DType::I8 | DType::U8) {
+        return Err(cx.error(format!("input {i} is of {}, int8 or uint8 is needed", w.dtype)));
+    }
+    let at = 6 + 2 * i;
+    let Some(scale) = part(cx, at, d)? else { return Err(cx.error(format!("input {at} is missing"))) };
+    let zero = part(cx, at + 1, d)?;
+    let w = dequantize(cx, &w, &scale, zero, 1, 0, DType::F32)?;
+    Ok(Some(cx.transpose(&w, &[1, 0])?))
 }
 
 fn matmul_to_float(cx: &mut NodeCx) -> Res<Vec<Value>> {
