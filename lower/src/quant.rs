@@ -116,7 +116,7 @@ enum Kind {
 struct Value {
     kind: Kind,
     scale: Scale,
-    /// Of the result: batch, height, width; a matrix has its rows as the width.
+    /// Of the result: batch, height, width; matrices have their rows as the width.
     images: [PrimExpr; 3],
     outputs: i64,
     rank: usize,
@@ -139,6 +139,7 @@ impl Value {
         let [n, h, w] = self.images.clone();
         match self.rank {
             4 => vec![n, PrimExpr::i64(self.outputs), h, w],
+            3 => vec![n, w, PrimExpr::i64(self.outputs)],
             _ => vec![w, PrimExpr::i64(self.outputs)],
         }
     }
@@ -281,6 +282,7 @@ impl<'a> Defs<'a> {
         let dims = self.shape(v)?;
         let (outputs, images) = match dims {
             [n, c, h, w] => (c.as_int()?, [n, h, w].map(PrimExpr::clone)),
+            [n, m, k] => (k.as_int()?, [n.clone(), PrimExpr::i64(1), m.clone()]),
             [m, k] => (k.as_int()?, [PrimExpr::i64(1), PrimExpr::i64(1), m.clone()]),
             _ => return None,
         };
@@ -312,8 +314,9 @@ impl<'a> Defs<'a> {
         if !self.once(source) {
             return None;
         }
-        let (rank, channels) = (dims.len(), dims[1].as_int()?);
+        let rank = dims.len();
         let axis = if rank == 4 { 1 } else { rank - 1 };
+        let channels = dims[axis].as_int()?;
         let name = if rank == 4 { "nn.conv2d" } else { "matmul" };
         let (c, bias) = match self.call(source, "add") {
             Some(add) => {
@@ -327,7 +330,7 @@ impl<'a> Defs<'a> {
             None => (self.call(source, name)?, None),
         };
         let (input, _) = self.dequantized(&c.args[0])?;
-        if rank == 2 {
+        if rank < 4 {
             let (e, transposed) = match self.call(&c.args[1], "permute_dims") {
                 Some(p) => (&p.args[0], false),
                 None => (&c.args[1], true),
@@ -461,7 +464,7 @@ fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
         }
         found.retain(|v, x| match &x.kind {
             Kind::Conv { input, .. } | Kind::Max { input, .. } => all.get(input).is_some_and(|i| i.rank == 4),
-            Kind::Product { input, .. } => all.get(input).is_some_and(|i| i.rank == 2),
+            Kind::Product { input, .. } => all.get(input).is_some_and(|i| i.rank == x.rank),
             Kind::Add(a, b) => all.contains_key(a) && all.contains_key(b),
             Kind::Float(_) => wanted.contains_key(v),
         });

@@ -34,7 +34,11 @@ fn outside(value: &Value, i: &[PrimExpr]) -> (Vec<PrimExpr>, PrimExpr) {
     if value.channels() > value.outputs {
         inside = inside.and(i[3].clone().lt(PrimExpr::i64(value.outputs)));
     }
-    let at = if value.rank == 4 { vec![i[0].clone(), i[3].clone(), y, x] } else { vec![x, i[3].clone()] };
+    let at = match value.rank {
+        4 => vec![i[0].clone(), i[3].clone(), y, x],
+        3 => vec![i[0].clone(), x, i[3].clone()],
+        _ => vec![x, i[3].clone()],
+    };
     (at, inside)
 }
 
@@ -77,6 +81,7 @@ pub(super) fn floats(value: &Value) -> PrimFunc {
     let x = k.input("x", &value.shape(), DType::U8);
     let at = |x: &Buffer, i: &[PrimExpr]| match i {
         [n, c, h, w] => x.at([n.clone(), h.clone() + value.pads[0], w.clone() + value.pads[1], c.clone()]),
+        [n, m, k] => x.at([n.clone(), PrimExpr::i64(0), m.clone(), k.clone()]),
         _ => x.at([PrimExpr::i64(0), PrimExpr::i64(0), i[0].clone(), i[1].clone()]),
     };
     let y = k.compute("y", &value.dims(), DType::F32, |i| real(at(&x, i), &value.scale));
