@@ -190,3 +190,62 @@ fn in_integers() {
         assert_eq!((called("qconv2d"), called("qmatmul"), called("conv2d")), (6, 1, 0), "batch {batch}");
     }
 }
+
+/// Products over rows of several sequences, and sums of two such, are those over all rows in one matrix, in integers.
+#[test]
+fn rows_of_sequences() {
+    const TEXT: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((ROWS, 68), "float32"), w0: R.Tensor((36, 3, 3, 3), "int8"), w1: R.Tensor((36, 1, 3, 3), "int8"), w2: R.Tensor((68, 36, 1, 1), "int8"), w3: R.Tensor((68, 68, 3, 3), "int8"), w4: R.Tensor((10, 68), "int8")):
+        with R.dataflow():
+            q0 = R.quantize(x, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")
+            d0 = R.dequantize(q0, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+            f4 = R.dequantize(w4, R.const(0.01, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+            p1 = R.matmul(d0, R.permute_dims(f4, axes=[1, 0]))
+            q1 = R.quantize(p1, R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="int8")
+            d1 = R.dequantize(q1, R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="float32")
+            p2 = R.matmul(d1, f4)
+            q2 = R.quantize(p2, R.const(0.03, "float32"), R.const(128, "uint8"), axis=-1, out_dtype="uint8")
+            d2 = R.dequantize(q2, R.const(0.03, "float32"), R.const(128, "uint8"), axis=-1, out_dtype="float32")
+            a3 = R.add(d2, d0)
+            q3 = R.quantize(a3, R.const(0.05, "float32"), R.const(128, "uint8"), axis=-1, out_dtype="uint8")
+            d3 = R.dequantize(q3, R.const(0.05, "float32"), R.const(128, "uint8"), axis=-1, out_dtype="float32")
+            r = (d1, d3)
+            R.output(r)
+        return r
+"#;
+    let dir = tempfile::tempdir().expect("a folder");
+    let values = dir.path().join("w.safetensors");
+    int8_weights(&values);
+    let fused = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+    if !fused {
+        return;
+    }
+    let library = |name: &str, rows: &str| {
+        let [file, so] = [format!("{name}.rlx"), format!("{name}.so")].map(|f| dir.path().join(f));
+        std::fs::write(&file, TEXT.replace("ROWS", rows)).expect("the model is written");
+        let args = [path(&file), "--params", path(&values), "--prefix", "m", "--target-cpu", "x86-64-v3"];
+        relax_aot(&[&args[..], &["-o", path(&so)]].concat());
+        let flat = relax_aot(&[&["print", "--stage", "flat"][..], &args].concat());
+        let products = flat.lines().filter(|l| l.contains("_k_qmatmul") && l.contains("call")).count();
+        assert_eq!(products, 2, "{name}");
+        Library::open(&so, "m").expect("the library")
+    };
+    let matrix = library("matrix", "\"m\"");
+    for (name, rows, sizes) in [
+        ("bound", "2, 5", &[[2, 5]][..]),
+        ("open", "\"n\", \"t\"", &[[1, 1], [1, 7], [3, 19], [4, 64], [0, 5]]),
+        ("sequence", "1, \"t\"", &[[1, 33]]),
+    ] {
+        let batches = library(name, rows);
+        for &[n, t] in sizes {
+            let run = |l: &Library, shape: &[i64]| l.run("main", &[tensor(shape, 1)], 2).expect("a run");
+            let (got, wanted) = (run(&batches, &[n, t, 68]), run(&matrix, &[n * t, 68]));
+            for (g, w) in got.iter().zip(&wanted) {
+                assert_eq!(g.shape[..2], [n, t], "{name}");
+                assert!(g.bytes() == w.bytes(), "{name}, {n}x{t}");
+            }
+        }
+    }
+}

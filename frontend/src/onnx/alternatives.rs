@@ -6,7 +6,7 @@ use super::builder::Arg;
 use super::graph::{Importer, MAX_NODES};
 use super::node::NodeCx;
 use super::ops;
-use super::proto::NodeProto;
+use super::proto::{GraphProto, NodeProto};
 use super::value::{Tensor, Value};
 use super::Res;
 use relax_ir::diag::Fault;
@@ -36,6 +36,12 @@ impl Importer<'_> {
             Some(false) => self.settled(both.1.clone()),
             None => v,
         }
+    }
+
+    /// What a step of a loop makes: states and conditions are tensors where they can be.
+    pub(super) fn step(&mut self, name: &str, body: &GraphProto, inputs: Vec<Value>) -> Res<Vec<Value>> {
+        let made = self.subgraph(name, body, inputs)?;
+        made.into_iter().map(|v| self.one_tensor(v)).collect()
     }
 
     /// A choice between tensors of as many dims as a tensor; other values as they are.
@@ -112,11 +118,7 @@ impl Importer<'_> {
         // Each is a node of its own.
         self.nodes += 1;
         if self.nodes > MAX_NODES {
-            return Outcome::Refused(Diagnostic::unsupported(
-                "onnx-size",
-                Span::NONE,
-                "the model has too many nodes",
-            ));
+            return Outcome::Refused(Diagnostic::unsupported("onnx-size", Span::NONE, "the model has too many nodes"));
         }
         let before = self.diags.list.len();
         self.picked.push((cond.clone(), side));

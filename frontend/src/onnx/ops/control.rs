@@ -264,7 +264,7 @@ fn loop_(cx: &mut NodeCx) -> Res<Vec<Value>> {
         let n = states.len();
         let mut inputs: Vec<Value> = vec![i.clone().into(), Tensor::scalar_int(DType::BOOL, 1).into()];
         inputs.extend(states);
-        let out = cx.im.subgraph(&name, &body, inputs)?;
+        let out = cx.im.step(&name, &body, inputs)?;
         rolled_step(cx, out, true, n)
     };
     let mut start = Start { go: cond, states, done: 0, scans: vec![] };
@@ -356,7 +356,7 @@ fn unrolled(
             Tensor::scalar_int(DType::BOOL, 1).into(),
         ];
         inputs.append(&mut states);
-        let mut out = cx.im.subgraph(name, body, inputs)?.into_iter();
+        let mut out = cx.im.step(name, body, inputs)?.into_iter();
         match out.next() {
             Some(Value::Tensor(c)) => match literal(&c) {
                 Some(c) => go = c != 0,
@@ -459,7 +459,7 @@ fn scan_steps(cx: &mut NodeCx, s: &Scan, states: Vec<Tensor>, inputs: &[Tensor])
             let at = if s.input_directions.get(k) == Some(&1) { length - 1 - i } else { i };
             args.push(select_at(cx, t, axes[k], at)?.into());
         }
-        let mut out = cx.im.subgraph(&name, &s.body, args)?.into_iter();
+        let mut out = cx.im.step(&name, &s.body, args)?.into_iter();
         states = out.by_ref().take(n).collect();
         for (list, v) in scans.iter_mut().zip(out) {
             match v {
@@ -504,7 +504,7 @@ fn scan_of_nothing(
         dims.remove(*axis);
         args.push(zeros(cx, &dims, t.dtype)?.into());
     }
-    let step = cx.im.subgraph(name, &s.body, args)?;
+    let step = cx.im.step(name, &s.body, args)?;
     let mut out = vec![];
     for (k, v) in step.into_iter().skip(states.len()).enumerate() {
         let Value::Tensor(t) = v else {
@@ -548,7 +548,7 @@ fn scan_rolled(
             };
             args.push(cx.call("take", &[t.into(), (&at).into()], &[("axis", AttrValue::Int(axes[k] as i64))])?.into());
         }
-        let out = cx.im.subgraph(name, &s.body, args)?;
+        let out = cx.im.step(name, &s.body, args)?;
         rolled_step(cx, out, false, n)
     };
     let start = Start { go: None, states, done: 0, scans: vec![] };
