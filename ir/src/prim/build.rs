@@ -148,9 +148,37 @@ impl PrimExpr {
             PrimKind::Int(v) if dtype.is_bool() => PrimExpr::bool(*v != 0),
             PrimKind::Int(v) if dtype.is_int() => PrimExpr::int(dtype, *v),
             PrimKind::Float(v) if dtype.is_float() => PrimExpr::float(dtype, v.0),
+            // What fits a byte need not become one on the way: registers have room for few.
+            PrimKind::Cast(v) if dtype.element() == DType::I32 && v.is_clipped_to(self.dtype().element()) => {
+                v.clone().cast(dtype)
+            }
             _ => PrimExpr::raw(PrimKind::Cast(self), dtype),
         }
     }
+
+    /// Is a float32 clipped to what a byte of this type can be?
+    fn is_clipped_to(&self, byte: DType) -> bool {
+        let (low, high) = match byte {
+            DType::U8 => (0.0, 255.0),
+            DType::I8 => (-128.0, 127.0),
+            _ => return false,
+        };
+        let bound = |e: &PrimExpr| match e.kind() {
+            PrimKind::Broadcast(s) => s.as_float(),
+            _ => e.as_float(),
+        };
+        let one = |op: BinOp, e: &PrimExpr, within: &dyn Fn(f64) -> bool| match e.kind() {
+            PrimKind::Binary(o, a, b) if *o == op && bound(b).is_some_and(within) => Some(a.clone()),
+            PrimKind::Binary(o, a, b) if *o == op && bound(a).is_some_and(within) => Some(b.clone()),
+            _ => None,
+        };
+        let inside = |v: f64| low <= v && v <= high;
+        let between = |outer: BinOp, inner: BinOp| {
+            one(outer, self, &inside).is_some_and(|rest| one(inner, &rest, &inside).is_some())
+        };
+        self.dtype().element() == DType::F32 && (between(BinOp::Max, BinOp::Min) || between(BinOp::Min, BinOp::Max))
+    }
+
     pub fn reinterpret(self, dtype: DType) -> PrimExpr {
         if self.dtype() == dtype {
             return self;
@@ -380,3 +408,33 @@ operator!(Add, add, Add);
 operator!(Sub, sub, Sub);
 operator!(Mul, mul, Mul);
 operator!(Div, div, Div);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A byte on the way to int32 goes where the float is clipped to the byte's range, and nowhere else.
+    #[test]
+    fn clipped_floats_become_integers_without_a_byte() {
+        let clipped = |low: f32, high: f32| {
+            let x = Var::new("x", DType::F32).expr();
+            x.min(PrimExpr::f32(high)).max(PrimExpr::f32(low))
+        };
+        for (low, high, byte, goes) in [
+            (0.0, 255.0, DType::U8, true),
+            (3.0, 200.0, DType::U8, true),
+            (-1.0, 255.0, DType::U8, false),
+            (0.0, 256.0, DType::U8, false),
+            (-128.0, 127.0, DType::I8, true),
+            (-129.0, 127.0, DType::I8, false),
+            (0.0, 255.0, DType::I8, false),
+            (0.0, 255.0, DType::U16, false),
+        ] {
+            let v = clipped(low, high);
+            let made = v.clone().cast(byte).cast(DType::I32);
+            assert_eq!(made == v.cast(DType::I32), goes, "{low} {high} {byte}");
+        }
+        let open = Var::new("x", DType::F32).expr().max(PrimExpr::f32(0.0));
+        assert_ne!(open.clone().cast(DType::U8).cast(DType::I32), open.cast(DType::I32));
+    }
+}
