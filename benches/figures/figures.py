@@ -63,7 +63,7 @@ class Network:
         with open(self.args, "wb") as f:
             f.write(struct.pack("<2q", len(entry["params"]), len(entry["results"])))
             for name in self.arrays.files:
-                a = np.ascontiguousarray(self.arrays[name])
+                a = np.asarray(self.arrays[name], order="C")
                 f.write(struct.pack("<3q", CODES[a.dtype.kind], a.dtype.itemsize * 8, a.ndim))
                 f.write(struct.pack(f"<{a.ndim}q", *a.shape))
                 f.write(struct.pack("<q", a.nbytes))

@@ -117,7 +117,7 @@ class Ours:
             lib = ctypes.CDLL(path)
         lib.m_metadata.restype = ctypes.c_char_p
         entry = json.loads(lib.m_metadata())["entries"][0]
-        self.arrays = [np.ascontiguousarray(feeds[p["name"]]) for p in entry["params"]]
+        self.arrays = [np.asarray(feeds[p["name"]], order="C") for p in entry["params"]]
         self.tensors = [self.tensor(a) for a in self.arrays]
         self.args = (ctypes.POINTER(Tensor) * len(self.tensors))(*map(ctypes.pointer, self.tensors))
         self.results = (ctypes.POINTER(Managed) * len(entry["results"]))()
@@ -256,7 +256,7 @@ def measure(models, name, threads, seconds):
         arrays = np.load(model.with_suffix(".npz"))
         (work / "names.json").write_text(json.dumps(arrays.files))
         for i, n in enumerate(arrays.files):
-            np.save(work / f"in_{i}.npy", np.ascontiguousarray(arrays[n]))
+            np.save(work / f"in_{i}.npy", np.asarray(arrays[n], order="C"))
 
         def results(worker):
             folder = work / worker.peer

@@ -14,7 +14,7 @@ const MAX_BYTES_FROM_NOTHING: i64 = 4096;
 /// Results this much larger than the constants they are made of, and larger than this many bytes, are not folded: a few
 /// bytes of a model would become as much data as its tensors are large.
 const MAX_GROWTH: i64 = 8;
-const MAX_BYTES_FROM_LITTLE: i64 = 1 << 20;
+const MAX_BYTES_FROM_LITTLE: i64 = 2 << 20;
 /// Interpreting more steps in a module than this, and so many for each element of its weights, is not worth the compile
 /// time.
 const STEPS: u64 = 1 << 25;

@@ -345,21 +345,24 @@ impl Pass {
             return self.computed(b, c, &data, dims, at, out);
         };
         let values = plane.weights(&weight);
+        let channels = PrimExpr::i64(dims[1]);
         let w = &mut plane.window;
-        let few = data[1] <= FEW_CHANNELS && w.size[0] * w.size[1] > 1 && data.len() < 5;
+        let few = data[1] <= FEW_CHANNELS && w.size[0] * w.size[1] > 1 && data.len() < 5 && !planes::is_long(w);
         w.last = w.kind == Kind::Depthwise || w.groups > 1 || self.is_last(x) || !few;
         if let Some(&made) = self.transformed.get(&b.var).filter(|_| w.suits_winograd(self.lanes)) {
             w.kind = Kind::Winograd(made);
         }
         if let Some(parts) = self.parts_of(x, out).filter(|p| self.splits(w, p.len()) && data.len() == 4) {
-            return self.split(b, w, &values, parts, at, out);
+            let sum = self.split(b, w, &values, parts, at, out)?;
+            return self.kept(b, &plane.window, &channels, sum, out);
         }
         let x = self.data_of(b, &mut plane, x, out)?;
         let mut w = plane.window;
         self.choose(&mut w);
         w.half = w.half.filter(|_| !matches!(w.kind, Kind::Winograd(_)));
         let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];
-        self.kernel(b, &w, args, at, out)
+        let made = self.kernel(b, &w, args, at, out)?;
+        self.kept(b, &w, &channels, made, out)
     }
 
     /// The NHWC tensors, with their channels, that `x` is concatenated from for one reader.

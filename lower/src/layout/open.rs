@@ -7,7 +7,7 @@
 //! rows are left out as they are under windows of known sizes.
 
 use super::forms::two;
-use super::planes::{CONVOLUTIONS, TRANSPOSED};
+use super::planes::{is_long, CONVOLUTIONS, TRANSPOSED};
 use super::samples::SAMPLERS;
 use super::{call, follow, ints, packed, Out, Pass, COMPARISONS, ELEMENTWISE, FEW_CHANNELS, REDUCTIONS};
 use crate::schedule::window::{Kind, Plan, Sizes, Window};
@@ -170,11 +170,12 @@ impl Pass {
         let after = if plane.columns.is_some() { 0 } else { after(c)? };
         w.open = true;
         w.batch = data[0].as_int().unwrap_or(1);
-        let few = w.taken <= FEW_CHANNELS && w.kernel[0] * w.kernel[1] > 1 && !self.is_last(x);
+        let few = w.taken <= FEW_CHANNELS && w.kernel[0] * w.kernel[1] > 1 && !self.is_last(x) && !is_long(&w);
         w.last = w.kind == Kind::Depthwise || w.groups > 1 || !few;
         if after == 0 && w.before[1] == 0 {
             if let Some(parts) = self.parts_of(x, out).filter(|p| self.splits(&w, p.len())) {
-                return self.split(b, &w, &values, parts, at, out);
+                let sum = self.split(b, &w, &values, parts, at, out)?;
+                return self.kept(b, &w, dims.get(1)?, sum, out);
             }
         }
         let x = match (w.last, data.as_slice()) {
@@ -205,7 +206,8 @@ impl Pass {
         self.choose(&mut w);
         w.half = w.half.filter(|_| !matches!(w.kind, Kind::Winograd(_)));
         let args = vec![x, Expr::new(ExprKind::Constant(packed(&w, &values)), at.span())];
-        self.kernel(b, &w, args, at, out)
+        let made = self.kernel(b, &w, args, at, out)?;
+        self.kept(b, &w, dims.get(1)?, made, out)
     }
 
     fn open_max(&mut self, b: &Binding, c: &Call, dims: &[PrimExpr], out: &mut Out) -> Option<RVar> {

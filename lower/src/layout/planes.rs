@@ -2,6 +2,7 @@
 //! frames under a window lie behind one another as channels of one picture.
 
 use super::open::reshape_to;
+use super::slices::list;
 use super::{dims_of, floats, reshape, Out, Pass};
 use crate::legalize::{call_tir, scalars};
 use crate::schedule::window::{Kind, Plan, Window};
@@ -19,6 +20,9 @@ pub(crate) const TRANSPOSED: &[&str] = &["nn.conv1d_transpose", "nn.conv2d_trans
 /// Columns of windows of convolutions over one axis that have code of their own where they reach beyond the data; data of
 /// larger ones gets its zeros.
 const OWN_COLUMNS: i64 = 7;
+
+/// Where windows make at most so many channels, vectors of pixels are better ones than vectors of channels.
+const FEW_MADE: i64 = 8;
 
 /// Columns of windows of groups, which have code of their own each. Of larger windows neighbouring columns are stacked as
 /// channels.
@@ -94,13 +98,59 @@ fn pair(v: &[i64], single: i64) -> [i64; 2] {
     }
 }
 
+/// Whether all data of a picture and all taps lie along this axis of rows and columns.
+fn is_line(w: &Window, along: usize) -> bool {
+    w.size[1 - along] == 1 && w.kernel[1 - along] == 1
+}
+
+/// Whether windows over one row have so many columns that its data gets zeros at its ends, where few channels of it do not
+/// ask for each column either.
+pub(super) fn is_long(w: &Window) -> bool {
+    is_line(w, 1) && w.kernel[1] > OWN_COLUMNS
+}
+
 impl Pass {
-    /// A convolution of constant weights: what its NHWC form is, and the weights.
+    /// A convolution of constant weights: what its NHWC form is, and the weights. It may make more channels than `dims` has;
+    /// see [`Pass::kept`].
     pub(super) fn plane(&self, var: &RVar, c: &Call, data: &[i64], dims: &[i64]) -> Option<(Plane, Constant)> {
         let weight = self.constant(c.args.get(1)?).filter(|w| w.dtype == DType::F32)?;
+        let weight = self.rounded(weight, c);
         let mut plane = self.plane_of(var, c, data, dims, &weight.shape)?;
         plane.window.half = c.args[1].as_var().and_then(|v| self.halves.get(v)).copied();
         Some((plane, weight))
+    }
+
+    /// Weights of a convolution with zeros for channels that it does not make, where kernels of that many are faster: products
+    /// take four at a time, sums over windows whole vectors, and those that can be transformed pay even for few.
+    fn rounded(&self, weight: Constant, c: &Call) -> Constant {
+        let [made, _, window @ ..] = weight.shape.as_slice() else { return weight };
+        let made = *made;
+        let once = |name: &str| c.attrs.ints(name).is_some_and(|n| n.iter().all(|n| *n == 1));
+        let transformed = window == [3, 3] && once("strides") && once("dilation") && !self.strict;
+        let (unit, least) = match window.iter().all(|n| *n == 1) {
+            true => (4, 2),
+            false if transformed => (self.lanes, 3),
+            false => (self.lanes, FEW_MADE + 1),
+        };
+        let few = transformed && made < self.lanes;
+        if made < least || made % 4 == 0 && !few || c.attrs.int("groups") != Some(1) {
+            return weight;
+        }
+        let all = (made + unit - 1) / unit * unit;
+        let mut bytes = weight.bytes().to_vec();
+        bytes.resize(bytes.len() / made as usize * all as usize, 0);
+        let shape = [&[all], &weight.shape[1..]].concat();
+        Constant::new(weight.dtype, shape, bytes)
+    }
+
+    /// Of what the kernel of `w` makes the channels that the convolution has.
+    pub(super) fn kept(&mut self, b: &Binding, w: &Window, channels: &PrimExpr, made: RVar, out: &mut Out) -> Option<RVar> {
+        if channels.is_int(w.made) {
+            return Some(made);
+        }
+        let bounds = [PrimExpr::i64(3), PrimExpr::i64(0), channels.clone()].map(|v| list([v], out.span));
+        let args = [vec![made.expr()], bounds.to_vec()].concat();
+        out.bind(b.var.name(), super::call("strided_slice", args, Attrs::default(), out.span)?)
     }
 
     /// The same of weights of these dims.
@@ -113,7 +163,8 @@ impl Pass {
             g if g == data[1] && reach == 1 && made == g => (Kind::Depthwise, 1),
             g => (Kind::Conv, g),
         };
-        if made % 4 != 0 || dims.contains(&0) || data.contains(&0) || data.len() != rank + 2 {
+        let single = made == 1 && weight[2..].iter().all(|k| *k == 1);
+        if made % 4 != 0 && !single || dims.contains(&0) || data.contains(&0) || data.len() != rank + 2 {
             return None;
         }
         let mut frames = None;
@@ -189,15 +240,20 @@ impl Pass {
         if let Some(c) = p.columns {
             return Some(self.beside(b, c, &last, w, &PrimExpr::i64(w.out[1]), out)?.expr());
         }
-        let reach = (w.out[1] - 1) * w.stride[1] + (w.kernel[1] - 1) * w.dilation[1] - w.before[1];
-        let after = (reach + 1 - w.size[1]).max(0);
-        if w.size[0] == 1 && w.kernel[0] == 1 && w.kernel[1] > OWN_COLUMNS && (w.before[1] > 0 || after > 0) {
-            let mut attrs = Attrs::default();
-            attrs.set("pad_width", super::ints(&[0, 0, 0, 0, w.before[1], after, 0, 0]));
-            let padded = out.bind("padded", super::call("nn.pad", vec![last.expr()], attrs, out.span)?)?;
-            w.size[1] += w.before[1] + after;
-            w.before[1] = 0;
-            return Some(padded.expr());
+        // Pictures of one column lie down.
+        for along in [1, 0].into_iter().filter(|i| is_line(w, *i) && w.kernel[*i] > OWN_COLUMNS) {
+            let reach = (w.out[along] - 1) * w.stride[along] + (w.kernel[along] - 1) * w.dilation[along];
+            let (before, after) = (w.before[along], (reach - w.before[along] + 1 - w.size[along]).max(0));
+            if before > 0 || after > 0 {
+                let mut widths = [0; 8];
+                widths[2 + 2 * along..4 + 2 * along].copy_from_slice(&[before, after]);
+                let mut attrs = Attrs::default();
+                attrs.set("pad_width", super::ints(&widths));
+                let padded = out.bind("padded", super::call("nn.pad", vec![last.expr()], attrs, out.span)?)?;
+                w.size[along] += before + after;
+                w.before[along] = 0;
+                return Some(padded.expr());
+            }
         }
         Some(last.expr())
     }

@@ -1,7 +1,7 @@
 //! Ways to compute a window, and what they cost by the model.
 
 use super::tile::{
-    best_rows, cost_near, cost_short, cost_twice, flattened, most_pieces, most_rows, most_tile, panel_cost, pieces,
+    best_rows, cost_near, cost_short, cost_twice, flattened, laid_down, most_pieces, most_rows, most_tile, panel_cost, pieces,
     product, rows_of,
 };
 use super::{conv, depthwise, winograd, Kind, Outer, Window};
@@ -125,11 +125,12 @@ impl Window {
         }
     }
 
-    /// The product of matrices that it comes down to: of one position of transformed data, or of flattened data.
+    /// The product of matrices that it comes down to: of one position of transformed data, or of flattened data; a picture
+    /// of one column lies down.
     fn multiplied(&self) -> Window {
         match self.kind {
             Kind::Winograd(made) => product(self, winograd::Shape::new(self, made).tiles()),
-            _ => flattened(self).unwrap_or_else(|| self.clone()),
+            _ => flattened(self).or_else(|| laid_down(self)).unwrap_or_else(|| self.clone()),
         }
     }
 

@@ -31,11 +31,11 @@ pub struct Piece {
     pub lanes: i64,
 }
 
-/// `width` channels as vectors. What is left of a multiple of 4 is left out.
+/// `width` channels as vectors, and what is left of a multiple of 4 one by one.
 pub fn pieces(width: i64, lanes: i64) -> Vec<Piece> {
     let mut out = vec![];
     let mut at = 0;
-    for l in [16, 8, 4] {
+    for l in [16, 8, 4, 1] {
         while l <= lanes && width - at >= l {
             out.push(Piece { at, lanes: l });
             at += l;
@@ -275,7 +275,7 @@ pub fn best_panel(w: &Window, lanes: i64) -> i64 {
     }
     let mut best = (lanes, f64::MAX);
     for panel in w.panels(lanes).into_iter().rev() {
-        let flat = flattened(w);
+        let flat = flattened(w).or_else(|| laid_down(w));
         let cost = panel_cost(flat.as_ref().unwrap_or(w), lanes, (panel / lanes).max(1), None);
         if cost < best.1 * 0.99 || panel % lanes != 0 {
             best = (panel, cost);
@@ -327,6 +327,32 @@ pub fn flattened(w: &Window) -> Option<Window> {
     let whole = w.kernel == [1, 1] && w.stride == [1, 1] && w.before == [0, 0] && w.size == w.out && w.last;
     let columns = w.batch * w.size[0] * w.size[1];
     (whole && w.kind == Kind::Conv).then(|| Window { batch: 1, size: [1, columns], out: [1, columns], ..w.clone() })
+}
+
+/// A convolution of pictures of one column as one of pictures of one row, whose elements lie alike: tiles are neighbouring
+/// columns. Of open sizes these are likely ones, which [`pinned`] asks for.
+pub fn laid_down(w: &Window) -> Option<Window> {
+    let single = [w.size, w.out, w.kernel].iter().all(|n| n[1] == 1) && w.before[1] == 0;
+    let inside = w.before[0] == 0 && (w.out[0] - 1) * w.stride[0] + (w.kernel[0] - 1) * w.dilation[0] < w.size[0];
+    (single && w.out[0] > 1 && w.kind == Kind::Conv && (inside || !w.open)).then(|| {
+        let turned = |[rows, columns]: [i64; 2]| [columns, rows];
+        Window {
+            size: turned(w.size),
+            out: turned(w.out),
+            kernel: turned(w.kernel),
+            stride: turned(w.stride),
+            dilation: turned(w.dilation),
+            before: turned(w.before),
+            ..w.clone()
+        }
+    })
+}
+
+/// Of open sizes a window whose rows and columns are known: pictures are many or few, but alike.
+fn pinned(w: &Window, sizes: &Sizes) -> Option<Window> {
+    let known = |of: &[PrimExpr; 2], likely: [i64; 2]| of.iter().zip(likely).all(|(n, known)| n.is_int(known));
+    let alike = known(&sizes.size, w.size) && known(&sizes.out, w.out) && !matches!(w.kind, Kind::Winograd(_));
+    (w.open && alike).then(|| Window { open: false, margin: [0, 0], ..w.clone() })
 }
 
 /// A stage on its way to a kernel.
@@ -381,13 +407,13 @@ impl Run {
         o: &SchedOptions,
         (x, weight): (&Buffer, &Buffer),
         sizes: Sizes,
-        may_flatten: bool,
+        as_one_row: bool,
     ) -> Res<Run> {
         for a in &s.spatial {
             let extent = Poly::of(&a.extent, &e.ranges);
             e.ranges.add_loop(&a.var, Poly::default(), extent);
         }
-        let axes: Vec<Var> = s.spatial.iter().map(|a| a.var.clone()).collect();
+        let mut axes: Vec<Var> = s.spatial.iter().map(|a| a.var.clone()).collect();
         let mut targets = vec![];
         for o in &s.outs {
             let (ptr, offset) = e.offset(&o.buffer, &o.indices)?;
@@ -399,10 +425,17 @@ impl Run {
             return Err(e.internal("a window without operands"));
         };
         let same = |e: &Emit, i: usize| Poly::of(&sizes.size[i], &e.ranges) == Poly::of(&sizes.out[i], &e.ranges);
-        let flat = flattened(w).filter(|_| may_flatten);
+        let flat = flattened(w).filter(|_| as_one_row);
         let flat = flat.filter(|_| same(e, 0) && same(e, 1) && walks_as_one(e, &targets, &axes, &sizes));
+        let w = &pinned(w, &sizes).filter(|_| flat.is_none()).unwrap_or_else(|| w.clone());
+        let laid = laid_down(w).filter(|_| as_one_row && flat.is_none() && !w.open);
         let sizes = sizes.flat(e)?;
         let sizes = match &flat {
+            _ if laid.is_some() => {
+                axes.swap(1, 2);
+                let Sizes { batch, size: [h, w], out: [rows, columns] } = sizes;
+                Sizes { batch, size: [w, h], out: [columns, rows] }
+            }
             Some(_) => {
                 let all = e.hoist(sizes.batch.clone() * sizes.size[0].clone() * sizes.size[1].clone());
                 let one = PrimExpr::i64(1);
@@ -413,7 +446,7 @@ impl Run {
         let heavy = targets.iter().map(|t| weight_of(&t.value)).sum::<usize>() > 6;
         let stack = heavy.then(|| e.sums(28 * 64));
         Ok(Run {
-            w: flat.unwrap_or_else(|| w.clone()),
+            w: flat.or(laid).unwrap_or_else(|| w.clone()),
             sizes,
             x,
             weight,
