@@ -83,6 +83,33 @@ fn of_repeated_elements() {
     compare(REPEATED, params, 3, 1, &[(1, 1), (2, 3), (5, 4), (8, 8), (14, 23), (7, 66)]);
 }
 
+/// Channels that are no multiple of 4, and one row of one channel under windows of many columns.
+const UNEVEN: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 8, "h", "w"), "float32"), a: R.Tensor((21, 8, 3, 3), "float32"), b: R.Tensor((1, 21, 1, 1), "float32"), c: R.Tensor((3, 21, 3, 3), "float32"), d: R.Tensor((6, 21, 1, 1), "float32"), f: R.Tensor((20, 1, 1, 33), "float32")):
+        with R.dataflow():
+            s = R.nn.relu(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]))
+            t = R.nn.conv2d(s, b)
+            u = R.add(R.nn.conv2d(s, c, padding=[1, 1, 1, 1]), t)
+            v = R.nn.conv2d(R.mean(t, axis=[2], keepdims=True), f, strides=[1, 11], padding=[0, 40, 0, 33])
+            r = (t, u, R.nn.conv2d(s, d), v)
+            R.output(r)
+        return r
+"#;
+
+#[test]
+fn of_uneven_channels() {
+    let params: &[(&str, &[i64])] = &[
+        ("a", &[21, 8, 3, 3]),
+        ("b", &[1, 21, 1, 1]),
+        ("c", &[3, 21, 3, 3]),
+        ("d", &[6, 21, 1, 1]),
+        ("f", &[20, 1, 1, 33]),
+    ];
+    compare(UNEVEN, params, 8, 4, &[(1, 1), (2, 3), (5, 4), (8, 8), (14, 23), (3, 300)]);
+}
+
 /// What two blocks make of the same pictures.
 const BLOCKS: &str = r#"@I.ir_module
 class Module:

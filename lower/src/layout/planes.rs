@@ -144,7 +144,14 @@ impl Pass {
     }
 
     /// Of what the kernel of `w` makes the channels that the convolution has.
-    pub(super) fn kept(&mut self, b: &Binding, w: &Window, channels: &PrimExpr, made: RVar, out: &mut Out) -> Option<RVar> {
+    pub(super) fn kept(
+        &mut self,
+        b: &Binding,
+        w: &Window,
+        channels: &PrimExpr,
+        made: RVar,
+        out: &mut Out,
+    ) -> Option<RVar> {
         if channels.is_int(w.made) {
             return Some(made);
         }
