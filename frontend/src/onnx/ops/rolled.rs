@@ -1,8 +1,9 @@
 //! Loops whose number of steps is only known at run time: a local function that calls itself at its end.
 //!
 //! Its parameters are the step's number, whether to go on, the states, and what each scan output has gathered so far;
-//! values of the graphs around the loop are captured. A dim of a state is what it is before the first step when the
-//! body keeps it, and a variable of its own otherwise. What the first step alone changes, the rank of a state say, needs
+//! values of the graphs around the loop are captured, and so are states that every step hands on as they are (weights of
+//! TensorFlow's loops). A dim of a state is what it is before the first step when the body keeps it, and a variable of its
+//! own otherwise. What the first step alone changes, the rank of a state say, needs
 //! that step in front of the function: see [`Outcome::Changed`].
 
 use super::control::{flatten, rebuild, same_structure};
@@ -62,7 +63,7 @@ pub fn run(cx: &mut NodeCx, trip: Option<&Tensor>, start: &Start, body: Body) ->
     start.states.iter().for_each(|s| flatten(s, &mut first));
     // Dims that the body keeps; fewer from round to round.
     let literal = |t: &Tensor| t.dims.iter().map(|d| d.as_int().map(PrimExpr::i64)).collect();
-    let mut kept: Vec<Vec<Option<PrimExpr>>> = first.iter().map(literal).collect();
+    let mut kept: Vec<Kept> = first.iter().map(literal).map(Kept::Dims).collect();
     loop {
         let before = cx.im.diags.list.len();
         match attempt(cx, trip.as_ref(), start, &first, &kept, body)? {
@@ -75,9 +76,18 @@ pub fn run(cx: &mut NodeCx, trip: Option<&Tensor>, start: &Start, body: Body) ->
                 cx.im.diags.list.truncate(before);
                 kept = k;
             }
-            Attempt::Done(f) => return start_loop(cx, *f, start, &first, go),
+            Attempt::Done(f) => return start_loop(cx, *f, start, &first, &kept, go),
         }
     }
+}
+
+/// What stays of a state from step to step.
+#[derive(Clone, PartialEq)]
+enum Kept {
+    /// All of it.
+    Whole,
+    /// These dims, as far as is known.
+    Dims(Vec<Option<PrimExpr>>),
 }
 
 /// The local function.
@@ -93,8 +103,8 @@ struct Loop {
 enum Attempt {
     Failed,
     Changed(Diagnostic),
-    /// Fewer dims stay than was assumed.
-    Narrowed(Vec<Vec<Option<PrimExpr>>>),
+    /// Fewer dims stay than was assumed, or whole states do.
+    Narrowed(Vec<Kept>),
     Done(Box<Loop>),
 }
 
@@ -111,14 +121,18 @@ fn attempt(
     trip: Option<&Tensor>,
     start: &Start,
     first: &[Tensor],
-    kept: &[Vec<Option<PrimExpr>>],
+    kept: &[Kept],
     body: Body,
 ) -> Res<Attempt> {
     let mut params = vec![];
     let i = param(cx, "i", vec![], DType::I64, &mut params);
     let go = param(cx, "go", vec![], DType::BOOL, &mut params);
     let mut now = vec![];
-    for (k, (t, dims)) in first.iter().zip(kept).enumerate() {
+    for (k, (t, kept)) in first.iter().zip(kept).enumerate() {
+        let Kept::Dims(dims) = kept else {
+            now.push(t.clone());
+            continue;
+        };
         let dims = dims.iter().enumerate();
         let dims = dims.map(|(d, e)| e.clone().unwrap_or_else(|| cx.im.b.fresh_dim(&format!("state_{k}_{d}"))));
         let dims: Vec<PrimExpr> = dims.collect();
@@ -138,7 +152,9 @@ fn attempt(
     // Behind the body: what the scan outputs gather.
     let mut gathered = vec![];
     let mut scans = vec![];
-    let mut next = step.states;
+    let varies = |(t, kept): (Tensor, &Kept)| (*kept != Kept::Whole).then_some(t);
+    let mut next: Vec<Tensor> = step.states.into_iter().zip(kept).filter_map(varies).collect();
+    let now: Vec<Tensor> = now.into_iter().zip(kept).filter_map(varies).collect();
     for (k, t) in step.scans.iter().enumerate() {
         let literal: Vec<Option<i64>> = t.dims.iter().map(PrimExpr::as_int).collect();
         let mut dims = vec![cx.im.b.fresh_dim(&format!("scan_{k}"))];
@@ -215,7 +231,7 @@ fn step(
     i: &Tensor,
     states: &[Value],
     now: &[Tensor],
-    kept: &[Vec<Option<PrimExpr>>],
+    kept: &[Kept],
     body: Body,
 ) -> Res<Result<FlatStep, Attempt>> {
     let mut tensors = now.iter().cloned();
@@ -247,7 +263,12 @@ fn step(
             );
             return Ok(Err(Attempt::Changed(d)));
         }
-        for (slot, d) in narrowed[k].iter_mut().zip(&a.dims) {
+        let Kept::Dims(dims) = &mut narrowed[k] else { continue };
+        if a.leaf().is_some() && a.leaf() == b.leaf() {
+            narrowed[k] = Kept::Whole;
+            continue;
+        }
+        for (slot, d) in dims.iter_mut().zip(&a.dims) {
             if slot.as_ref().is_some_and(|s| s != d) {
                 *slot = None;
             }
@@ -297,12 +318,13 @@ fn append(cx: &mut NodeCx, i: &Tensor, all: &Tensor, t: &Tensor) -> Res<Tensor> 
 }
 
 /// Defines the function and calls it for its first step.
-fn start_loop(cx: &mut NodeCx, f: Loop, start: &Start, first: &[Tensor], go: Tensor) -> Res<Outcome> {
+fn start_loop(cx: &mut NodeCx, f: Loop, start: &Start, first: &[Tensor], kept: &[Kept], go: Tensor) -> Res<Outcome> {
     let e = Expr::new(ExprKind::Function(Arc::new(f.function)), Span::NONE);
     cx.im.b.define(f.var.clone(), e, f.info);
     let done = Tensor::scalar_int(DType::I64, start.done);
     let mut args = vec![cx.im.b.expr(&done)?, cx.im.b.expr(&go)?];
-    for t in first {
+    let varying: Vec<&Tensor> = first.iter().zip(kept).filter(|(_, k)| **k != Kept::Whole).map(|(t, _)| t).collect();
+    for t in &varying {
         args.push(cx.im.b.expr(t)?);
     }
     for (k, (dims, dtype)) in f.scans.iter().enumerate() {
@@ -323,8 +345,12 @@ fn start_loop(cx: &mut NodeCx, f: Loop, start: &Start, first: &[Tensor], go: Ten
     let call = Call { callee: Callee::Expr(f.var.expr()), args, attrs: Attrs::default(), sinfo_args: vec![] };
     let e = cx.im.b.bind_typed("looped", Expr::new(ExprKind::Call(call), Span::NONE), f.ret.clone());
     let mut all = cx.im.b.tensors("looped", e, f.ret)?;
-    let scans = all.split_off(first.len());
-    let mut all = all.into_iter().zip(first).map(|(t, f)| t.of_kind(f.kind));
+    let scans = all.split_off(varying.len());
+    let mut all = all.into_iter();
+    let mut all = first.iter().zip(kept).map(|(f, kept)| match kept {
+        Kept::Whole => f.clone(),
+        Kept::Dims(_) => all.next().map_or_else(|| f.clone(), |t| t.of_kind(f.kind)),
+    });
     let states = start.states.iter().map(|s| rebuild(s, &mut all)).collect();
     Ok(Outcome::Done(states, scans))
 }
