@@ -12,6 +12,7 @@
 //! Permutations that take rows apart stay beside what mixes elements that data chooses.
 
 use crate::accesses::TESTED;
+use crate::appends::APPENDS;
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::Attrs;
 use relax_ir::prim::{BinOp, PrimExpr, PrimKind};
@@ -595,7 +596,7 @@ pub(crate) fn rebuild(s: &Stmt, dims: &HashMap<Var, PrimExpr>, buffers: &HashMap
 pub fn classify(f: &PrimFunc) -> Pattern {
     // Strides that a kernel states are checked where it is called.
     let strided = |b: &Buffer| b.strides.iter().any(|s| s.as_var().is_none());
-    if f.attrs.get(TESTED).is_some() || f.buffers().any(strided) {
+    if [TESTED, APPENDS].iter().any(|a| f.attrs.get(a).is_some()) || f.buffers().any(strided) {
         return Pattern::Opaque;
     }
     let mut blocks = vec![];

@@ -1,13 +1,14 @@
 //! Operator calls become calls of PrimFuncs: every operator that computes through a kernel, once its operands' shapes
 //! and dtypes are known.
 
+use crate::appends::{appended, APPENDS};
 use crate::host::VIEWS;
 use relax_ir::analysis::{refine, Typed};
 use relax_ir::attrs::Attrs;
 use relax_ir::op::{lookup, Compute, ComputeCx, OpDecl};
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, ExprKind, RVar, StructInfo};
 use relax_ir::tir::{PrimFunc, PrimParam};
-use relax_ir::{Diagnostic, Diagnostics, Func, IRModule};
+use relax_ir::{AttrValue, Diagnostic, Diagnostics, Func, IRModule};
 use std::collections::{HashMap, HashSet};
 
 /// Rewrites the module in place; operators that stay are views, host operators and data-dependent ones.
@@ -17,7 +18,8 @@ pub fn legalize(typed: &mut Typed) -> Result<(), Diagnostics> {
 
 /// The same for bindings of `those` variables.
 pub fn legalize_those(typed: &mut Typed, those: &dyn Fn(&RVar) -> bool) -> Result<(), Diagnostics> {
-    let mut pass = Legalize { names: Names::new(&typed.module), new: vec![], errors: Diagnostics::default() };
+    let appended = appended(&typed.module);
+    let mut pass = Legalize { names: Names::new(&typed.module), new: vec![], errors: Diagnostics::default(), appended };
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     for f in &mut funcs {
         if let Func::Relax(f) = f {
@@ -69,6 +71,8 @@ struct Legalize {
     names: Names,
     new: Vec<PrimFunc>,
     errors: Diagnostics,
+    /// Variables whose kernels append to an operand that nothing else reads.
+    appended: HashSet<RVar>,
 }
 
 impl Legalize {
@@ -114,6 +118,9 @@ impl Legalize {
         let mut prim = compute(&cx)?;
         prim.name = self.names.fresh(&prim.name);
         prim.span = e.span();
+        if self.appended.contains(&b.var) {
+            prim.attrs.set(APPENDS, AttrValue::Bool(true));
+        }
         let mut before = vec![];
         let mut args = vec![];
         for (a, info) in call.args.iter().zip(&infos) {

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accesses;
+mod appends;
 mod behind;
 mod bind_params;
 pub mod bounds;

@@ -7,8 +7,8 @@ use crate::abi::{Call, DLDataType, DLDevice, DLTensor, DEVICE_CPU};
 use crate::arena::Arena;
 use crate::fail::{code, relax_rt_fail};
 use crate::value::{
-    data_offset, new_box, own, relax_rt_drop, relax_rt_retain, tag, Closure, ClosureFn, Object, Shape, Tuple, Value,
-    VIEW,
+    data_offset, new_box, own, relax_rt_drop, relax_rt_retain, room_of, tag, Closure, ClosureFn, Object, Shape, Tuple,
+    Value, VIEW,
 };
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
@@ -133,24 +133,45 @@ pub unsafe extern "C" fn relax_rt_tensor(
     shape: *const i64,
     out: *mut Value,
 ) -> i32 {
+    // SAFETY: granted by the caller.
+    unsafe { tensor(call, arena, dtype, ndim, shape, (0, 0), out) }
+}
+
+/// As [`relax_rt_tensor`], with so many more rows than `shape` has, and room for so many bytes behind the elements.
+///
+/// # Safety
+/// The same.
+unsafe fn tensor(
+    call: *mut Call,
+    arena: *mut Arena,
+    dtype: DLDataType,
+    ndim: i32,
+    shape: *const i64,
+    (rows, spare): (i64, usize),
+    out: *mut Value,
+) -> i32 {
     // SAFETY: the box has room for the struct, `ndim` dims, and the data behind them.
     unsafe {
         let head = bytes_of(size_of::<DLTensor>(), ndim as i64, 8);
         let mut bits = Some(dtype.bits as usize * dtype.lanes as usize);
         let mut i = 0;
         while i < ndim as isize {
-            let dim = usize::try_from(*shape.offset(i)).ok();
+            let more = if i == 0 { rows } else { 0 };
+            let dim = (*shape.offset(i)).checked_add(more).and_then(|d| usize::try_from(d).ok());
             bits = bits.and_then(|b| b.checked_mul(dim?));
             i += 1;
         }
         let data = head.map(data_offset);
-        let bytes = data.and_then(|d| d.checked_add(bits? / 8 + 1));
+        let bytes = data.and_then(|d| d.checked_add(bits? / 8 + 1)?.checked_add(spare));
         let p = make(call, arena, tag::TENSOR, bytes, out).cast::<DLTensor>();
         let (false, Some(data)) = (p.is_null(), data) else {
             return code::MEMORY;
         };
         let dims = p.add(1).cast::<i64>();
         copy_nonoverlapping(shape, dims, if ndim > 0 { ndim as usize } else { 0 });
+        if rows != 0 {
+            *dims += rows;
+        }
         p.write(DLTensor {
             data: p.cast::<u8>().add(data).cast(),
             device: DLDevice { device_type: DEVICE_CPU, device_id: 0 },
@@ -198,6 +219,50 @@ pub unsafe extern "C" fn relax_rt_view(
         relax_rt_retain(owner);
     }
     code::OK
+}
+
+/// The tensor `all` with `rows` more rows, of `more` bytes, which the caller writes: `all` itself where it has one owner
+/// alone, which `again` says gives it up, and room for them; else a copy, which gets as much room again if it may be
+/// appended to in this way. Fails as [`relax_rt_tensor`] does.
+///
+/// # Safety
+/// As for [`relax_rt_shape`]; `all` is a dense tensor of whole bytes with at least one dim. Where `again` is not 0 its
+/// owner does not read it again but to drop it.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_append(
+    call: *mut Call,
+    all: *const Value,
+    again: i32,
+    rows: i64,
+    more: i64,
+    out: *mut Value,
+) -> i32 {
+    // SAFETY: a tensor has `ndim` dims, and its elements lie behind `data`; those of a box of its own up to its end.
+    unsafe {
+        let t = (*all).payload.tensor;
+        let (ndim, dtype) = ((*t).ndim, (*t).dtype);
+        let mut bytes = (dtype.bits / 8) as usize;
+        let mut i = 0;
+        while i < ndim as isize {
+            bytes *= *(*t).shape.offset(i) as usize;
+            i += 1;
+        }
+        let wanted = bytes.checked_add(more as usize);
+        let room = if again != 0 { room_of(&*all) } else { 0 };
+        if wanted.is_some_and(|w| w <= room) {
+            *(*t).shape += rows;
+            out.write(*all);
+            relax_rt_retain(all);
+            return code::OK;
+        }
+        let spare = if again != 0 { wanted.unwrap_or(0) } else { 0 };
+        let rc = tensor(call, null_mut(), dtype, ndim, (*t).shape, (rows, spare), out);
+        if rc == code::OK {
+            let from = (*t).data.cast::<u8>().add((*t).byte_offset as usize);
+            copy_nonoverlapping(from, (*(*out).payload.tensor).data.cast::<u8>(), bytes);
+        }
+        rc
+    }
 }
 
 /// A string of `length` bytes; a NUL is appended.

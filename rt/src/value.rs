@@ -141,6 +141,14 @@ impl Count {
         #[cfg(not(target_has_atomic = "ptr"))]
         self.n.set(self.n.get().wrapping_add(1));
     }
+    /// Whether there is no other owner: who asks is one.
+    fn is_one(&self) -> bool {
+        // What others wrote before they gave it up happens before what the last owner does.
+        #[cfg(target_has_atomic = "ptr")]
+        return self.n.load(Ordering::Acquire) == 1;
+        #[cfg(not(target_has_atomic = "ptr"))]
+        return self.n.get() == 1;
+    }
     /// Whether this was the last owner.
     fn subtract(&self) -> bool {
         #[cfg(target_has_atomic = "ptr")]
@@ -212,6 +220,31 @@ pub(crate) const fn own(tag: u32, payload: *mut c_void) -> Value {
 /// Bytes from a box's start to the data of a tensor whose struct and dims take `bytes`.
 pub(crate) const fn data_offset(bytes: usize) -> usize {
     (HEADER + bytes).next_multiple_of(ALIGN) - HEADER
+}
+
+/// Bytes of elements for which the box of a tensor has room; 0 where it has several owners, or its elements are not in
+/// the box.
+///
+/// # Safety
+/// `value` is a tensor, valid and alive.
+pub(crate) unsafe fn room_of(value: &Value) -> usize {
+    // SAFETY: an owned payload lies behind a header, and the box goes up to the bytes that this counts.
+    unsafe {
+        let t = value.payload.tensor;
+        if value.owned == 0 {
+            return 0;
+        }
+        let h = t.cast::<Header>().sub(1);
+        let data = (*t).data as usize;
+        let end = h as usize + (*h).bytes;
+        let inside = (*h).tag == tag::TENSOR && (*t).byte_offset == 0 && data > t as usize && data < end;
+        // One byte more than the elements take: see `relax_rt_tensor`.
+        if inside && (*h).count.is_one() {
+            end - data - 1
+        } else {
+            0
+        }
+    }
 }
 
 /// One more owner. Does nothing for borrowed values.

@@ -55,6 +55,55 @@ fn message(call: &Call) -> &str {
 }
 
 #[test]
+fn rows_behind_rows() {
+    let mut heap = Heap { used: 0, left: usize::MAX };
+    let mut call = call(&mut heap);
+    let call = &raw mut call;
+    // SAFETY: all pointers are to locals that live long enough; every append is followed by writes to its rows.
+    unsafe {
+        let mut all = Value::NULL;
+        assert_eq!(relax_rt_tensor(call, null_mut(), F32, 2, [1i64, 3].as_ptr(), &mut all), code::OK);
+        let row = |v: &Value, i: usize| (*v.payload.tensor).data.cast::<f32>().add(3 * i);
+        std::slice::from_raw_parts_mut(row(&all, 0), 3).fill(0.5);
+        let (mut boxes, limit) = (1, 100);
+        for i in 1..limit {
+            let mut longer = Value::NULL;
+            assert_eq!(relax_rt_append(call, &all, (i > 1) as i32, 1, 12, &mut longer), code::OK);
+            std::slice::from_raw_parts_mut(row(&longer, i), 3).fill(i as f32 + 0.5);
+            boxes += (longer.payload.tensor != all.payload.tensor) as i32;
+            relax_rt_drop(&mut all);
+            all = longer;
+            assert_eq!(*(*all.payload.tensor).shape, i as i64 + 1);
+        }
+        // It doubles.
+        assert!(boxes <= 9, "{boxes}");
+        assert!((0..limit).all(|i| *row(&all, i) == i as f32 + 0.5 && *row(&all, i).add(2) == i as f32 + 0.5));
+        // Another owner, or a caller that keeps it: a tensor of its own.
+        for (owners, again) in [(2, 1), (1, 0)] {
+            if owners == 2 {
+                relax_rt_retain(&all);
+            }
+            let mut longer = Value::NULL;
+            assert_eq!(relax_rt_append(call, &all, again, 2, 24, &mut longer), code::OK);
+            assert_ne!(longer.payload.tensor, all.payload.tensor);
+            assert_eq!((*(*all.payload.tensor).shape, *(*longer.payload.tensor).shape), (100, 102));
+            relax_rt_drop(&mut longer);
+            if owners == 2 {
+                relax_rt_drop(&mut { all });
+            }
+        }
+        // Nothing is left of one that there is no memory for.
+        heap.left = 0;
+        let mut longer = Value::NULL;
+        assert_eq!(relax_rt_append(call, &all, 0, 1, 12, &mut longer), code::MEMORY);
+        assert_eq!((longer.tag, *(*all.payload.tensor).shape), (tag::NULL, 100));
+        assert_eq!(relax_rt_append(call, &all, 0, i64::MAX, i64::MAX, &mut longer), code::MEMORY);
+        relax_rt_drop(&mut all);
+    }
+    assert_eq!(heap.used, 0);
+}
+
+#[test]
 fn tensors_and_tuples() {
     let mut heap = Heap { used: 0, left: usize::MAX };
     let mut call = call(&mut heap);

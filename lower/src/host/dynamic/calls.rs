@@ -3,6 +3,7 @@
 use super::expr::{Dyn, Gen, Res, Scope, TensorAt};
 use super::{value_callee, Kind};
 use crate::accesses::{tested, STATUS, TESTED};
+use crate::appends::APPENDS;
 use crate::host::body::copy_callee;
 use crate::host::build::{local_callee, null, runtime_callee, Failure};
 use crate::host::kernel_args::{called, match_args, returned, From, KernelArg};
@@ -252,6 +253,13 @@ impl Gen<'_, '_> {
             }
         }
         let (outputs, single) = self.outputs(c, span, scope)?;
+        if prim.attrs.get(APPENDS).is_some() && prim.attrs.get(TESTED).is_none() {
+            if let ([Dyn::Tensor(all), Dyn::Tensor(new), ..], [(dims, _)]) = (&inputs[..], &outputs[..]) {
+                if self.args.contains(&all.at) && all.dtype.lanes == 1 && all.dtype.bits % 8 == 0 {
+                    return self.append(prim, (all, new, &inputs), dims, span);
+                }
+            }
+        }
         let inplace = c.attrs.ints("inplace_indices").filter(|_| c.is_op("call_tir_inplace")).unwrap_or_default();
         let mut values = vec![];
         let mut fresh = vec![];
@@ -273,6 +281,34 @@ impl Gen<'_, '_> {
         }
         self.kernel(prim, &inputs, &fresh, span)?;
         Ok(if single { values.swap_remove(0) } else { Dyn::Tuple(values) })
+    }
+
+    /// `all`, an argument that is not read again, with `new` behind it: in its own memory where no caller has it any more
+    /// and there is room. What `prim` asks of the two is asked here.
+    fn append(
+        &mut self,
+        prim: &PrimFunc,
+        (all, new, inputs): (&TensorAt, &TensorAt, &[Dyn]),
+        dims: &[PrimExpr],
+        span: Span,
+    ) -> Res<Dyn> {
+        let ins: Vec<KernelArg> = inputs.iter().map(kernel_arg).collect();
+        let out = KernelArg::Tensor { dims, dtype: all.dtype };
+        let m = match_args(prim, &ins, &[out], self.room, span)?;
+        for (actual, wanted, what) in m.later {
+            self.require(PrimExpr::raw_binary(BinOp::Eq, actual, wanted), code::CHECK, what, span);
+        }
+        let to = self.slot();
+        let more = self.b.bind("more", byte_size(&new.dims, new.dtype));
+        let before = self.b.bind("before", byte_size(&all.dims, all.dtype));
+        let rows = new.dims[0].clone().cast(DType::I64);
+        let call = self.b.call.clone();
+        let args = vec![call, all.at.clone(), self.again.clone(), rows, more.clone(), to.clone()];
+        self.runtime("relax_rt_append", args);
+        let data = self.data(&to);
+        let args = vec![data.clone().ptr_add(before), new.data.clone(), more];
+        self.b.push(FlatStmt::Call { callee: copy_callee(self.prefix), args, result: None });
+        Ok(Dyn::Tensor(TensorAt { at: to, data, dims: dims.to_vec(), dtype: all.dtype }))
     }
 
     /// Calls `prim` on `inputs` (tensors and scalars) and fresh `outputs`, with tests of its accesses where it is to
@@ -307,24 +343,12 @@ impl Gen<'_, '_> {
     }
 
     fn plain_kernel(&mut self, prim: &PrimFunc, inputs: &[Dyn], outputs: &[TensorAt], span: Span) -> Res<()> {
-        let arg = |v: &Dyn| match v {
-            Dyn::Prim(e) => Ok(Some(e.clone())),
-            Dyn::Tensor(_) => Ok(None),
-            _ => Err(Diagnostic::unsupported(
-                "dynamic-structure",
-                span,
-                "a tensor whose rank or dtype is not known cannot be an operand here",
-            )
-            .help("state its rank and dtype with R.match_cast")),
-        };
-        let mut ins = vec![];
-        for v in inputs {
-            ins.push(match (arg(v)?, v) {
-                (Some(e), _) => KernelArg::Scalar(e),
-                (None, Dyn::Tensor(t)) => KernelArg::Tensor { dims: &t.dims, dtype: t.dtype },
-                _ => KernelArg::Other,
-            });
+        if !inputs.iter().all(|v| matches!(v, Dyn::Prim(_) | Dyn::Tensor(_))) {
+            let what = "a tensor whose rank or dtype is not known cannot be an operand here";
+            let d = Diagnostic::unsupported("dynamic-structure", span, what);
+            return Err(d.help("state its rank and dtype with R.match_cast"));
         }
+        let ins: Vec<KernelArg> = inputs.iter().map(kernel_arg).collect();
         let outs: Vec<KernelArg> =
             outputs.iter().map(|t| KernelArg::Tensor { dims: &t.dims, dtype: t.dtype }).collect();
         let m = match_args(prim, &ins, &outs, self.room, span)?;
@@ -362,5 +386,13 @@ impl Gen<'_, '_> {
         let rc = self.b.call(value_callee(symbol), args);
         self.b.return_if_failed(rc);
         to
+    }
+}
+
+fn kernel_arg(v: &Dyn) -> KernelArg<'_> {
+    match v {
+        Dyn::Prim(e) => KernelArg::Scalar(e.clone()),
+        Dyn::Tensor(t) => KernelArg::Tensor { dims: &t.dims, dtype: t.dtype },
+        _ => KernelArg::Other,
     }
 }

@@ -114,6 +114,10 @@ pub struct Gen<'a, 'p> {
     /// Where the arguments of another round go.
     pub next: PrimExpr,
     pub result: PrimExpr,
+    /// Whether this is another round, whose arguments no caller has.
+    pub again: PrimExpr,
+    /// Pointers to the arguments.
+    pub args: Vec<PrimExpr>,
     checks: FnvHashMap<u32, Vec<&'a Check>>,
     /// What a call of the function itself names.
     this: Option<ExprKind>,
@@ -149,6 +153,8 @@ impl<'a, 'p> Gen<'a, 'p> {
             frame: frame.expr(),
             next: crate::host::build::null(),
             result: crate::host::build::null(),
+            again: PrimExpr::i32(0),
+            args: vec![],
             checks,
             this: None,
             ret: None,
@@ -264,6 +270,7 @@ impl<'a, 'p> Gen<'a, 'p> {
         for (i, p) in f.params.iter().enumerate() {
             let at = self.b.bind("arg", args_at.clone().ptr_add(PrimExpr::i64(i as i64 * VALUE)));
             let info = self.typed.sinfo.get(&p.var).or(p.annotation.as_ref()).cloned();
+            self.args.push(at.clone());
             list.push((Dyn::Value(at), info, format!("argument {} of {}", p.var.name(), f.name)));
         }
         // Where all calls are known, each of them has checked its arguments, as the entry has.

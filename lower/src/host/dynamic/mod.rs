@@ -252,10 +252,12 @@ fn function(
 ) -> Result<(), Diagnostic> {
     let inner = format!("{symbol}_body");
     let h = |n: &str| Var::new(n, DType::HANDLE);
-    let params = [h("call"), h("captured"), h("args"), h("frame"), h("next"), h("result")];
+    let again = Var::new("again", DType::I32);
+    let params = [h("call"), h("captured"), h("args"), h("frame"), h("next"), h("result"), again];
     let mut g = Gen::new(cx, typed, &params[0], &params[3]);
     g.next = params[4].expr();
     g.result = params[5].expr();
+    g.again = params[6].expr();
     let tail = g.function(f, this, captured, dims, &params[1].expr(), &params[2].expr())?;
     let (slots, builder) = g.finish();
     let body = builder.finish(inner.clone(), params.to_vec(), Some(DType::I32), Linkage::Local);
@@ -296,11 +298,13 @@ fn outer(cx: &mut Context, symbol: &str, inner: &str, f: &Function, slots: usize
         (null(), null())
     };
     let h = DType::HANDLE;
-    let callee = local_callee(inner, vec![h; 6], Some(DType::I32));
+    let callee = local_callee(inner, [vec![h; 6], vec![DType::I32]].concat(), Some(DType::I32));
     let args = b.local("now", p.args.expr());
+    let again = b.local("again", PrimExpr::i32(0));
     let rc = b.local("code", PrimExpr::i32(AGAIN));
     b.open();
-    let call = vec![p.call.expr(), p.captured.expr(), args.expr(), frame.clone(), next.clone(), p.result.expr()];
+    let values = [p.call.expr(), p.captured.expr(), args.expr(), frame.clone(), next.clone(), p.result.expr()];
+    let call = [values.to_vec(), vec![again.expr()]].concat();
     let got = b.call(callee, call);
     b.assign(&rc, got);
     drop_all(&mut b, &frame, slots);
@@ -312,6 +316,7 @@ fn outer(cx: &mut Context, symbol: &str, inner: &str, f: &Function, slots: usize
             }
             clear(b, &next, count as usize);
             b.assign(&args, own.clone());
+            b.assign(&again, PrimExpr::i32(1));
         });
     }
     let body = b.close();

@@ -226,7 +226,7 @@ impl Gen<'_, '_> {
         self.b.load("tensor", at, 8, DType::HANDLE)
     }
 
-    fn data(&mut self, at: &PrimExpr) -> PrimExpr {
+    pub fn data(&mut self, at: &PrimExpr) -> PrimExpr {
         let abi = self.b.abi;
         let t = self.dltensor(at);
         let data = self.b.load("data", &t, abi.tensor_data, DType::HANDLE);
