@@ -245,8 +245,16 @@ fn valid(s: &Stage) -> bool {
         let hole = PrimExpr::zero(o.buffer.dtype());
         s.exprs().all(|e| !loads(&replace(e, &own, &hole), &o.buffer))
     });
-    // Which point wins when two write the same element is known for scalar loops in order only.
-    let plain = s.outs.iter().all(|o| !o.indices.iter().any(has_load));
+    // Which point wins when two write the same element is known for scalar loops in order only. Points with places of their
+    // own along some axes do not.
+    let own = |o: &Out| {
+        let stripped = |i: &PrimExpr| match i.kind() {
+            PrimKind::Cast(x) => x.as_var().cloned(),
+            _ => i.as_var().cloned(),
+        };
+        s.spatial.iter().all(|a| o.indices.iter().any(|i| stripped(i).as_ref() == Some(&a.var)))
+    };
+    let plain = s.outs.iter().all(|o| own(o) || !o.indices.iter().any(has_load));
     accs_ok && outs_ok && in_place && plain && s.exprs().all(no_vectors)
 }
 

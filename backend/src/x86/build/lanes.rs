@@ -217,6 +217,11 @@ impl Builder {
                 self.two(Op2::SubI, n, &zero, &v)?
             }
             PrimKind::Select(c, t, f) | PrimKind::IfThenElse(c, t, f) => {
+                // One answer for all lanes.
+                let c = match c.kind() {
+                    PrimKind::Broadcast(one) if one.dtype().lanes == 1 && is_integer_test(one) => one,
+                    _ => c,
+                };
                 let test = match c.as_var().and_then(|v| self.bound.get(&v.id())) {
                     Some(Val::Condition(_)) => true,
                     Some(_) => false,
