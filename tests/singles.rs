@@ -44,6 +44,16 @@ fn numbers(shape: &[i64], odd: &[f32]) -> Constant {
     Constant::new(DType::F32, shape.to_vec(), (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
 }
 
+fn truths(shape: &[i64]) -> Constant {
+    let n = shape.iter().product::<i64>();
+    Constant::new(DType::BOOL, shape.to_vec(), (0..n).map(|i| (i * i % 7 < 3) as u8).collect())
+}
+
+/// Of sequences of at most nine steps.
+fn lengths() -> Constant {
+    Constant::new(DType::I32, vec![5], [9i32, 1, 5, 0, 8].iter().flat_map(|n| n.to_le_bytes()).collect())
+}
+
 /// Small whole numbers, many of them equal.
 fn ties(shape: &[i64]) -> Constant {
     let n = shape.iter().product::<i64>();
@@ -124,6 +134,32 @@ const CASES: &[Case] = &[
         params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor((71, 45), dtype="float32")"#,
         inputs: || vec![tensor(&[19, 71], 1), tensor(&[71, 45], 2)],
         body: r#"y = R.matmul(R.astype(x, "float16"), R.astype(z, "float16"), out_dtype="float32")"#,
+        tolerance: 1e-5,
+    },
+    Case {
+        rule: "truth values are read and written beside elements of 32 bits",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32"), z: R.Tensor(("n", 71), dtype="float32"), m: R.Tensor(("n", 71), dtype="bool")"#,
+        inputs: || vec![special(&[3, 71]), ordered(&[3, 71]), truths(&[3, 71])],
+        body: r#"l = R.permute_dims(R.logical_or(R.less(x, z), m), axes=[1, 0]);
+                 k = R.permute_dims(R.not_equal(x, z), axes=[1, 0]);
+                 w = R.where(m, R.where(R.permute_dims(l, axes=[1, 0]), x, R.exp(R.clip(z, -3.0, 3.0))), z);
+                 y = R.concat((w, R.astype(R.permute_dims(k, axes=[1, 0]), "float32")), axis=0)"#,
+        tolerance: 1e-6,
+    },
+    Case {
+        rule: "masked scores of attention",
+        params: r#"x: R.Tensor(("n", 71), dtype="float32"), m: R.Tensor(("n", 71), dtype="bool")"#,
+        inputs: || vec![tensor(&[3, 71], 1), truths(&[3, 71])],
+        body: r#"y = R.nn.softmax(R.where(m, x, R.const(-10000.0, "float32")), axis=-1)"#,
+        tolerance: 1e-5,
+    },
+    Case {
+        rule: "recurrences over sequences of their own lengths, backwards",
+        params: r#"x: R.Tensor(("n", 5, 105), dtype="float32"), w: R.Tensor((35, 105), dtype="float32"), h: R.Tensor((5, 35), dtype="float32"), t: R.Tensor((5,), dtype="int32")"#,
+        inputs: || vec![tensor(&[9, 5, 105], 1), tensor(&[35, 105], 2), tensor(&[5, 35], 3), lengths()],
+        body: r#"g = R.onnx.gru(x, w, h, None, t, activations=["sigmoid", "tanh"], alpha=[0.0, 0.0], beta=[0.0, 0.0], reverse=True);
+                 f = R.onnx.gru(x, w, h, None, t, activations=["sigmoid", "tanh"], alpha=[0.0, 0.0], beta=[0.0, 0.0]);
+                 y = R.concat((g[0], f[0]), axis=0)"#,
         tolerance: 1e-5,
     },
     Case {

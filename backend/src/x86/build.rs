@@ -313,7 +313,10 @@ impl Builder {
                 if d.element() == DType::I64 {
                     return self.store_longs(ptr, offset, value);
                 }
-                if !is_lanes(d) || d.is_bool() {
+                if d.is_bool() {
+                    return self.store_bools(ptr, offset, value);
+                }
+                if !is_lanes(d) {
                     return None;
                 }
                 let Val::Lanes { regs, uniform } = self.value(value)? else { return None };

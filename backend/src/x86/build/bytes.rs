@@ -2,6 +2,10 @@
 
 use super::*;
 
+/// Truth values in memory that vectors of 32-bit lanes read and write, at most: what computes with bytes alone is better
+/// off with vectors of bytes.
+const MOST_BOOLS: u16 = 64;
+
 impl Builder {
     /// The low bytes of int32, cut off by a cast, or float32 limited to bytes.
     pub(super) fn store_bytes(&mut self, ptr: &PrimExpr, offset: &PrimExpr, value: &PrimExpr) -> Option<()> {
@@ -15,11 +19,37 @@ impl Builder {
             DType::F32 => self.limited(&v, value.dtype())?,
             _ => return None,
         };
+        self.store_low_bytes(ptr, offset, v, value.dtype().lanes)
+    }
+
+    /// Truth values as bytes of 0 and 1.
+    pub(super) fn store_bools(&mut self, ptr: &PrimExpr, offset: &PrimExpr, value: &PrimExpr) -> Option<()> {
+        let n = value.dtype().lanes;
+        if n > MOST_BOOLS || is_integer_test(value) {
+            return None;
+        }
+        let (v, one) = (self.chosen(value)?, self.literal(1));
+        let v = self.two(Op2::And, n, &v, &one)?;
+        self.store_low_bytes(ptr, offset, v, n)
+    }
+
+    /// Bytes that are 0 where the answer is no.
+    pub(super) fn load_bools(&mut self, ptr: &PrimExpr, offset: &PrimExpr, d: DType) -> Option<Val> {
+        if d.lanes > MOST_BOOLS || offset.dtype().lanes > 1 {
+            return None;
+        }
+        let v = self.load_bytes(ptr, offset, DType::U8.with_lanes(d.lanes))?;
+        let zero = self.literal(0);
+        self.compare(Compare::Int(Cc::Ne), d.lanes, &v, &zero)
+    }
+
+    /// The low byte of each lane of 32 bits.
+    fn store_low_bytes(&mut self, ptr: &PrimExpr, offset: &PrimExpr, v: Val, lanes: u16) -> Option<()> {
         let Val::Lanes { regs, uniform } = v else { return None };
         let mut m = self.address(ptr, offset, 1)?;
-        if !self.evex && value.dtype().lanes > 1 {
+        if !self.evex && lanes > 1 {
             let mask = self.constant(Constant::Single(0xff));
-            for (k, w) in self.widths(value.dtype().lanes)?.into_iter().enumerate() {
+            for (k, w) in self.widths(lanes)?.into_iter().enumerate() {
                 let (a, low) = (if uniform { regs[0] } else { *regs.get(k)? }, self.lanes_reg());
                 self.push(Inst::Two { op: Op2::And, w, d: low, a, b: mask });
                 self.pack_and_store(&[low], w, m, false);
@@ -27,11 +57,11 @@ impl Builder {
             }
             return Some(());
         }
-        if value.dtype().lanes == 1 {
+        if lanes == 1 {
             self.push(Inst::StoreBytes { w: 1, s: regs[0], m, limit: false });
             return Some(());
         }
-        for (k, w) in self.widths(value.dtype().lanes)?.into_iter().enumerate() {
+        for (k, w) in self.widths(lanes)?.into_iter().enumerate() {
             let s = if uniform { regs[0] } else { *regs.get(k)? };
             self.push(Inst::StoreBytes { w, s, m, limit: false });
             m.disp += w as i32;

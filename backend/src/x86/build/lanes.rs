@@ -237,7 +237,7 @@ impl Builder {
                 let (t, f) = (self.chosen(t)?, self.chosen(f)?);
                 self.each(n, &[&c, &t, &f], |s, w, d, r| s.push(Inst::Choose { w, d, c: r[0], t: r[1], f: r[2] }))?
             }
-            PrimKind::Load { .. } if d.is_bool() => return None,
+            PrimKind::Load { ptr, offset } if d.is_bool() => self.load_bools(ptr, offset, d)?,
             PrimKind::Load { ptr, offset } if offset.dtype().lanes > 1 => self.load_by_steps(ptr, offset, d)?,
             PrimKind::Load { ptr, offset } => {
                 let mut m = self.address(ptr, offset, d.element().bytes() as u32)?;
@@ -261,7 +261,7 @@ impl Builder {
     }
 
     /// A side of a choice: a truth value that is written out is a mask there.
-    fn chosen(&mut self, e: &PrimExpr) -> Option<Val> {
+    pub(super) fn chosen(&mut self, e: &PrimExpr) -> Option<Val> {
         let literal = match e.kind() {
             PrimKind::Broadcast(a) => a.as_int(),
             _ => e.as_int(),
