@@ -307,13 +307,15 @@ const CASES: &[Case] = &[
     Case {
         name: "pictures of one column: padded, in steps, of many rows, added to, and of the whole batch",
         data: &[3, 8, 41, 1],
-        weights: &[("a", &[16, 8, 5, 1]), ("b", &[20, 16, 3, 1]), ("c", &[20, 20, 3, 1]), ("d", &[24, 20, 9, 1])],
+        weights: &[("a", &[16, 8, 5, 1]), ("b", &[20, 16, 3, 1]), ("c", &[20, 20, 3, 1]), ("d", &[24, 20, 9, 1]), ("f", &[24, 1, 5, 1])],
         body: "p = R.nn.relu(R.nn.conv2d(x, a));
                q = R.nn.conv2d(p, b, strides=[2, 1], padding=[1, 0, 1, 0]);
                r = R.add(R.nn.conv2d(q, c, padding=[2, 0, 2, 0], dilation=[2, 1]), q);
                s = R.nn.silu(R.nn.conv2d(r, d, padding=[4, 0, 4, 0]));
-               y = R.subtract(s, R.mean(s, axis=[0], keepdims=True))",
-        made: &["conv2d"],
+               t = R.nn.conv2d(s, f, padding=[2, 0, 2, 0], groups=24);
+               u = R.nn.max_pool2d(t, pool_size=[3, 1], strides=[2, 1], padding=[1, 0, 1, 0]);
+               y = R.subtract(u, R.mean(u, axis=[0], keepdims=True))",
+        made: &["conv2d", "depthwise_conv2d", "max_pool2d"],
         gone: &["nn_conv2d"],
         open: true,
     },

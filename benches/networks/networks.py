@@ -202,8 +202,8 @@ class Worker:
         command = [str(c) for c in (*command, peer, model, inputs, threads)]
         if peer == NATIVE:
             command = client(model, inputs)
-        names = ("OMP", "RTEN", "RAYON", "OPENBLAS")
-        env = os.environ | {f"{n}_NUM_THREADS": str(threads) for n in names}
+        # numpy's own threads, which wait by turning round, are in nobody's way.
+        env = os.environ | {f"{n}_NUM_THREADS": str(threads) for n in ("OMP", "RTEN", "RAYON")} | {"OPENBLAS_NUM_THREADS": "1"}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(command, text=True, bufsize=1, env=env, **pipes)
         self.error = self.read().get("error")

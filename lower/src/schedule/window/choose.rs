@@ -36,7 +36,7 @@ impl Window {
             _ => Algorithm::Direct,
         };
         if let Kind::Depthwise | Kind::Max | Kind::Sum = self.kind {
-            let (columns, rows) = depthwise::shape(self, lanes);
+            let (columns, rows) = depthwise::shape(&self.multiplied(), lanes);
             return Config { algorithm, columns, rows, outer: Outer::Model };
         }
         let mut w = self.multiplied();
@@ -137,7 +137,7 @@ impl Window {
     /// All ways and their costs, in cycles, about.
     pub fn candidates(&self, lanes: i64) -> Vec<(Config, f64)> {
         if let Kind::Depthwise | Kind::Max | Kind::Sum = self.kind {
-            return depthwise::shapes(self, lanes)
+            return depthwise::shapes(&self.multiplied(), lanes)
                 .into_iter()
                 .map(|(columns, rows, cost)| {
                     (Config { algorithm: Algorithm::Direct, columns, rows, outer: Outer::Model }, cost)

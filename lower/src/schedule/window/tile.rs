@@ -329,12 +329,13 @@ pub fn flattened(w: &Window) -> Option<Window> {
     (whole && w.kind == Kind::Conv).then(|| Window { batch: 1, size: [1, columns], out: [1, columns], ..w.clone() })
 }
 
-/// A convolution of pictures of one column as one of pictures of one row, whose elements lie alike: tiles are neighbouring
+/// A window over pictures of one column as one over pictures of one row, whose elements lie alike: tiles are neighbouring
 /// columns. Of open sizes these are likely ones, which [`pinned`] asks for.
 pub fn laid_down(w: &Window) -> Option<Window> {
     let single = [w.size, w.out, w.kernel].iter().all(|n| n[1] == 1) && w.before[1] == 0;
     let inside = w.before[0] == 0 && (w.out[0] - 1) * w.stride[0] + (w.kernel[0] - 1) * w.dilation[0] < w.size[0];
-    (single && w.out[0] > 1 && w.kind == Kind::Conv && (inside || !w.open)).then(|| {
+    let direct = !matches!(w.kind, Kind::Winograd(_));
+    (single && w.out[0] > 1 && direct && (inside || !w.open)).then(|| {
         let turned = |[rows, columns]: [i64; 2]| [columns, rows];
         Window {
             size: turned(w.size),
