@@ -6,6 +6,7 @@ use super::narrow::is_half;
 use super::poly::Poly;
 use super::stage::Stage;
 use super::SchedOptions;
+use crate::threads::LEAST;
 use relax_ir::constant::Order;
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::tir::Buffer;
@@ -200,7 +201,10 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
         return (column == 1 && buffer.dtype() == d).then(|| Packable { buffer: buffer.clone(), column, panels });
     }
     let rows = s.spatial.iter().filter(|i| i.var != j.var).try_fold(1, |n: i64, i| n.checked_mul(i.len()?));
+    // One panel is one thread's.
+    let halves = o.threads && !o.shared && depth * columns >= LEAST && columns < 2 * ALONE * lanes;
     let model = || match rows {
+        Some(1) if halves && columns >= ALONE * lanes => ALONE / 2,
         Some(1) if columns >= ALONE * lanes => match o.shared && lanes == 16 {
             true => shared_alone(columns / lanes),
             false => ALONE,
