@@ -90,6 +90,8 @@ pub(super) struct NextPanel {
     /// How many tiles were before, times [`LINE`].
     turn: PrimExpr,
     tiles: i64,
+    /// Of an open row, how many there are.
+    counted: Option<PrimExpr>,
     /// How far what is asked for lies behind the weights in use.
     apart: i64,
     /// What else is asked for: where that begins for this panel, and its bytes for each of the panel's.
@@ -110,9 +112,15 @@ impl NextPanel {
         // Columns over the length of a tile, as a multiplication and a shift.
         let column = at.column.clone() * ((LINE * SHARP + len - 1) / len.max(1));
         let turn = e.hoist(at.row.clone() * (each * LINE) + column.floor_div(SHARP));
-        // An open row may be shorter than the likely one: half of its tiles ask for all.
-        let tiles = if w.open && w.out[0] == 1 { (each + 1) / 2 } else { w.out[0] * each };
-        Some(NextPanel { turn, tiles: tiles.max(1), apart, behind: None })
+        // An open row may be shorter than the likely one: half of its tiles could ask for all, and each asks for what is
+        // its own at the latest.
+        let short = w.open && w.out[0] == 1;
+        let tiles = if short { (each + 1) / 2 } else { w.out[0] * each };
+        let counted = short.then(|| {
+            let columns = r.sizes.out[1].clone() + (len.max(1) - 1);
+            e.hoist(columns.floor_div(len.max(1)).max(1))
+        });
+        Some(NextPanel { turn, tiles: tiles.max(1), counted, apart, behind: None })
     }
 
     /// With its part of what lies behind all weights, for the panel at channel `first`.
@@ -337,8 +345,13 @@ fn group(e: &mut Emit, r: &Run, from: &Operands, g: &Group, pieces: &[Piece], su
     let bytes = r.w.stored().bytes() as i64;
     let round = unroll * from.width * bytes;
     let ahead = from.ahead.as_ref().map(|a| {
-        let lines = ((round + LINE - 1) / LINE + a.tiles - 1) / a.tiles;
-        let turn = (a.turn.clone() * lines).min(PrimExpr::i64(round));
+        let all = (round + LINE - 1) / LINE;
+        let lines = (all + a.tiles - 1) / a.tiles;
+        let own = match &a.counted {
+            Some(n) => e.hoist((n.clone() + (all - 1)).floor_div(n.clone()).min(lines)),
+            None => PrimExpr::i64(lines),
+        };
+        let turn = (a.turn.clone() * own).min(PrimExpr::i64(round));
         let next = from.weights.clone().ptr_add(turn.clone()).ptr_add(a.apart + first * from.width * bytes);
         let next = e.hoist(next);
         let behind = a.behind.as_ref().map(|(begin, times)| {
