@@ -334,21 +334,23 @@ const CASES: &[Case] = &[
         name: "channels made that are no multiple of 4",
         data: &[2, 8, 13, 11],
         weights: &[
-            ("a", &[21, 8, 3, 3]),
-            ("b", &[1, 21, 1, 1]),
-            ("c", &[3, 21, 1, 1]),
-            ("d", &[6, 21, 1, 1]),
-            ("f", &[3, 21, 3, 3]),
-            ("g", &[17, 21, 2, 2]),
-            ("h", &[21, 1, 1]),
-            ("a2", &[30, 29, 3, 3]),
+            ("a", &[32, 8, 3, 3]),
+            ("b", &[1, 32, 1, 1]),
+            ("c", &[3, 32, 1, 1]),
+            ("d", &[6, 32, 1, 1]),
+            ("f", &[3, 32, 3, 3]),
+            ("g", &[17, 32, 2, 2]),
+            ("h", &[32, 1, 1]),
+            ("i", &[30, 40, 3, 3]),
+            ("j", &[21, 32, 3, 3]),
         ],
         body: "p = R.nn.relu(R.add(R.nn.conv2d(x, a, padding=[1, 1, 1, 1]), h));
-               b1 = R.sigmoid(R.nn.conv2d(p, b));
-               c1 = R.multiply(R.nn.conv2d(p, c), b1);
-               f1 = R.add(R.nn.conv2d(p, f, padding=[1, 1, 1, 1]), c1);
-               g1 = R.nn.conv2d(R.concat((p, x), axis=1), a2, padding=[1, 1, 1, 1]);
-               z = R.concat((b1, c1, R.nn.conv2d(p, d), f1, R.nn.conv2d(p, g, padding=[1, 1, 0, 0]), g1), axis=1);
+               q = R.sigmoid(R.nn.conv2d(p, b));
+               r = R.multiply(R.nn.conv2d(p, c), q);
+               s = R.add(R.nn.conv2d(p, f, padding=[1, 1, 1, 1]), r);
+               t = R.nn.conv2d(R.concat((p, x), axis=1), i, padding=[1, 1, 1, 1]);
+               u = R.nn.relu(R.nn.conv2d(p, j, padding=[1, 1, 1, 1]));
+               z = R.concat((q, r, R.nn.conv2d(p, d), s, R.nn.conv2d(p, g, padding=[1, 1, 0, 0]), t, u), axis=1);
                y = R.subtract(z, R.mean(z, axis=[0], keepdims=True))",
         made: &["conv2d"],
         gone: &["nn_conv2d"],

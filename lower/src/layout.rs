@@ -122,6 +122,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
         readers: readers(typed),
         lanes,
         strict: choice.strict,
+        grows: choice.growth > 1.0,
         twice: choice.twice,
         short_tiles: choice.short_tiles,
         shared: choice.shared,
@@ -179,6 +180,8 @@ struct Pass {
     readers: HashMap<RVar, usize>,
     lanes: i64,
     strict: bool,
+    /// Whether weights may become larger.
+    grows: bool,
     twice: bool,
     short_tiles: bool,
     shared: bool,

@@ -3,7 +3,7 @@
 
 use super::open::reshape_to;
 use super::slices::list;
-use super::{dims_of, floats, reshape, Out, Pass};
+use super::{dims_of, floats, reshape, Out, Pass, FEW_CHANNELS};
 use crate::legalize::{call_tir, scalars};
 use crate::schedule::window::{Kind, Plan, Window};
 use relax_ir::attrs::Attrs;
@@ -23,6 +23,15 @@ const OWN_COLUMNS: i64 = 7;
 
 /// Where windows make at most so many channels, vectors of pixels are better ones than vectors of channels.
 const FEW_MADE: i64 = 8;
+
+/// So many channels are vectors of channels in any case.
+const MANY_MADE: i64 = 16;
+
+/// Sums over so many channels pay for channels last.
+const DEEP: i64 = 16;
+
+/// Bytes that weights may grow by for zeros, if that is more than a sixteenth.
+const GROWTH: i64 = 96 << 10;
 
 /// Columns of windows of groups, which have code of their own each. Of larger windows neighbouring columns are stacked as
 /// channels.
@@ -123,22 +132,26 @@ impl Pass {
     /// Weights of a convolution with zeros for channels that it does not make, where kernels of that many are faster: products
     /// take four at a time, sums over windows whole vectors, and those that can be transformed pay even for few.
     fn rounded(&self, weight: Constant, c: &Call) -> Constant {
-        let [made, _, window @ ..] = weight.shape.as_slice() else { return weight };
-        let made = *made;
+        let &[made, taken, ref window @ ..] = weight.shape.as_slice() else { return weight };
         let once = |name: &str| c.attrs.ints(name).is_some_and(|n| n.iter().all(|n| *n == 1));
-        let transformed = window == [3, 3] && once("strides") && once("dilation") && !self.strict;
+        let whole = taken % self.lanes == 0 && once("strides") && once("dilation") && !self.strict;
+        let transformed = window == [3, 3] && whole;
+        // Of few channels taken vectors of pixels are better for longer.
         let (unit, least) = match window.iter().all(|n| *n == 1) {
-            true => (4, 2),
+            true => (4, if taken < DEEP { MANY_MADE } else { 2 }),
             false if transformed => (self.lanes, 3),
-            false => (self.lanes, FEW_MADE + 1),
+            false => (self.lanes, if taken <= FEW_CHANNELS { MANY_MADE } else { FEW_MADE + 1 }),
         };
         let few = transformed && made < self.lanes;
-        if made < least || made % 4 == 0 && !few || c.attrs.int("groups") != Some(1) {
+        if made < least || made % 4 == 0 && !few || c.attrs.int("groups") != Some(1) || !self.grows {
             return weight;
         }
-        let all = (made + unit - 1) / unit * unit;
+        let up = |unit: i64| (made + unit - 1) / unit * unit;
+        let each = weight.bytes().len() as i64 / made;
+        let small = |all: i64| (all - made) * each <= GROWTH || (all - made) * 16 <= made;
+        let Some(all) = [unit, 4].map(up).into_iter().find(|all| small(*all)) else { return weight };
         let mut bytes = weight.bytes().to_vec();
-        bytes.resize(bytes.len() / made as usize * all as usize, 0);
+        bytes.resize((each * all) as usize, 0);
         let shape = [&[all], &weight.shape[1..]].concat();
         Constant::new(weight.dtype, shape, bytes)
     }
@@ -170,7 +183,7 @@ impl Pass {
             g if g == data[1] && reach == 1 && made == g => (Kind::Depthwise, 1),
             g => (Kind::Conv, g),
         };
-        let single = made == 1 && weight[2..].iter().all(|k| *k == 1);
+        let single = made == 1 && reach >= DEEP && weight[2..].iter().all(|k| *k == 1);
         if made % 4 != 0 && !single || dims.contains(&0) || data.contains(&0) || data.len() != rank + 2 {
             return None;
         }
