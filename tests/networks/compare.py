@@ -103,8 +103,9 @@ def other_sizes(session, feeds, rng):
         of = {n: sizes[k % 3] for k, n in enumerate(names)}
         out = {}
         for i in session.get_inputs():
-            shape = [of.get(d, d) for d in i.shape]
             like = feeds[i.name]
+            # A dim without a name stays as it is.
+            shape = [of.get(d, d) if d is not None else like.shape[k] for k, d in enumerate(i.shape)]
             if like.dtype.kind == "f":
                 out[i.name] = rng.uniform(-1, 1, shape).astype(like.dtype)
             else:
