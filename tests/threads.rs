@@ -46,7 +46,7 @@ class Module:
              h: R.Tensor((8, 192, 64), dtype="float32"), p: R.Tensor((1, 64, 56, 56), dtype="float32"),
              e: R.Tensor((60003,), dtype="float32"), g: R.Tensor((12, 1, 512), dtype="float32"),
              k: R.Tensor(("b", 64, 14, 14), dtype="float32"), f: R.Tensor((64, 64, 3, 3), dtype="float32"),
-             l: R.Tensor((9, 64, 3, 3), dtype="float32")):
+             l: R.Tensor((7, 64, 3, 3), dtype="float32")):
         cls = Module
         with R.dataflow():
             a = R.matmul(x, w)
@@ -66,7 +66,7 @@ class Module:
             a1 = R.reshape(R.multiply(R.sin(a0), R.const(0.125, "float32")), (256, 544))
             v = R.call_tir(cls.steps, (g, a1), out_sinfo=R.Tensor((12, 1, 256), dtype="float32"))
             one = R.nn.relu(R.nn.conv2d(k, f, padding=[1, 1, 1, 1]))
-            last = R.nn.relu(R.nn.conv2d(p, l, padding=[1, 1, 1, 1]))
+            last = R.nn.relu(R.nn.conv2d(p, l, padding=[2, 2, 2, 2], dilation=[2, 2]))
             i0 = R.strided_slice(e, axes=[0], begin=[0], end=[3001])
             i1 = R.astype(R.multiply(R.abs(i0), R.const(8000, "float32")), "int64")
             taken = R.take(R.reshape(w, (8192, 64)), i1, axis=0)
@@ -99,8 +99,8 @@ fn library(dir: &Path, threads: usize, more: &[&str]) -> PathBuf {
     std::fs::write(&model, MODEL).expect("the model is written");
     let file = dir.join("weights.safetensors");
     let f = tensor(&[64, 64, 3, 3]).bytes().to_vec();
-    let l = tensor(&[9, 64, 3, 3]).bytes().to_vec();
-    weights(&file, &[("f", "F32", "[64,64,3,3]", f), ("l", "F32", "[9,64,3,3]", l)]);
+    let l = tensor(&[7, 64, 3, 3]).bytes().to_vec();
+    weights(&file, &[("f", "F32", "[64,64,3,3]", f), ("l", "F32", "[7,64,3,3]", l)]);
     let so = dir.join(format!("lib{threads}.so"));
     let n = threads.to_string();
     let args = [path(&model), "--params", path(&file), "--prefix", "m", "-o", path(&so), "--threads", &n];
