@@ -1,8 +1,8 @@
 //! Ways to compute a window, and what they cost by the model.
 
+use super::alike::{flattened, laid_down, product};
 use super::tile::{
-    best_rows, cost_near, cost_short, cost_twice, flattened, laid_down, most_pieces, most_rows, most_tile, panel_cost,
-    pieces, product, rows_of,
+    best_rows, cost_near, cost_short, cost_twice, most_pieces, most_rows, most_tile, panel_cost, pieces, rows_of,
 };
 use super::{conv, depthwise, winograd, Kind, Outer, Window};
 use crate::choice::{Algorithm, Config};

@@ -6,6 +6,7 @@
 //! the taps that fall outside, by variants of a tile along the columns and by the bounds of a loop along the rows;
 //! nothing is padded or gathered.
 
+mod alike;
 mod blocks;
 pub mod cascade;
 mod choose;
