@@ -13,6 +13,9 @@ use serde_json::{json, Value};
 
 /// `ModuleDesc::version` of the runtime.
 const DESC_VERSION: u32 = 1;
+/// The generic entry of libraries whose workspaces may have so many bytes, which it keeps: `hosted::kept` of the runtime.
+const RUN_KEEPING: &str = "relax_rt_run_keeping";
+const KEPT_FROM: u64 = 25 << 20;
 
 /// Adds the data and functions that `hosted` (with pointers of 64 bits) or embedded programs need; see the module's
 /// head.
@@ -209,8 +212,9 @@ fn add_run(program: &mut Program) {
     let rc = var("rc", i);
     let mut args = vec![module.expr()];
     args.extend(params.iter().map(Var::expr));
+    let keeps = program.entries.iter().any(|e| e.workspace.is_some() && e.workspace_max.is_none_or(|b| b >= KEPT_FROM));
     let callee = Callee {
-        name: "relax_rt_run".into(),
+        name: if keeps { RUN_KEEPING } else { "relax_rt_run" }.into(),
         params: vec![h, h, h, i, h, i, h],
         ret: Some(i),
         linkage: Linkage::Import,

@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::fault;
-use super::resolve::TEAMS;
+use super::resolve::is_writable;
 use crate::clif::Apart;
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
@@ -153,7 +153,7 @@ fn read_file<'a>(bytes: &'a [u8], first: bool, input: &mut Input<'a, '_>) -> Res
         }
         match section.sh_type(LE) {
             elf::SHT_PROGBITS | elf::SHT_X86_64_UNWIND => {}
-            elf::SHT_NOBITS if section.sh_size(LE) == 0 || name == TEAMS => {}
+            elf::SHT_NOBITS if section.sh_size(LE) == 0 || is_writable(name) => {}
             elf::SHT_NOBITS => return Err(format!("section {name} is writable memory: a library has none")),
             elf::SHT_INIT_ARRAY | elf::SHT_FINI_ARRAY => {
                 return Err(format!("section {name} holds constructors: a library has none"))

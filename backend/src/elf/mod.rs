@@ -8,11 +8,11 @@
 //! | R | headers, `.note.gnu.build-id`, `.gnu.hash`, `.hash`, `.dynsym`, `.dynstr`, `.rela.dyn`, `.rodata` |
 //! | R X | `.plt`, `.text` |
 //! | R W, read-only after relocation | `.data.rel.ro`, `.dynamic`, `.got` |
-//! | R W, of libraries with threads | `.bss` |
+//! | R W, of libraries with threads or with workspaces that may be large | `.bss` |
 //!
-//! Nothing else stays writable: live writable data other than the runtime's list of threads is an error. All symbols are bound when the library is loaded, so a
-//! procedure linkage stub is one jump through the global offset table. Only the C library may stay undefined; it is
-//! named as needed when something is.
+//! Nothing else stays writable: live writable data other than the runtime's lists of threads and of kept workspaces is an
+//! error. All symbols are bound when the library is loaded, so a procedure linkage stub is one jump through the global
+//! offset table. Only the C library may stay undefined; it is named as needed when something is.
 //!
 //! The steps, in order: [`input`] reads, [`resolve`] binds symbols and collects garbage, [`layout`] places,
 //! [`write`](mod@write) emits, with the architectures' relocations in [`arch`]. Large constants never pass through memory as

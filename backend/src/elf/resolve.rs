@@ -42,10 +42,10 @@ const LIBC: [&str; 31] = [
     "strlen",
     "syscall",
 ];
-/// The one section that stays writable, where the runtime notes the threads that it has started, and what ends them
-/// before the library is unloaded.
-pub const TEAMS: &str = ".bss.relax_rt_teams";
-const REST: &str = "relax_rt_rest";
+/// The sections that stay writable, where the runtime notes the threads that it has started and the workspaces that it
+/// keeps, and what ends or frees them before the library is unloaded. The first one's does so for both.
+pub const WRITABLE: [(&str, &str); 2] =
+    [(".bss.relax_rt_teams", "relax_rt_rest"), (".bss.relax_rt_kept", "relax_rt_forget")];
 /// Finds the pages of weights when the library is loaded, where there are as many bytes of them.
 pub const AHEAD: &str = "relax_rt_ahead";
 pub const AHEAD_FROM: u64 = 1 << 20;
@@ -57,7 +57,7 @@ pub enum Kind {
     Code,
     /// Holds pointers: written once when the library is loaded.
     Relocated,
-    /// [`TEAMS`]: all zero when the library is loaded.
+    /// [`WRITABLE`]: all zero when the library is loaded.
     Zero,
 }
 
@@ -141,7 +141,7 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
     for &root in &roots {
         reach(root, &mut kept, &mut work);
     }
-    let (mut rest, mut ahead, mut all) = (None, None, false);
+    let (mut rest, mut ahead, mut all) = (None::<(usize, SymbolId)>, None, false);
     loop {
         let Some(section) = work.pop() else {
             if std::mem::replace(&mut all, true) {
@@ -156,12 +156,13 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
             }
             continue;
         };
-        if input.sections[section].name == TEAMS && rest.is_none() {
-            rest = by_name.get(REST).copied().filter(|id| input.symbols[*id].place != Place::Undefined);
-            match rest {
-                Some(id) => reach(id, &mut kept, &mut work),
-                None => return Err(fault(format!("{TEAMS} without `{REST}`"))),
-            }
+        let writable = WRITABLE.iter().position(|(name, _)| *name == input.sections[section].name);
+        if let Some(which) = writable.filter(|which| rest.is_none_or(|(other, _)| *which < other)) {
+            let (name, end) = WRITABLE[which];
+            let defined = by_name.get(end).copied().filter(|id| input.symbols[*id].place != Place::Undefined);
+            let id = defined.ok_or_else(|| fault(format!("{name} without `{end}`")))?;
+            rest = Some((which, id));
+            reach(id, &mut kept, &mut work);
         }
         for r in &input.sections[section].relocs {
             if input.arch.need(r, input.sections[section].data.bytes()) != Need::Nothing {
@@ -175,7 +176,7 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
         live: vec![],
         exports: roots,
         ahead,
-        rest,
+        rest: rest.map(|(_, id)| id),
         imports: vec![],
         got: vec![],
         plt: vec![],
@@ -241,6 +242,11 @@ pub fn resolve(input: &Input, exports: &[String]) -> Result<Linked, Diagnostic> 
     Ok(linked)
 }
 
+/// Whether a section of this name may be written.
+pub fn is_writable(name: &str) -> bool {
+    WRITABLE.iter().any(|(writable, _)| *writable == name)
+}
+
 fn kind_of(name: &str, flags: u64) -> Result<Kind, Diagnostic> {
     if flags & elf::SHF_EXECINSTR as u64 != 0 {
         return Ok(Kind::Code);
@@ -248,7 +254,7 @@ fn kind_of(name: &str, flags: u64) -> Result<Kind, Diagnostic> {
     if flags & elf::SHF_WRITE as u64 == 0 {
         return Ok(Kind::ReadOnly);
     }
-    if name == TEAMS {
+    if is_writable(name) {
         return Ok(Kind::Zero);
     }
     if name.starts_with(".data.rel.ro") {

@@ -7,8 +7,8 @@ use relax_ir::{Diagnostic, Span};
 use std::fmt::Write as _;
 use std::fs;
 
-/// What a library with threads calls.
-const TEAM: &[u8] = b"relax_rt_team\0";
+/// What libraries with threads and with large workspaces call, and what ends that.
+const ENDED: [(&[u8], &str); 2] = [(b"relax_rt_team\0", "relax_rt_rest"), (b"relax_rt_run_keeping\0", "relax_rt_forget")];
 
 /// As [`super::link_shared`], through `cc -shared`.
 ///
@@ -61,9 +61,8 @@ pub fn link_system(
     if let Some(runtime) = runtime {
         fs::write(&rt, runtime).map_err(io)?;
         command.arg(&rt);
-        if object.windows(TEAM.len()).any(|w| w == TEAM) {
-            // Ends the threads that calls have started.
-            command.arg("-Wl,-fini=relax_rt_rest");
+        if let Some((_, end)) = ENDED.iter().find(|(name, _)| object.windows(name.len()).any(|w| w == *name)) {
+            command.arg(format!("-Wl,-fini={end}"));
         }
         if object.len() as u64 >= AHEAD_FROM {
             // Finds the pages of weights.

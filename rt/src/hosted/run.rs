@@ -2,6 +2,7 @@
 
 use crate::abi::*;
 use crate::fail::{code, relax_rt_fail};
+use crate::hosted::kept::{self, Kept, KEPT};
 use crate::hosted::libc;
 use crate::text::same;
 use core::ffi::{c_char, c_void};
@@ -10,8 +11,8 @@ use core::ptr::null_mut;
 /// Result data and workspace start at multiples of this.
 const ALIGN: usize = 64;
 /// Bytes of results for which the C library is told that they come again.
-const KEPT_FROM: u64 = 128 << 10;
-const KEPT_TO: u64 = 25 << 20;
+const LEARNED_FROM: u64 = 128 << 10;
+const LEARNED_TO: u64 = kept::FROM as u64;
 /// Room for the dims of a result whose rank is only known at run time.
 const MAX_RANK: usize = 32;
 
@@ -33,6 +34,41 @@ pub unsafe extern "C" fn relax_rt_run(
     results: *mut *mut DLManagedTensor,
     n_results: i32,
     call: *mut Call,
+) -> i32 {
+    // SAFETY: the caller's contract.
+    unsafe { run(desc, entry, args, n_args, results, n_results, call, None) }
+}
+
+/// [`relax_rt_run`] of a library that may need a large workspace, which it keeps until it is unloaded.
+///
+/// # Safety
+/// The same.
+#[no_mangle]
+pub unsafe extern "C" fn relax_rt_run_keeping(
+    desc: *const ModuleDesc,
+    entry: *const c_char,
+    args: *const *const DLTensor,
+    n_args: i32,
+    results: *mut *mut DLManagedTensor,
+    n_results: i32,
+    call: *mut Call,
+) -> i32 {
+    // SAFETY: the caller's contract.
+    unsafe { run(desc, entry, args, n_args, results, n_results, call, Some(&KEPT)) }
+}
+
+/// # Safety
+/// As for [`relax_rt_run`].
+#[allow(clippy::too_many_arguments)]
+unsafe fn run(
+    desc: *const ModuleDesc,
+    entry: *const c_char,
+    args: *const *const DLTensor,
+    n_args: i32,
+    results: *mut *mut DLManagedTensor,
+    n_results: i32,
+    call: *mut Call,
+    kept: Option<&Kept>,
 ) -> i32 {
     let mut own = Call::new();
     let call = if call.is_null() { &raw mut own } else { call };
@@ -92,7 +128,7 @@ pub unsafe extern "C" fn relax_rt_run(
             }
             i += 1;
         }
-        let rc = call_entry(e, args, results, call);
+        let rc = call_entry(e, args, results, call, kept);
         if rc != code::OK {
             let mut i = 0;
             while i < n_results as isize {
@@ -139,13 +175,11 @@ unsafe fn call_entry(
     args: *const *const DLTensor,
     results: *mut *mut DLManagedTensor,
     call: *mut Call,
+    kept: Option<&Kept>,
 ) -> i32 {
     // SAFETY: `e` describes functions of the packed convention; a managed tensor begins with its tensor, so
     // `results` serves as the array of result tensors.
     unsafe {
-        let (Some(entry), Some(infer)) = (e.call, e.infer) else {
-            return relax_rt_fail(call, code::CALL, 0, 0, 0, c"the entry cannot be called generically".as_ptr());
-        };
         let mut i = 0;
         while i < e.n_results as isize {
             let r = new_result(&*e.results.offset(i));
@@ -164,7 +198,7 @@ unsafe fn call_entry(
             (*call).allocator = null_mut();
         }
         let outs = results as *const *mut DLTensor;
-        let mut rc = infer_and_call(e, entry, infer, args, outs, given, call);
+        let mut rc = infer_and_call(e, args, outs, given, kept, call);
         let mut i = 0;
         while i < e.n_results as isize {
             let copied = own_data(*outs.offset(i), given, (*e.results.offset(i)).name, call);
@@ -187,15 +221,17 @@ unsafe fn call_entry(
 /// As for [`call_entry`]; `outs` are results without data, `call` has an allocator.
 unsafe fn infer_and_call(
     e: &EntryDesc,
-    entry: EntryFn,
-    infer: EntryFn,
     args: *const *const DLTensor,
     outs: *const *mut DLTensor,
     given: bool,
+    kept: Option<&Kept>,
     call: *mut Call,
 ) -> i32 {
     // SAFETY: the caller's contract.
     unsafe {
+        let (Some(entry), Some(infer)) = (e.call, e.infer) else {
+            return relax_rt_fail(call, code::CALL, 0, 0, 0, c"the entry cannot be called generically".as_ptr());
+        };
         let rc = infer(args, outs, call);
         if rc != code::OK {
             return rc;
@@ -214,9 +250,11 @@ unsafe fn infer_and_call(
         let lent = (*call).workspace;
         let usable = !lent.is_null() && (*call).workspace_size >= need && (lent as usize).is_multiple_of(ALIGN);
         let own = need > 0 && !usable;
+        let kept = kept.filter(|_| own && !given && need >= kept::FROM);
         let need = if given { need } else { libc::in_large_pages(need) };
         if !given {
-            let mut total = if own { need as u64 } else { 0 };
+            let freed = own && kept.is_none();
+            let mut total = if freed { need as u64 } else { 0 };
             let mut i = 0;
             while i < e.n_results as isize {
                 total = total.saturating_add(bytes_of(&**outs.offset(i)).unwrap_or(0));
@@ -224,8 +262,8 @@ unsafe fn infer_and_call(
             }
             // A function over values asks as it runs, nobody knows yet for how much.
             let asks = e.workspace.is_none();
-            let total = if asks { KEPT_TO - 1 } else { total };
-            if (KEPT_FROM..KEPT_TO).contains(&total) && (asks || e.n_results + own as i32 > 1) {
+            let total = if asks { LEARNED_TO - 1 } else { total };
+            if (LEARNED_FROM..LEARNED_TO).contains(&total) && (asks || e.n_results + freed as i32 > 1) {
                 // Results and workspace freed one by one go back to the system, and their pages come back by faults.
                 // An allocator that learns from what it frees keeps as much as this for the next call.
                 // Beginning at large pages, blocks take up to one more each, and what is learned is up to one less.
@@ -246,18 +284,46 @@ unsafe fn infer_and_call(
         if !own {
             return entry(args, outs, call);
         }
+        if let Some(kept) = kept {
+            let lease = kept.take(need);
+            let rc = call_in(entry, args, outs, lease.block, need, call);
+            if !lease.block.is_null() {
+                kept.put(lease);
+            }
+            return rc;
+        }
         let (Some(allocate), Some(release)) = ((*call).allocate, (*call).release) else {
             return relax_rt_fail(call, code::MEMORY, 0, need as i64, 0, c"workspace".as_ptr());
         };
         let block = allocate((*call).allocator, need, ALIGN);
+        let rc = call_in(entry, args, outs, block, need, call);
+        if !block.is_null() {
+            release((*call).allocator, block, need);
+        }
+        rc
+    }
+}
+
+/// Calls the entry in this workspace; null: there is none to be had.
+///
+/// # Safety
+/// As for [`infer_and_call`]; the block has `bytes` bytes.
+unsafe fn call_in(
+    entry: EntryFn,
+    args: *const *const DLTensor,
+    outs: *const *mut DLTensor,
+    block: *mut c_void,
+    bytes: usize,
+    call: *mut Call,
+) -> i32 {
+    // SAFETY: the caller's contract.
+    unsafe {
         if block.is_null() {
-            return relax_rt_fail(call, code::MEMORY, 0, need as i64, 0, c"workspace".as_ptr());
+            return relax_rt_fail(call, code::MEMORY, 0, bytes as i64, 0, c"workspace".as_ptr());
         }
         (*call).workspace = block;
-        (*call).workspace_size = need;
-        let rc = entry(args, outs, call);
-        release((*call).allocator, block, need);
-        rc
+        (*call).workspace_size = bytes;
+        entry(args, outs, call)
     }
 }
 

@@ -13,6 +13,7 @@
 
 use crate::abi::*;
 use crate::fail::{code, relax_rt_fail};
+use crate::hosted::relax_rt_forget;
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -96,7 +97,7 @@ struct Member {
     thread: usize,
 }
 
-/// The only memory of a library that is written.
+/// Memory of a library that is written.
 #[link_section = ".bss.relax_rt_teams"]
 static ALL: [AtomicPtr<Team>; TEAMS] = [const { AtomicPtr::new(null_mut()) }; TEAMS];
 
@@ -186,12 +187,13 @@ fn make() -> *mut Team {
     }
 }
 
-/// Ends all workers. The loader runs it before it unmaps the library, and when the process ends.
+/// Ends all workers and frees kept workspaces. The loader runs it before it unmaps the library, and when the process ends.
 ///
 /// # Safety
 /// No call begins any more.
 #[no_mangle]
 pub unsafe extern "C" fn relax_rt_rest() {
+    relax_rt_forget();
     let mut i = 0;
     while i < TEAMS {
         let team = ALL[i].swap(null_mut(), Ordering::AcqRel);
