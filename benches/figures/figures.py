@@ -258,9 +258,9 @@ def batches(client, models, names, work, seconds):
 
 
 def pair(client, network, a, b, seconds):
-    """Least and median microseconds of a call of each. Where all of a library fits into the second-level cache, which of its
-    pages displace each other there is chance: several copies of both files, each with pages of its own."""
-    places = 6 if max(x[0].stat().st_size for x in (a, b)) < 4e6 else 1
+    """Least and median microseconds of a call of each. Which pages of a library displace each other in the caches is chance,
+    most where all of it fits into the second-level one: several copies of both files, each with pages of its own."""
+    places = 6 if max(x[0].stat().st_size for x in (a, b)) < 4e6 else 3
     rounds = []
     for place in range(places):
         copies = []

@@ -129,7 +129,7 @@ impl Window {
     /// of one column lies down.
     fn multiplied(&self) -> Window {
         match self.kind {
-            Kind::Winograd(made) => product(self, winograd::Shape::new(self, made).tiles()),
+            Kind::Winograd(made) => product(self, winograd::Shape::new(self, made).tiles),
             _ => flattened(self).or_else(|| laid_down(self)).unwrap_or_else(|| self.clone()),
         }
     }

@@ -272,7 +272,7 @@ const NEAR_PANEL: i64 = 768 << 10;
 /// As [`Window::choose_panel`].
 pub fn best_panel(w: &Window, lanes: i64) -> i64 {
     if let Kind::Winograd(made) = w.kind {
-        return best_panel(&product(w, super::winograd::Shape::new(w, made).tiles()), lanes);
+        return best_panel(&product(w, super::winograd::Shape::new(w, made).tiles), lanes);
     }
     let mut best = (lanes, f64::MAX);
     for panel in w.panels(lanes).into_iter().rev() {

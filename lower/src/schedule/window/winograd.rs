@@ -31,6 +31,8 @@ pub struct Shape {
     columns: i64,
     /// Rows of tiles in a block.
     block: i64,
+    /// Tiles of a block; at most, where sizes are open.
+    pub tiles: i64,
 }
 
 impl Shape {
@@ -41,12 +43,11 @@ impl Shape {
         let bytes = |block: i64| read * read * block * columns * (w.taken + w.made) * 4;
         let (large, small) = (most(BLOCK), most(SMALL_BLOCK));
         let fits = bytes(large) > CACHE && bytes(small) <= CACHE && small * columns >= SMALL_BLOCK / 2;
-        Shape { made, read, rows, columns, block: if fits { small } else { large } }
-    }
-
-    /// Tiles of a block; at most, where sizes are open.
-    pub fn tiles(&self) -> i64 {
-        self.block * self.columns
+        let block = if fits { small } else { large };
+        // How many a row has is only likely where sizes are open.
+        let open = w.open && read * read * BLOCK * (w.taken + w.made) * 4 <= CACHE;
+        let tiles = if open { BLOCK.max(block * columns) } else { block * columns };
+        Shape { made, read, rows, columns, block, tiles }
     }
 
     /// Blocks of one picture.
@@ -66,7 +67,7 @@ impl Shape {
     /// the result, and of all.
     fn scratch(&self, w: &Window, width: &PrimExpr) -> (i64, i64, PrimExpr) {
         // A little apart, so that positions do not fall on the same lines of a cache.
-        let (v, m) = (self.tiles() * w.taken + 16, self.tiles() * w.made + 16);
+        let (v, m) = (self.tiles * w.taken + 16, self.tiles * w.made + 16);
         let all = width.clone() * w.taken + (v + m) * self.read * self.read;
         (v, m, all)
     }
@@ -236,7 +237,7 @@ pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
     let all = e.hoist((n.out[0].clone() + (made - 1)).floor_div(made));
     let by_columns = |e: &mut Emit, of: &dyn Fn(i64) -> PrimExpr| {
         BLOCKS.iter().fold(of(1), |one, &rows| {
-            let fits = (columns.clone() * rows).le(s.tiles());
+            let fits = (columns.clone() * rows).le(s.tiles);
             e.hoist(fits.select(of(rows), one))
         })
     };
@@ -276,7 +277,7 @@ pub fn emit(e: &mut Emit, r: &Run, made: i64, scratch: &Var) -> Res<()> {
                 |e| {
                     let rows = e.bind("rows", block.min(all - first.clone()));
                     // A row of more tiles than a block has goes by parts.
-                    let most = plan.s.tiles();
+                    let most = plan.s.tiles;
                     range(e, "from", (0, plan.columns.clone()), most, |e, from| {
                         let width = e.bind("width", (plan.columns.clone() - from.clone()).min(most));
                         plan.block(e, &Part { n, first, rows, from, width })
@@ -325,7 +326,7 @@ impl Plan<'_> {
             let x = pointer(e, &self.v, self.v_step)?;
             let weight = pointer(e, &r.weight.expr(), w.taken * w.made)?;
             let out = pointer(e, &self.m, self.m_step)?;
-            conv::emit(e, &r.product(x, weight, out, s.tiles(), tiles))
+            conv::emit(e, &r.product(x, weight, out, s.tiles, tiles))
         })?;
         self.write(e, part)
     }
