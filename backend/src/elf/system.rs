@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 
 /// What libraries with threads and with large workspaces call, and what ends that.
-const ENDED: [(&[u8], &str); 2] = [(b"relax_rt_team\0", "relax_rt_rest"), (b"relax_rt_run_keeping\0", "relax_rt_forget")];
+const ENDED: [(&[u8], &str); 2] =
+    [(b"relax_rt_team\0", "relax_rt_rest"), (b"relax_rt_run_keeping\0", "relax_rt_forget")];
 
 /// As [`super::link_shared`], through `cc -shared`.
 ///

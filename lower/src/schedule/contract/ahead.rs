@@ -27,16 +27,24 @@ const BELOW: i64 = 32;
 /// Sides of at least so many bytes that are read element by element are asked for ahead.
 pub(in super::super) const LEFT_FAR: i64 = 1 << 20;
 
+/// Rows in tiles of so many, whose innermost loop writes out so many steps.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub r: &'a Axis,
+    pub height: i64,
+    pub unroll: i64,
+}
+
 impl Product<'_> {
     /// What tiles of `height` rows ask for while they are computed: each its part of the panel behind this one. The first
     /// tile over a panel would wait for memory otherwise, at a fraction of the rate of those that follow; asked for all
     /// at once, the lines would keep the values of this panel waiting.
-    pub(super) fn ahead(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
+    pub(super) fn ahead(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<Rows>) -> Option<Ahead> {
         let Right::Panels(ptr, p, stored) = &self.right else { return None };
         let [k] = self.n.reduce.as_slice() else { return None };
         // One row reads everything once, in order.
-        let (r, height) = rows.filter(|(r, _)| r.len() != Some(1))?;
-        let rounds = k.len()? / UNROLL;
+        let Rows { r, height, unroll } = rows.filter(|rows| rows.r.len() != Some(1))?;
+        let rounds = k.len()? / unroll;
         let (whole, size) = (width == p.width, stored.bytes() as i64);
         let wide = self.o.is_wide() && self.o.ahead && (whole || self.narrow.is_some());
         if !wide || c.rest || p.elements() * size < AHEAD_FROM || rounds == 0 {
@@ -65,10 +73,10 @@ impl Product<'_> {
 
     /// The same of a right side that is read where it is, row by row of `width` columns: the lines of the next sliver. No
     /// processor finds them by itself, since each is a row of the right side away from the last.
-    pub(super) fn beside(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
+    pub(super) fn beside(&self, e: &mut Emit, c: &Columns, width: i64, rows: Option<Rows>) -> Option<Ahead> {
         let ([k], PrimKind::Load { ptr, offset }) = (self.n.reduce.as_slice(), self.b.kind()) else { return None };
-        let (r, height) = rows.filter(|_| self.far && !c.rest)?;
-        let (tiles, rounds) = (r.len()? / height.max(1), k.len()? / UNROLL);
+        let Rows { r, height, unroll } = rows.filter(|_| self.far && !c.rest)?;
+        let (tiles, rounds) = (r.len()? / height.max(1), k.len()? / unroll);
         if tiles == 0 || tiles > MOST_ASKING || rounds == 0 {
             return None;
         }
@@ -77,10 +85,10 @@ impl Product<'_> {
         let (row, first) = Poly::of(&first, &e.ranges).split(&k.var)?;
         let (row, first, bytes) = (row.as_const()? * size, first.scale(size), width * size);
         // So many tiles share the rows, and so many of these groups the lines of a row.
-        let sharing = if tiles < UNROLL { tiles } else { UNROLL };
+        let sharing = if tiles < unroll { tiles } else { unroll };
         let lines = (bytes + LINE - 1) / LINE;
         let groups = (tiles / sharing).clamp(1, lines);
-        let (rows, lines) = ((UNROLL + sharing - 1) / sharing, (lines + groups - 1) / groups);
+        let (rows, lines) = ((unroll + sharing - 1) / sharing, (lines + groups - 1) / groups);
         let tile = r.var.expr().floor_div(height);
         let start = tile.clone().floor_mod(sharing) * (rounds * rows * row);
         let group = tile.floor_div(sharing) * (lines * LINE);
@@ -106,26 +114,32 @@ impl Product<'_> {
     }
 
     /// The same of a left side: the rows of the next tile.
-    pub(super) fn left(&self, e: &Emit, rows: Option<(&Axis, i64)>) -> Option<Ahead> {
+    pub(super) fn left(&self, e: &Emit, rows: Option<Rows>) -> Option<Ahead> {
         let [k] = self.n.reduce.as_slice() else { return None };
-        let (r, height) = rows.filter(|_| self.o.is_wide())?;
+        let rows = rows.filter(|_| self.o.is_wide())?;
         let far = |bytes: i64| self.rows.iter().try_fold(bytes, |n, r| n.checked_mul(r.len()?)) >= Some(LEFT_FAR);
-        let (ahead, row) = rows_ahead(e, &self.a, k, &r.var, height)?;
-        (r.len()? > height && far(row)).then_some(ahead)
+        let (ahead, row) = rows_ahead(e, &self.a, k, (&rows.r.var, rows.height), rows.unroll)?;
+        (rows.r.len()? > rows.height && far(row)).then_some(ahead)
     }
 }
 
 /// What asks for the rows `r` of the next tile of `height` of them, and the bytes from one to the next, of a side that lies along the
 /// reduction. Each row, or each block of the reduction in it, begins in another page, where no processor reads ahead before
 /// some lines of it were read: a tile would wait for its first steps.
-pub(in super::super) fn rows_ahead(e: &Emit, side: &PrimExpr, k: &Axis, r: &Var, height: i64) -> Option<(Ahead, i64)> {
+pub(in super::super) fn rows_ahead(
+    e: &Emit,
+    side: &PrimExpr,
+    k: &Axis,
+    (r, height): (&Var, i64),
+    unroll: i64,
+) -> Option<(Ahead, i64)> {
     let PrimKind::Load { ptr, offset } = side.kind() else { return None };
     let size = side.dtype().bytes() as i64;
     // Rounds that read the same line of a row: each asks for that of other rows.
-    let turns = LINE / size / UNROLL;
+    let turns = LINE / size / unroll;
     let offset = Poly::of(offset, &e.ranges);
     let along = offset.split(&k.var)?.0.as_const() == Some(1);
-    if !along || turns < 1 || k.len()? < SHORT * turns * UNROLL {
+    if !along || turns < 1 || k.len()? < SHORT * turns * unroll {
         return None;
     }
     let row = offset.split(r)?.0.as_const()? * size;
