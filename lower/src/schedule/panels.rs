@@ -1,6 +1,7 @@
 //! How constant right sides of products lie in memory, and which may.
 
 use super::contract::{alone, factors, model_columns, most_columns, sides, ALONE};
+use super::edges::last_columns;
 use super::emit::Emit;
 use super::narrow::is_half;
 use super::poly::Poly;
@@ -14,6 +15,8 @@ use relax_ir::{DType, PrimExpr, Var};
 
 /// Fewer columns than this behind the last full sliver go with that.
 pub(super) const FEW: i64 = 16;
+/// Columns behind the last full vector are a part of the time that counts among as many as this.
+const EDGED: i64 = 256;
 
 /// How a constant right side lies in memory: panels of `width` columns, each with all rows (`depth`), then one with the
 /// columns left over, whose rows have zeros at their ends where these do not fill a vector.
@@ -201,6 +204,11 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
         return (column == 1 && buffer.dtype() == d).then(|| Packable { buffer: buffer.clone(), column, panels });
     }
     let rows = s.spatial.iter().filter(|i| i.var != j.var).try_fold(1, |n: i64, i| n.checked_mul(i.len()?));
+    // The last columns of few are better made as dot products, of what is then read where it is.
+    let edge = || last_columns(rows?, columns, depth).filter(|_| column == 1 && columns <= EDGED);
+    if o.vector_bytes == 64 && !o.shared && edge().is_some() {
+        return None;
+    }
     // One panel is one thread's.
     let halves = o.threads && !o.shared && depth * columns >= LEAST && columns < 2 * ALONE * lanes;
     let model = || match rows {
