@@ -4,7 +4,7 @@
 
 mod command;
 
-use command::{path, relax_aot, tensor};
+use command::{path, relax_aot, tensor, weights};
 use relax_aot::loader::Library;
 
 const MODEL: &str = r#"@I.ir_module
@@ -36,16 +36,18 @@ fn zeros(so: &std::path::Path) -> u64 {
 #[test]
 fn a_large_workspace_stays_until_the_library_goes() {
     let dir = tempfile::tempdir().expect("a folder");
-    let file = dir.path().join("model.rlx");
+    let (file, params) = (dir.path().join("model.rlx"), dir.path().join("y.safetensors"));
     std::fs::write(&file, MODEL).expect("the model is written");
+    weights(&params, &[("y", &[1, 1, 512])], 2);
     for (linker, threads) in [("builtin", "1"), ("builtin", "2"), ("system", "1"), ("system", "2")] {
         let so = dir.path().join(format!("{linker}{threads}.so"));
+        let params = ["--params", path(&params)];
         let out = ["-o", path(&so), "--linker", linker, "--prefix", "m", "--threads", threads];
-        relax_aot(&[&[path(&file)][..], &out].concat());
+        relax_aot(&[&[path(&file)][..], &out, &params].concat());
         let before = resident();
         let library = Library::open(&so, "m").expect("the library");
         let call = |library: &Library, rows: i64| {
-            let args = [tensor(&[rows, 64, 1], 1), tensor(&[1, 1, 512], 2)];
+            let args = [tensor(&[rows, 64, 1], 1)];
             library.run("main", &args, 1).unwrap_or_else(|e| panic!("{}", e.message)).remove(0)
         };
         let first = call(&library, 512);

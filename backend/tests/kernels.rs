@@ -70,7 +70,7 @@ impl Kernel {
         let mut flat = schedule(f, &SchedOptions::default()).unwrap();
         flat.name = "kernel".into();
         flat.linkage = Linkage::Export;
-        relax_lower::math::expand(&mut flat);
+        relax_lower::math::expand(&mut flat, 16);
         let module = FlatModule { funcs: vec![flat], ..Default::default() };
         if std::env::var_os("SHOW_ASM").is_some() {
             println!("{}", clif::asm(&module, target).unwrap());

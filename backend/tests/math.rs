@@ -58,7 +58,7 @@ fn elementwise(name: &str, ptrs: Vec<Var>, i: Var, o: Var, n: Var, lanes: u16, v
     }];
     let params = ptrs.into_iter().chain([o, n]).collect();
     let mut f = FlatFunc { name: name.into(), params, ret: None, linkage: Linkage::Export, body, span: Span::NONE };
-    relax_lower::math::expand(&mut f);
+    relax_lower::math::expand(&mut f, 16);
     f
 }
 

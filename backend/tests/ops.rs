@@ -46,7 +46,7 @@ fn jobs() -> (FlatModule, Vec<Job>, Vec<String>) {
             let symbol = format!("k{}", jobs.len());
             flat.name.clone_from(&symbol);
             flat.linkage = Linkage::Export;
-            math::expand(&mut flat);
+            math::expand(&mut flat, 16);
             module.funcs.push(flat);
             jobs.push(Job { label, ready, symbol });
         }

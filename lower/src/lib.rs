@@ -336,7 +336,7 @@ pub fn finish(typed: &Typed, options: &Options, wide: Option<Assemble>) -> Resul
             if wide.is_some() && options.threads <= 1 {
                 threads::turn(k, &mut f);
             }
-            math::expand(&mut f);
+            math::expand(&mut f, vector_bytes);
             Ok(f)
         };
         let assemble = |f: &Option<FlatFunc>, l: &Level| wide.zip(f.as_ref()).and_then(|(w, f)| w(f, l.bytes));

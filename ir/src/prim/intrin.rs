@@ -72,6 +72,9 @@ intrins! {
     Stretch = "stretch",
     /// Flat form: `turns(a, b)` has the lanes of both by turns: the first of `a`, the first of `b`, the second of `a`.
     Turns = "turns",
+    /// Flat form, vectors of 512 bits: of each int32 lane the four low bits `j` give the bits of the float32 `2^(j/16)`, less
+    /// those of 1 and `j << 19`. With the lane times `2^19` this is a power of two in sixteenths.
+    Sixteenths = "sixteenths",
     /// Flat form: `tile_rows(ptr, stride)` is a tile, a matrix of rows of 64 bytes: those at `ptr`, `ptr + stride` and so
     /// on. The type tells what it holds and how many rows: int32 (16 in a row) for sums, uint8 for the left side of a
     /// product, int8x1024 for the right side.

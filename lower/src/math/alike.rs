@@ -71,7 +71,7 @@ mod tests {
         let body = vec![FlatStmt::Store { ptr: y.expr(), offset: 0.into(), value }];
         let (name, params) = ("kernel".to_string(), vec![x, y]);
         let mut f = FlatFunc { name, params, ret: None, linkage: Linkage::Local, body, span: Span::NONE };
-        expand(&mut f);
+        expand(&mut f, 32);
         let [FlatStmt::Store { value, .. }] = &f.body[..] else { panic!("a store") };
         let PrimKind::Binary(_, a, b) = value.kind() else { panic!("a product") };
         let PrimKind::Binary(_, b, _) = b.kind() else { panic!("a sum") };

@@ -11,6 +11,8 @@ pub(super) struct Build {
     /// Integers of the same width.
     pub i: DType,
     pub f64: bool,
+    /// [`Intrin::Sixteenths`] may be used.
+    pub sixteenths: bool,
     lets: Vec<(Var, PrimExpr)>,
 }
 
@@ -18,7 +20,12 @@ impl Build {
     pub fn new(d: DType) -> Build {
         let f64 = d.bits == 64;
         let i = if f64 { DType::I64 } else { DType::I32 }.with_lanes(d.lanes);
-        Build { d, i, f64, lets: vec![] }
+        Build { d, i, f64, sixteenths: false, lets: vec![] }
+    }
+
+    /// For processors with vectors of 512 bits, where `wide` says so.
+    pub fn wide_as(d: DType, wide: bool) -> Build {
+        Build { sixteenths: wide && d.bits == 32 && d.lanes > 1, ..Build::new(d) }
     }
 
     /// Names a value, so that it is computed once.

@@ -8,7 +8,8 @@
 //!
 //! All functions pass NaN on, give the limits at infinities, and odd functions keep -0.0. f32 exp, exp2, exp10 and
 //! sigmoid return 0 for results below 2^-125 (1.2e-38 would be the least normal number); everything else handles
-//! denormal arguments and results.
+//! denormal arguments and results. Vectors of 512 bits find the sixteenths of exp's and sigmoid's powers of two in a register
+//! ([`Intrin::Sixteenths`]), which shortens the polynomial; exp's results below 2^-125 are not always 0 there, but below it.
 
 mod alike;
 mod build;
@@ -29,16 +30,17 @@ use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::DType;
 use std::collections::HashMap;
 
-/// Replaces every intrinsic that backends do not translate.
-pub fn expand(f: &mut FlatFunc) {
+/// Replaces every intrinsic that backends do not translate; for vectors of so many bytes.
+pub fn expand(f: &mut FlatFunc, vector_bytes: u32) {
     for s in &mut f.body {
-        expand_stmt(s);
+        expand_stmt(s, vector_bytes == 64);
     }
 }
 
-fn expand_stmt(s: &mut FlatStmt) {
-    let (mut alike, mut memo) = (Alike::default(), HashMap::new());
+fn expand_stmt(s: &mut FlatStmt, wide: bool) {
+    let (mut alike, mut memo) = (Alike::default(), Memo { wide, done: HashMap::new() });
     let mut go = |e: &mut PrimExpr| *e = expand_with(&alike.one(e), &mut memo);
+    let expand_stmt = |s: &mut FlatStmt| expand_stmt(s, wide);
     match s {
         FlatStmt::Let { value, .. } | FlatStmt::Assign { value, .. } => go(value),
         FlatStmt::Local { init, .. } => go(init),
@@ -72,33 +74,39 @@ fn expand_stmt(s: &mut FlatStmt) {
 
 /// Expands one expression.
 pub fn expand_expr(e: &PrimExpr) -> PrimExpr {
-    expand_with(e, &mut HashMap::new())
+    expand_with(e, &mut Memo { wide: false, done: HashMap::new() })
 }
 
-/// `memo` maps nodes (kept alive by the statement) to what became of them, so that shared nodes stay shared.
-fn expand_with(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> PrimExpr {
+/// Nodes (kept alive by the statement) and what became of them, so that shared nodes stay shared.
+struct Memo {
+    /// Vectors have 512 bits.
+    wide: bool,
+    done: HashMap<usize, PrimExpr>,
+}
+
+fn expand_with(e: &PrimExpr, memo: &mut Memo) -> PrimExpr {
     if e.children().is_empty() {
         return e.clone();
     }
     let key = e.kind() as *const PrimKind as usize;
-    if let Some(done) = memo.get(&key) {
+    if let Some(done) = memo.done.get(&key) {
         return done.clone();
     }
     if let Some(done) = logistic_product(e, memo).or_else(|| softplus_rest(e, memo)) {
-        memo.insert(key, done.clone());
+        memo.done.insert(key, done.clone());
         return done;
     }
     let inner = e.map_children(&mut |c| expand_with(c, memo));
     let done = match inner.kind() {
-        PrimKind::Call(f, args) => expand_call(*f, args, inner.dtype()).unwrap_or(inner),
+        PrimKind::Call(f, args) => expand_call(*f, args, inner.dtype(), memo.wide).unwrap_or(inner),
         _ => inner,
     };
-    memo.insert(key, done.clone());
+    memo.done.insert(key, done.clone());
     done
 }
 
 /// Rule `silu`: `a * sigmoid(x)` in f32 is the one division that the logistic function has anyway.
-fn logistic_product(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> Option<PrimExpr> {
+fn logistic_product(e: &PrimExpr, memo: &mut Memo) -> Option<PrimExpr> {
     let PrimKind::Binary(BinOp::Mul, a, b) = e.kind() else { return None };
     let of = |s: &PrimExpr| match s.kind() {
         PrimKind::Call(Intrin::Sigmoid, args) => args.first().cloned(),
@@ -109,14 +117,14 @@ fn logistic_product(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> Option
         return None;
     }
     let (top, x) = (expand_with(top, memo), expand_with(&x, memo));
-    let mut b = Build::new(e.dtype());
+    let mut b = Build::wide_as(e.dtype(), memo.wide);
     let (top, x) = (b.bind(top), b.bind(x));
     let r = b.logistic(&x, &top);
     Some(b.finish(r))
 }
 
 /// Rule `softplus`: `log(1 + e^-|x|)` in f32 is a polynomial of the exponential, which is at most 1.
-fn softplus_rest(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> Option<PrimExpr> {
+fn softplus_rest(e: &PrimExpr, memo: &mut Memo) -> Option<PrimExpr> {
     let of = |e: &PrimExpr, f: Intrin| match e.kind() {
         PrimKind::Call(g, args) if *g == f => args.first().cloned(),
         _ => None,
@@ -132,22 +140,22 @@ fn softplus_rest(e: &PrimExpr, memo: &mut HashMap<usize, PrimExpr>) -> Option<Pr
 }
 
 /// `None`: backends translate it as it is.
-fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> {
+fn expand_call(f: Intrin, args: &[PrimExpr], result: DType, wide: bool) -> Option<PrimExpr> {
     use Intrin::*;
     let x = args.first()?;
     let d = x.dtype();
     match f {
         Sqrt | Floor | Ceil | Trunc | NearbyInt | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4
         | ByteWords | DotWords | AddWords | SubWords | Bytes | WovenBytes | Interleave | Parts | Repeat | Stretch
-        | Turns | TileRows | TileDot | CopySign | Likely | ReduceAdd | ReduceMul | ReduceMax | ReduceMin
-        | ExtractLane => return None,
+        | Turns | Sixteenths | TileRows | TileDot | CopySign | Likely | ReduceAdd | ReduceMul | ReduceMax
+        | ReduceMin | ExtractLane => return None,
         Round => return Some(PrimExpr::raw(PrimKind::Call(NearbyInt, args.into()), result)),
         _ => {}
     }
     // The same value in every lane is computed once.
     if let Some(scalars) = args.iter().map(uniform).collect::<Option<Vec<_>>>() {
         if d.lanes > 1 {
-            let one = expand_call(f, &scalars, result.element())?;
+            let one = expand_call(f, &scalars, result.element(), wide)?;
             return Some(one.broadcast(d.lanes));
         }
     }
@@ -158,13 +166,13 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
         if f == NextAfter {
             return Some(misc::nextafter_half(x, args.get(1)?));
         }
-        let wide = DType::F32.with_lanes(d.lanes);
+        let single = DType::F32.with_lanes(d.lanes);
         let wider: Vec<PrimExpr> =
-            args.iter().map(|a| if a.dtype().is_float() { a.clone().cast(wide) } else { a.clone() }).collect();
-        let r = expand_call(f, &wider, if result.is_float() { wide } else { result })?;
+            args.iter().map(|a| if a.dtype().is_float() { a.clone().cast(single) } else { a.clone() }).collect();
+        let r = expand_call(f, &wider, if result.is_float() { single } else { result }, wide)?;
         return Some(if result.is_float() { r.cast(result) } else { r });
     }
-    let mut b = Build::new(d);
+    let mut b = Build::wide_as(d, wide);
     let x = match x.kind() {
         // As GELU has it: half a unit in the last place more, and no division.
         PrimKind::Binary(BinOp::Div, a, by) if f == Erf && d.bits == 32 => match literal(by) {
@@ -225,8 +233,8 @@ fn expand_call(f: Intrin, args: &[PrimExpr], result: DType) -> Option<PrimExpr> 
         IsFinite => b.abs(&x).lt(b.c(f64::INFINITY)),
         Sqrt | Floor | Ceil | Trunc | NearbyInt | Round | Abs | Fabs | IsNan | PopCount | Clz | BitNot | Fma | Dot4
         | ByteWords | DotWords | AddWords | SubWords | Bytes | WovenBytes | Interleave | Parts | Repeat | Stretch
-        | Turns | TileRows | TileDot | CopySign | Likely | ReduceAdd | ReduceMul | ReduceMax | ReduceMin
-        | ExtractLane => return None,
+        | Turns | Sixteenths | TileRows | TileDot | CopySign | Likely | ReduceAdd | ReduceMul | ReduceMax
+        | ReduceMin | ExtractLane => return None,
     };
     Some(b.finish(r))
 }

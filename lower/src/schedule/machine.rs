@@ -409,6 +409,10 @@ impl Machine {
                 Int(a) => Int(a.iter().flat_map(|x| vec![*x; n]).collect()),
             });
         }
+        if let (Intrin::Sixteenths, [Int(a)]) = (f, &vals[..]) {
+            let power = |j: i64| ((j as f64 / 16.0).exp2() as f32).to_bits() as i64 - 1f32.to_bits() as i64 - (j << 19);
+            return Ok(Int(a.iter().map(|x| power(x & 15)).collect()));
+        }
         if f == Intrin::Turns {
             return Ok(match &vals[..] {
                 [Float(a), Float(b)] => Float(a.iter().zip(b).flat_map(|(x, y)| [*x, *y]).collect()),

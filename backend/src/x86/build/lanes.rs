@@ -358,6 +358,10 @@ impl Builder {
                 _ => return None,
             },
             Intrin::Stretch => self.stretched(&a, from.lanes, literal(1)? as u16)?,
+            Intrin::Sixteenths if self.wide == 16 => {
+                let table = self.vector(&sixteenths());
+                self.each(n, &[&a], |s, _, d, r| s.push(Inst::Two { op: Op2::Permute, w: 16, d, a: r[0], b: table }))?
+            }
             Intrin::Turns => self.by_turns(&a, v.get(1)?, from.lanes)?,
             Intrin::ByteWords => match (literal(1)?, literal(2)?) {
                 (0, 0) => {
@@ -430,4 +434,12 @@ fn ramp(e: &PrimExpr) -> Option<(&PrimExpr, &PrimExpr, i64)> {
         },
         _ => None,
     }
+}
+
+/// The bits of powers of two in sixteenths, as [`Intrin::Sixteenths`] has them.
+fn sixteenths() -> [u32; 16] {
+    std::array::from_fn(|j| {
+        let power = (j as f64 / 16.0).exp2() as f32;
+        (power.to_bits() - 1f32.to_bits()).wrapping_sub((j as u32) << 19)
+    })
 }
