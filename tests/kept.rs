@@ -83,3 +83,9 @@ fn a_library_without_large_workspaces_has_no_memory_of_its_own() {
         }
     }
 }
+
+/// The compiler asks for an entry that keeps workspaces where the runtime keeps them.
+#[test]
+fn compiler_and_runtime_mean_the_same_size() {
+    assert_eq!(relax_ir::abi::KEPT_FROM, relax_rt::hosted::kept::FROM as u64);
+}

@@ -4,7 +4,7 @@
 //! (`relax_rt::ModuleDesc`). For other targets: the error function, so that the object has no undefined symbol.
 
 use crate::header::prim_text;
-use relax_ir::abi::{AbiLayout, MESSAGE_BYTES};
+use relax_ir::abi::{AbiLayout, KEPT_FROM, MESSAGE_BYTES};
 use relax_ir::flat::{Callee, DataBytes, FlatData, FlatFunc, FlatStmt, Linkage};
 use relax_ir::prim::PrimKind;
 use relax_ir::program::{EntryKind, EntryValue, Program};
@@ -13,9 +13,8 @@ use serde_json::{json, Value};
 
 /// `ModuleDesc::version` of the runtime.
 const DESC_VERSION: u32 = 1;
-/// The generic entry of libraries whose workspaces may have so many bytes, which it keeps: `hosted::kept` of the runtime.
+/// The generic entry of libraries whose workspaces may have [`KEPT_FROM`] bytes, which it keeps: `hosted::kept` of the runtime.
 const RUN_KEEPING: &str = "relax_rt_run_keeping";
-const KEPT_FROM: u64 = 25 << 20;
 
 /// Adds the data and functions that `hosted` (with pointers of 64 bits) or embedded programs need; see the module's
 /// head.

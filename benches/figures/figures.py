@@ -15,7 +15,7 @@ versions  a call of the library for all processors, of a call of the one for thi
           ratios of least and of median times, here and below); bound 1.05
 static    a call of the model with open dims, of a call of the one whose dims are bound on the command line; bound 1.05
 tune      a call of the library as the cost model has it, of a call of the one compiled with a tune file (made here
-          where there is none in TUNED, a folder); bound 1.05
+          where there is none in the folder TUNED); bound 1.05
 batches   convolution networks whose batch was opened (needs onnx), for one image and four, of those whose batch is bound; bound 1.05
 images    convolution networks whose rows and columns were opened (needs onnx), of those where they are bound; bound 1.05
 products  matrix products with an open count of rows, of those whose rows are bound, in turns; bound 1.05
@@ -342,7 +342,7 @@ def main():
     p.add_argument("networks", nargs="*")
     p.add_argument("--only", default="load,size,compile,versions,static,batches,images,products")
     p.add_argument("--seconds", type=float, default=2.0, help="of each comparison")
-    p.add_argument("--tuned", type=pathlib.Path, default=pathlib.Path("."), help="where tune files are")
+    p.add_argument("--tuned", type=pathlib.Path, help="where tune files are and stay; without, they are made anew")
     p.add_argument("--store", action="store_true")
     a = p.parse_args()
     only = a.only.split(",")
@@ -364,7 +364,7 @@ def main():
             print(table.text(), flush=True)
             for name in names:
                 network = Network(a.models, name, work)
-                table.row(name, measure(network, client, only, a.seconds, a.tuned))
+                table.row(name, measure(network, client, only, a.seconds, a.tuned or work))
                 for f in work.glob(f"*{name}*"):
                     f.unlink()
             tables.append(table)

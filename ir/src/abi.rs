@@ -33,6 +33,8 @@ pub struct AbiLayout {
     pub call_size: u32,
 }
 
+/// Bytes of a workspace that the runtime's generic entry keeps between calls.
+pub const KEPT_FROM: u64 = 25 << 20;
 /// Bytes of `P_call.message`, the final NUL included.
 pub const MESSAGE_BYTES: u32 = 256;
 

@@ -2,7 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod ahead;
-mod kept;
+pub mod kept;
 pub mod libc;
 mod picture;
 mod print;
