@@ -545,7 +545,7 @@ impl Session {
                     cascades: o.threads <= 1,
                     tuned: None,
                 });
-                let r = relax_lower::passes(typed, o.opt_level, wide, stage);
+                let r = relax_lower::passes(typed, o.opt_level, o.fp == Fp::Strict, wide, stage);
                 let typed = self.all_ok(r)?;
                 Ok(print_typed(&typed.module, &typed.sinfo))
             }

@@ -9,6 +9,7 @@
 
 pub mod accesses;
 mod appends;
+mod batch_norms;
 mod behind;
 mod bind_params;
 pub mod bounds;
@@ -35,6 +36,7 @@ mod outside;
 mod pack;
 pub mod quant;
 pub mod relayout;
+mod scales;
 pub mod schedule;
 mod share;
 mod siblings;
@@ -201,21 +203,23 @@ pub enum Until {
 }
 
 /// The Relax passes. The result is again in normal form with complete struct info.
-/// `wide`: layouts for wide vectors.
+/// `wide`: layouts for wide vectors. `strict`: sums keep the rounding that the model has.
 pub fn passes(
     mut typed: Typed,
     opt_level: u8,
+    strict: bool,
     wide: Option<layout::Choice>,
     until: Until,
 ) -> Result<Typed, Diagnostics> {
     analysis::materialise(&mut typed)?;
-    passes_behind(typed, opt_level, wide, until)
+    passes_behind(typed, opt_level, strict, wide, until)
 }
 
 /// The same over a module of which everything is derived.
 fn passes_behind(
     mut typed: Typed,
     opt_level: u8,
+    strict: bool,
     wide: Option<layout::Choice>,
     until: Until,
 ) -> Result<Typed, Diagnostics> {
@@ -227,9 +231,18 @@ fn passes_behind(
     if opt_level >= 1 {
         turns::turns(&mut typed, &shared);
     }
-    if let Some(choice) = wide.filter(|w| opt_level >= 2 && w.lanes > 4) {
-        halves::halves(&mut typed, choice.strict);
+    let wide = wide.filter(|w| opt_level >= 2 && w.lanes > 4);
+    if wide.is_some() {
+        halves::halves(&mut typed, strict);
+    }
+    if opt_level >= 2 {
+        batch_norms::batch_norms(&mut typed);
         fold::computed_weights(&mut typed)?;
+        if !strict {
+            scales::scales(&mut typed);
+        }
+    }
+    if let Some(choice) = wide {
         layout::channels_last(&mut typed, choice, shared);
     }
     if opt_level >= 1 {
@@ -284,7 +297,7 @@ pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<T
     let layout = options.layout().filter(|_| wide);
     analysis::materialise(&mut typed)?;
     quant::check_before(&mut typed, &moved);
-    let mut typed = passes_behind(typed, options.opt_level, layout, Until::Fused)?;
+    let mut typed = passes_behind(typed, options.opt_level, options.strict, layout, Until::Fused)?;
     if !options.library {
         integer::forget(&mut typed.module);
     }

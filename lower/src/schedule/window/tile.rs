@@ -707,15 +707,22 @@ impl Run {
     }
 }
 
-/// Operations of an epilogue that take registers of their own.
+/// Operations of an epilogue that take registers of their own; what is read twice is computed once.
 fn weight_of(value: &PrimExpr) -> usize {
+    let mut met: Vec<PrimExpr> = vec![];
     let mut n = 0;
-    value.walk(&mut |x| match x.kind() {
-        PrimKind::Call(Intrin::Abs | Intrin::Fabs | Intrin::Sqrt | Intrin::Floor | Intrin::Fma, _) => n += 1,
-        PrimKind::Call(..) => n += 100,
-        PrimKind::Binary(..) if x.dtype().is_float() => n += 1,
-        PrimKind::Select(..) | PrimKind::IfThenElse(..) => n += 2,
-        _ => {}
+    value.walk(&mut |x| {
+        let own = match x.kind() {
+            PrimKind::Call(Intrin::Abs | Intrin::Fabs | Intrin::Sqrt | Intrin::Floor | Intrin::Fma, _) => 1,
+            PrimKind::Call(..) => 100,
+            PrimKind::Binary(..) if x.dtype().is_float() => 1,
+            PrimKind::Select(..) | PrimKind::IfThenElse(..) => 2,
+            _ => return,
+        };
+        if !met.contains(x) {
+            met.push(x.clone());
+            n += own;
+        }
     });
     n
 }
