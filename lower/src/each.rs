@@ -14,7 +14,7 @@ mod tail;
 use crate::likely::{self, with_values};
 use relax_ir::analysis::{self, Typed};
 use relax_ir::attrs::{Attrs, EACH_OF, FORM_OF, REST_OF, SHAPE_CONSTRAINTS, VAR_DIVISOR};
-use relax_ir::op::{lookup, Purity};
+use relax_ir::op::{is_elementwise, lookup, Purity};
 use relax_ir::prim::{BinOp, PrimKind};
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, TensorInfo,
@@ -26,54 +26,6 @@ use std::sync::Arc;
 /// What is worth it.
 const CONVOLUTIONS: &[&str] =
     &["nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"];
-
-/// Element by element, with broadcasting.
-const ELEMENTWISE: &[&str] = &[
-    "abs",
-    "add",
-    "astype",
-    "ceil",
-    "clip",
-    "cos",
-    "divide",
-    "equal",
-    "erf",
-    "exp",
-    "floor",
-    "floor_divide",
-    "greater",
-    "greater_equal",
-    "less",
-    "less_equal",
-    "log",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "maximum",
-    "minimum",
-    "mod",
-    "multiply",
-    "negative",
-    "nn.gelu",
-    "nn.gelu_tanh",
-    "nn.leakyrelu",
-    "nn.relu",
-    "nn.relu6",
-    "nn.silu",
-    "nn.softplus",
-    "not_equal",
-    "power",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sqrt",
-    "square",
-    "subtract",
-    "tanh",
-    "where",
-];
 
 /// Over rows and columns of images, in layouts that begin with the batch.
 const WINDOWS: &[&str] = &[
@@ -371,7 +323,7 @@ impl Search<'_> {
         Some(match name {
             _ if CONVOLUTIONS.contains(&name) => own(x) && free_rest() && batch_first(),
             _ if WINDOWS.contains(&name) => own(x) && free_rest() && batch_first(),
-            _ if ELEMENTWISE.contains(&name) => {
+            _ if is_elementwise(name) => {
                 let rank = match info.as_tuple() {
                     Some(fields) => fields.first()?.as_tensor()?.known_dims()?.len() as i64,
                     None => info.as_tensor()?.known_dims()?.len() as i64,

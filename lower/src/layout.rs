@@ -15,9 +15,11 @@
 mod computed;
 mod follow;
 mod forms;
+mod norms;
 pub(crate) mod open;
 mod planes;
 mod samples;
+mod shuffles;
 mod slices;
 mod transposed;
 mod weights;
@@ -25,10 +27,11 @@ mod weights;
 use crate::choice::{epilogue_class, Algorithm, Site, Tuned};
 use crate::legalize::{call_tir, scalars, Names};
 use crate::schedule::window::{Kind, Sizes, Window};
+use norms::NORMS;
 pub(crate) use planes::{CONVOLUTIONS, TRANSPOSED};
 use relax_ir::analysis::{infer_expr, Typed};
 use relax_ir::attrs::Attrs;
-use relax_ir::op::lookup;
+use relax_ir::op::{is_elementwise, lookup};
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, ExprKind, RVar, StructInfo};
 use relax_ir::sym::Facts;
 use relax_ir::tir::PrimFunc;
@@ -38,37 +41,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weights::{epilogues, transformed};
 
-/// Operators that compute element by element.
-const ELEMENTWISE: &[&str] = &[
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "maximum",
-    "minimum",
-    "nn.relu",
-    "nn.relu6",
-    "nn.silu",
-    "nn.gelu",
-    "nn.gelu_tanh",
-    "nn.leakyrelu",
-    "nn.softplus",
-    "sigmoid",
-    "tanh",
-    "exp",
-    "abs",
-    "negative",
-    "sqrt",
-    "clip",
-    "erf",
-    "nn.dropout",
-    "where",
-    "astype",
-];
-
 /// Whether the operator takes over the layout of a tensor that it reads, element by element.
 pub(crate) fn follows(op: &str) -> bool {
-    ELEMENTWISE.contains(&op)
+    is_elementwise(op)
 }
 
 /// Those that compare: their results are bools.
@@ -78,7 +53,11 @@ pub(crate) const COMPARISONS: &[&str] = &["less", "less_equal", "greater", "grea
 const MOVES: &[&str] = &["permute_dims", "concat", "strided_slice"];
 
 /// Operators that reduce axes.
-const REDUCTIONS: &[&str] = &["mean", "sum", "max", "min"];
+const REDUCTIONS: &[&str] = &["mean", "sum", "max", "min", "prod"];
+
+/// Operators along one axis.
+const ALONG: &[&str] =
+    &["onnx.resize_axis", "repeat", "nn.softmax", "nn.log_softmax", "nn.prelu", "flip", "cumsum", "cumprod"];
 
 /// Data with at most so many channels is read as NCHW.
 const FEW_CHANNELS: i64 = 4;
@@ -119,6 +98,8 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
         sigmoids: HashMap::new(),
         parts: HashMap::new(),
         pieces: HashMap::new(),
+        shuffled: HashMap::new(),
+        norms: HashMap::new(),
         readers: readers(typed),
         lanes,
         strict: choice.strict,
@@ -140,6 +121,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
     }
     if !choice.strict {
         pass.transformed = transformed(&pass, typed, &choice);
+        pass.norms = norms::written(typed, &pass.known);
     }
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     for f in &mut funcs {
@@ -176,6 +158,10 @@ struct Pass {
     parts: HashMap<RVar, Vec<RVar>>,
     /// What NHWC forms are cut into.
     pieces: HashMap<RVar, slices::Pieces>,
+    /// Tensors of parts of their axes.
+    shuffled: HashMap<RVar, shuffles::Shuffled>,
+    /// What are norms of groups, written out.
+    norms: HashMap<RVar, norms::Norm>,
     /// How often each variable of the program is used.
     readers: HashMap<RVar, usize>,
     lanes: i64,
@@ -269,10 +255,16 @@ impl Pass {
         if REDUCTIONS.contains(&name) && dims.len() == 2 {
             return self.reduced(b, c, &mut out);
         }
+        if name == "permute_dims" {
+            self.reordered(b, c);
+        }
+        if name == "nn.pixel_shuffle" {
+            let new = self.pixels(b, c, &dims, &mut out)?;
+            return Some(self.also(b, new, out));
+        }
         let dtype = out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype;
-        let compared = COMPARISONS.contains(&name);
-        let half =
-            matches!(dtype, Some(DType::F16 | DType::BF16)) && (ELEMENTWISE.contains(&name) || MOVES.contains(&name));
+        let compared = dtype == Some(DType::BOOL) && follows(name);
+        let half = matches!(dtype, Some(DType::F16 | DType::BF16)) && (follows(name) || MOVES.contains(&name));
         if !(3..=5).contains(&dims.len()) || dtype != Some(DType::F32) && !half && !compared {
             return None;
         }
@@ -303,9 +295,18 @@ impl Pass {
                 let shape = self.shape(&b.var.expr(), &out)?;
                 self.sampled(b, c, &shape, &mut out)?
             }
-            "onnx.resize_axis" | "repeat" => self.along_axis(b, c, dims.len(), &mut out)?,
+            _ if ALONG.contains(&name) => self.along_axis(b, c, dims.len(), &mut out)?,
+            "nn.pad" => self.padded(b, c, dims.len(), &mut out)?,
+            "broadcast_to" => {
+                let shape = self.shape(&b.var.expr(), &out)?;
+                self.broadcast(b, c, &shape, &mut out)?
+            }
+            _ if NORMS.contains(&name) => {
+                let shape = self.shape(&b.var.expr(), &out)?;
+                self.norm(b, c, &shape, &mut out)?
+            }
             _ if REDUCTIONS.contains(&name) => self.reduction(b, c, &mut out)?,
-            _ if compared || ELEMENTWISE.contains(&name) => {
+            _ if compared || follows(name) => {
                 let shape = self.shape(&b.var.expr(), &out)?;
                 self.elementwise(b, c, &shape, &mut out)?
             }

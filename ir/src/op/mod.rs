@@ -15,7 +15,7 @@ pub use takes::Takes;
 use crate::diag::Diagnostic;
 use crate::relax::StructInfo;
 use crate::tir::PrimFunc;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -149,6 +149,17 @@ impl fmt::Debug for OpDecl {
 /// Every operator, by family then in the family's order.
 pub fn all() -> impl Iterator<Item = &'static OpDecl> {
     families::ALL.iter().flat_map(|f| f.iter())
+}
+
+/// Whether the operator with this name computes each element of its result, with broadcasting, from the elements of its operands
+/// at the same place.
+pub fn is_elementwise(name: &str) -> bool {
+    static TABLE: OnceLock<HashSet<&'static str>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let all = families::ELEMENTWISE.iter().flat_map(|f| f.iter()).map(|o| o.name);
+        all.filter(|n| !families::APART.contains(n)).chain(["where"]).collect()
+    });
+    table.contains(name)
 }
 
 /// The operator with this name (without `relax.`).

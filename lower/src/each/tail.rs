@@ -1,8 +1,9 @@
 //! Dense layers behind the last convolution, for all images of a batch at once.
 
-use super::{Kind, Search, ELEMENTWISE};
+use super::{Kind, Search};
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::REST_OF;
+use relax_ir::op::is_elementwise;
 use relax_ir::relax::{
     instance, Binding, BindingBlock, BindingValue, Expr, ExprKind, Function, Param, RVar, SeqExpr, StructInfo,
 };
@@ -13,7 +14,7 @@ use std::sync::Arc;
 /// Bytes of weights that caches do not keep from one image to the next.
 const LARGE: i64 = 8 << 20;
 
-/// Operators of the tail besides [`ELEMENTWISE`] ones.
+/// Operators of the tail besides elementwise ones.
 const DENSE: &[&str] = &["matmul", "permute_dims", "reshape"];
 
 /// The function up to the tail, which gives the tensor that goes on, and the function of the tail, which takes it as its last
@@ -70,7 +71,7 @@ fn is_dense(s: &Search, b: &Binding) -> bool {
                 Some(d) => d == DType::F32,
                 None => matches!(a.kind(), ExprKind::Shape(_) | ExprKind::Prim(_)),
             };
-            let known = |name: &str| DENSE.contains(&name) || ELEMENTWISE.contains(&name);
+            let known = |name: &str| DENSE.contains(&name) || is_elementwise(name);
             c.op().is_some_and(|o| known(o.name)) && c.args.iter().all(floats) && is_matrix(s, info, e)
         }
         _ => false,

@@ -40,7 +40,7 @@ pub(super) fn before(c: &Call) -> Option<[i64; 2]> {
 }
 
 impl Pass {
-    /// Operators of [`ELEMENTWISE`] with a tensor that exists as NHWC.
+    /// Elementwise operators with a tensor that exists as NHWC.
     pub(super) fn elementwise(&mut self, b: &Binding, c: &Call, dims: &[PrimExpr], out: &mut Out) -> Option<RVar> {
         if !c.args.iter().any(|a| self.last_of(a).is_some()) {
             return None;
@@ -55,10 +55,13 @@ impl Pass {
             if let Some(k) = self.constant(a) {
                 let k = constant_last(&k, dims.len())?;
                 args.push(Expr::new(ExprKind::Constant(k), a.span()));
-            } else if shape.len() == dims.len() && (shape == dims || self.last_of(a).is_some() && spreads(dims)) {
+            } else if shape.len() == dims.len() && (shape == dims || self.last_of(a).is_some() && spreads(dims, &shape))
+            {
                 args.push(self.as_last(a, out)?.expr());
             } else if shape.iter().all(|d| d.is_int(1)) && shape.len() <= 4 {
                 args.push(a.clone());
+            } else if dims.len() == 4 && self.last_of(a).is_none() {
+                args.push(self.as_point(a, out)?.expr());
             } else {
                 return None;
             }
@@ -181,7 +184,13 @@ impl Pass {
             return None;
         }
         let rank = self.shape(c.args.first()?, out)?.len();
-        let mut axes: Vec<i64> = axes.iter().map(|a| place(rank, *a)).collect::<Option<_>>()?;
+        let mut axes: Vec<i64> = axes.iter().map(|a| a.rem_euclid(rank as i64)).collect();
+        axes.sort();
+        // Of one film all frames are pictures.
+        axes = match rank == 5 && axes == [2, 3, 4] && self.shape(c.args.first()?, out)?[0].is_int(1) {
+            true => vec![0, 1, 2],
+            false => axes.iter().map(|a| place(rank, *a)).collect::<Option<_>>()?,
+        };
         axes.sort();
         let mut c = c.clone();
         c.attrs.set("axis", ints(&axes));
@@ -228,8 +237,8 @@ impl Pass {
 }
 
 /// Whether what has one row and column for each picture can be read for every pixel: frames are pictures of the NHWC form.
-fn spreads(dims: &[PrimExpr]) -> bool {
-    dims.len() <= 4 || dims[0].is_int(1) && dims[2].is_int(1)
+fn spreads(dims: &[PrimExpr], own: &[PrimExpr]) -> bool {
+    dims.len() <= 4 || dims[0].is_int(1) && (dims[2].is_int(1) || own[2].is_int(1))
 }
 
 /// A constant operand of tensors of `rank` dims, channels second, for their NHWC forms.

@@ -1,8 +1,10 @@
 //! The NHWC form of tensors of 3 to 5 dims whose channels are the second: of `[n, c, w]` it has one row, of
 //! `[n, c, d, h, w]` each frame is a picture of its own.
 
+use super::open::reshape_to;
 use super::{dims_of, reshape, transpose, Out, Pass};
 use relax_ir::relax::{Binding, BindingValue, Call, Expr, RVar};
+use relax_ir::PrimExpr;
 
 /// The dims of the NHWC form of a tensor with these.
 pub(super) fn last_dims(dims: &[i64]) -> Option<[i64; 4]> {
@@ -78,6 +80,21 @@ impl Pass {
         }
     }
 
+    /// The NHWC form of what has at most one row and column: the same elements in the same order. Dims that are left out in front
+    /// are 1.
+    pub(super) fn as_point(&mut self, e: &Expr, out: &mut Out) -> Option<RVar> {
+        let own = self.shape(e, out)?;
+        let mut dims = vec![PrimExpr::i64(1); 4usize.checked_sub(own.len())?];
+        dims.extend(own);
+        let [n, channels, rows, columns] = dims.as_slice() else { return None };
+        if !self.own(e) || !rows.is_int(1) || !columns.is_int(1) {
+            return None;
+        }
+        let one = PrimExpr::i64(1);
+        let to = vec![n.clone(), one.clone(), one, channels.clone()];
+        out.bind("channels_last", reshape_to(e.clone(), to, out)?)
+    }
+
     /// The form that the program names, of these dims, of an NHWC tensor.
     pub(super) fn named(&self, new: &RVar, dims: &[i64], out: &mut Out) -> Option<Expr> {
         if dims[2..].iter().product::<i64>() == 1 {
@@ -116,6 +133,10 @@ impl Pass {
     /// Tensors of other dims with the same elements.
     pub(super) fn viewed(&mut self, b: &Binding, c: &Call, dims: &[i64], mut out: Out) -> Option<Vec<Binding>> {
         let x = c.args.first().filter(|x| self.apart(b, x))?;
+        let all: Vec<PrimExpr> = dims.iter().map(|d| PrimExpr::i64(*d)).collect();
+        if let Some(new) = self.reshaped(b, x, dims, &mut out).or_else(|| self.written_norm(b, &all, &mut out)) {
+            return Some(self.also(b, new, out));
+        }
         let from = self.dims(x, &out)?;
         let points = |dims: &[i64]| dims.get(2..).map(|d| d.iter().product::<i64>());
         // Without rows and columns the order of the elements is the same in both forms.
@@ -131,17 +152,22 @@ impl Pass {
         }
         if let Some(last) = self.last_of(x) {
             let new = out.bind(b.var.name(), reshape(last.expr(), &to, out.span)?)?;
-            self.last.insert(b.var.clone(), new);
-            out.list.push(b.clone());
-            return Some(out.list);
+            return Some(self.also(b, new, out));
         }
         let whole = self.turned.get(x.as_var()?)?.clone();
         self.turned.insert(b.var.clone(), whole);
         None
     }
 
+    /// Binds what the program names as it does, and `new` as its NHWC form: who reads one of them has the other for nothing.
+    pub(super) fn also(&mut self, b: &Binding, new: RVar, mut out: Out) -> Vec<Binding> {
+        self.last.insert(b.var.clone(), new);
+        out.list.push(b.clone());
+        out.list
+    }
+
     /// Whether nobody writes to what the call returns, nor to its operand: they may share a tensor.
-    fn apart(&self, b: &Binding, x: &Expr) -> bool {
+    pub(super) fn apart(&self, b: &Binding, x: &Expr) -> bool {
         !self.written.contains(&b.var) && self.own(x)
     }
 

@@ -7,9 +7,10 @@
 //! rows are left out as they are under windows of known sizes.
 
 use super::forms::two;
+use super::norms::NORMS;
 use super::planes::{is_long, CONVOLUTIONS, TRANSPOSED};
 use super::samples::SAMPLERS;
-use super::{call, follow, ints, packed, Out, Pass, COMPARISONS, ELEMENTWISE, FEW_CHANNELS, REDUCTIONS};
+use super::{call, follow, follows, ints, packed, Out, Pass, ALONG, FEW_CHANNELS, REDUCTIONS};
 use crate::schedule::window::{Kind, Plan, Sizes, Window};
 use relax_ir::attrs::Attrs;
 use relax_ir::relax::{Binding, BindingValue, Call, Expr, ExprKind, RVar};
@@ -71,8 +72,12 @@ impl Pass {
         if REDUCTIONS.contains(&name) && dims.len() == 2 {
             return self.reduced(b, c, &mut out);
         }
-        let compared = COMPARISONS.contains(&name);
-        let float = out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype == Some(DType::F32);
+        if let Some(new) = self.written_norm(b, &dims, &mut out) {
+            return Some(self.also(b, new, out));
+        }
+        let dtype = out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype;
+        let compared = dtype == Some(DType::BOOL) && follows(name);
+        let float = dtype == Some(DType::F32);
         if !(3..=4).contains(&dims.len()) || !float && !compared {
             return None;
         }
@@ -88,9 +93,12 @@ impl Pass {
             "strided_slice" => self.slice(b, c, &mut out)?,
             "image.resize2d" => self.resize(b, c, &mut out)?,
             _ if SAMPLERS.contains(&name) => self.sampled(b, c, &dims, &mut out)?,
-            "onnx.resize_axis" | "repeat" => self.along_axis(b, c, dims.len(), &mut out)?,
+            _ if ALONG.contains(&name) => self.along_axis(b, c, dims.len(), &mut out)?,
+            "nn.pad" => self.padded(b, c, dims.len(), &mut out)?,
+            "broadcast_to" => self.broadcast(b, c, &dims, &mut out)?,
+            _ if NORMS.contains(&name) => self.norm(b, c, &dims, &mut out)?,
             _ if REDUCTIONS.contains(&name) => self.reduction(b, c, &mut out)?,
-            _ if compared || ELEMENTWISE.contains(&name) => self.elementwise(b, c, &dims, &mut out)?,
+            _ if compared || follows(name) => self.elementwise(b, c, &dims, &mut out)?,
             _ => return None,
         };
         self.open_bound(b, new, &dims, out)

@@ -70,6 +70,37 @@ impl Pass {
         out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
     }
 
+    /// More elements around, or fewer.
+    pub(super) fn padded(&mut self, b: &Binding, c: &Call, rank: usize, out: &mut Out) -> Option<RVar> {
+        let x = self.last_of(c.args.first()?)?;
+        let widths = c.attrs.ints("pad_width").filter(|w| w.len() == 2 * rank)?;
+        let mut placed = vec![0; 8];
+        for (axis, w) in widths.chunks(2).enumerate().filter(|(_, w)| w.iter().any(|n| *n != 0)) {
+            let at = 2 * place(rank, axis as i64)? as usize;
+            placed[at..at + 2].copy_from_slice(w);
+        }
+        let mut c = c.clone();
+        c.attrs.set("pad_width", super::ints(&placed));
+        c.args[0] = x.expr();
+        out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
+    }
+
+    /// The same element along some axes: pictures of what has one row and column for each, and others.
+    pub(super) fn broadcast(&mut self, b: &Binding, c: &Call, dims: &[PrimExpr], out: &mut Out) -> Option<RVar> {
+        let x = c.args.first()?.clone();
+        let [n, channels, rows, columns] = dims else { return None };
+        let own = self.shape(&x, out).filter(|s| s.len() == 4)?;
+        let point = own[2].is_int(1) && own[3].is_int(1);
+        let x = match self.last_of(&x) {
+            Some(x) => x,
+            None if point => self.as_point(&x, out)?,
+            None => return None,
+        };
+        let to = [n, rows, columns, channels].map(Clone::clone).to_vec();
+        let args = vec![x.expr(), Expr::new(ExprKind::Shape(to), out.span)];
+        out.bind(b.var.name(), super::call("broadcast_to", args, Attrs::default(), out.span)?)
+    }
+
     /// Pictures of another size.
     pub(super) fn resize(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<RVar> {
         let x = self.last_of(c.args.first()?)?;

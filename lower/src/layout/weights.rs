@@ -2,7 +2,7 @@
 
 use super::open::likely_sides;
 use super::planes::CONVOLUTIONS;
-use super::{dims_of, Choice, Pass, ELEMENTWISE};
+use super::{dims_of, follows, Choice, Pass};
 use crate::choice::{epilogue_class, Algorithm, Site};
 use crate::schedule::window::Pace;
 use relax_ir::analysis::Typed;
@@ -55,7 +55,7 @@ pub(super) fn epilogues(typed: &Typed) -> HashMap<RVar, i64> {
         let mut at = start.clone();
         for _ in 0..8 {
             let Some(list) = users.get(&at).filter(|l| l.len() <= 2) else { break };
-            if !list.iter().all(|b| ELEMENTWISE.contains(&name(b))) {
+            if !list.iter().all(|b| follows(name(b))) {
                 break;
             }
             calls |= list.iter().any(|b| CALLS.contains(&name(b)));

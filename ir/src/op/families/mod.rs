@@ -46,6 +46,12 @@ mod unary;
 pub mod view;
 mod vision;
 
+/// Families whose operators compute element by element, with broadcasting; those of [`APART`] do not.
+pub static ELEMENTWISE: &[&[OpDecl]] = &[unary::OPS, binary::OPS, compare::OPS, dtype::OPS, activation::OPS];
+
+/// What an axis tells more of, and what returns more than one tensor.
+pub static APART: &[&str] = &["nn.prelu", "nn.dropout", "wrap_param"];
+
 /// Every family's operators.
 pub static ALL: &[&[OpDecl]] = &[
     unary::OPS,
