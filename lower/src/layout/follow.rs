@@ -42,7 +42,8 @@ pub(super) fn before(c: &Call) -> Option<[i64; 2]> {
 impl Pass {
     /// Elementwise operators with a tensor that exists as NHWC.
     pub(super) fn elementwise(&mut self, b: &Binding, c: &Call, dims: &[PrimExpr], out: &mut Out) -> Option<RVar> {
-        if !c.args.iter().any(|a| self.last_of(a).is_some()) {
+        let free = |a: &Expr| self.last_of(a).is_some() || dims.len() == 4 && self.is_last(a);
+        if !c.args.iter().any(free) {
             return None;
         }
         let mut args = vec![];

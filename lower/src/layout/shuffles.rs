@@ -41,6 +41,10 @@ impl Shuffled {
         let to: Vec<usize> = LAST.iter().flat_map(of_axis).collect();
         let all = |axis: &usize| (0..self.parts.len()).filter(|i| self.parts[*i].0 == *axis).collect::<Vec<_>>();
         let from: Vec<usize> = LAST.iter().flat_map(all).collect();
+        // Windows of pictures are no channels.
+        if !of_axis(&1).iter().any(|i| self.parts[*i].0 == 1 && self.parts[*i].1 > 1) {
+            return None;
+        }
         if to != from && to.last().is_none_or(|i| self.parts[*i].1 < RUN) {
             return None;
         }
