@@ -21,6 +21,7 @@ pub mod eval;
 pub mod fold;
 mod fresh;
 pub mod fuse;
+mod gates;
 mod halves;
 pub mod host;
 pub mod integer;
@@ -34,6 +35,7 @@ pub mod math;
 mod norms;
 mod outside;
 mod pack;
+mod pads;
 pub mod quant;
 pub mod relayout;
 mod scales;
@@ -236,10 +238,14 @@ fn passes_behind(
         halves::halves(&mut typed, strict);
     }
     if opt_level >= 2 {
+        pads::pads(&mut typed, &shared);
         batch_norms::batch_norms(&mut typed);
         fold::computed_weights(&mut typed)?;
         if !strict {
             scales::scales(&mut typed);
+        }
+        if wide.is_some() && !strict {
+            gates::gates(&mut typed);
         }
     }
     if let Some(choice) = wide {
