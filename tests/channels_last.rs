@@ -199,3 +199,22 @@ fn gates_are_in_weights() {
     assert!(!gated([1, 20], once) && !gated([2, 72], once));
     assert!(!gated([1, 72], "p = R.multiply(s, c)\nout = R.add(R.nn.conv2d(p, w), R.mean(p))"));
 }
+
+/// Rules `fields of tuples` and `aliases`: what is read of a tuple that is written out is what it was written with, and what is not
+/// read of it is not made.
+#[test]
+fn fields_of_written_tuples() {
+    for x in [
+        "p = R.nn.max_pool2d(c, pool_size=(2, 2), strides=(2, 2))
+         t = (p, R.zeros_like(p))
+         t[0]",
+        "t = (c, (R.nn.relu(c), R.zeros_like(c)))
+         u = t[1]
+         v = u
+         v[0]",
+    ] {
+        follows(x, "k32");
+        let m = between("12", x, "k32");
+        assert!(!m.kernels(&[]).iter().any(|k| k.contains("zeros")), "{:?}", m.kernels(&[]));
+    }
+}

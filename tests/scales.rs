@@ -119,6 +119,9 @@ fn hard_swish_has_no_division() {
     for out in [
         format!("R.divide(R.multiply(c, R.minimum(R.maximum(R.add(c, {three}), {zero}), {six})), {six})"),
         format!("R.multiply(c, R.divide(R.clip(R.add({three}, c), 0, 6), {six}))"),
+        format!(
+            "R.divide(R.multiply(c, R.clip(R.clip(R.add(c, {three}), 0, T.float64(\"inf\")), T.float64(\"-inf\"), 6)), {six})"
+        ),
         format!("R.multiply(R.const(0.16666667, \"float32\"), R.multiply(R.maximum({zero}, R.minimum({six}, R.add(c, {three}))), c))"),
     ] {
         let m = model(&format!("c = R.nn.conv2d(x, w, padding=(1, 1))\nout = {out}"));

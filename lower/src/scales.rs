@@ -294,33 +294,29 @@ impl<'a> Pass<'a> {
                 None => Some((r.clone(), self.weights.number(l)?)),
             }
         };
-        if let Some(c) = self.once(&at, "clip") {
-            let float = |e: &Expr| match e.kind() {
-                ExprKind::Prim(p) => match p.kind() {
-                    PrimKind::Int(v) => Some(*v as f64),
-                    _ => p.as_float(),
-                },
-                _ => None,
-            };
-            (low, high) = (Some(float(c.args.get(1)?)?), Some(float(c.args.get(2)?)?));
-            at = c.args[0].clone();
-        }
+        let float = |e: &Expr| match e.kind() {
+            ExprKind::Prim(p) => match p.kind() {
+                PrimKind::Int(v) => Some(*v as f64),
+                _ => p.as_float(),
+            },
+            _ => None,
+        };
+        // Each side once, in any order.
         while low.is_none() || high.is_none() {
-            let (x, k) = match (self.once(&at, "maximum"), self.once(&at, "minimum")) {
-                (Some(c), _) if low.is_none() => {
-                    let (x, k) = sided(c)?;
-                    low = Some(k);
-                    (x, k)
-                }
-                (_, Some(c)) if high.is_none() => {
-                    let (x, k) = sided(c)?;
-                    high = Some(k);
-                    (x, k)
-                }
-                _ => return None,
+            let (x, from, to) = if let Some(c) = self.once(&at, "clip") {
+                (c.args.first()?.clone(), float(c.args.get(1)?)?, float(c.args.get(2)?)?)
+            } else if let Some(c) = self.once(&at, "maximum") {
+                let (x, k) = sided(c)?;
+                (x, k, f64::INFINITY)
+            } else {
+                let (x, k) = sided(self.once(&at, "minimum")?)?;
+                (x, f64::NEG_INFINITY, k)
             };
-            if !k.is_finite() {
-                return None;
+            for (bound, k) in [(&mut low, from), (&mut high, to)] {
+                // As large as float32 has them is no bound.
+                if k.abs() < f64::from(f32::MAX) && bound.replace(k).is_some() || k.is_nan() {
+                    return None;
+                }
             }
             at = x;
         }
