@@ -59,6 +59,8 @@ fn elementwise_operators_follow() {
 #[test]
 fn operators_along_axes_follow() {
     for x in [
+        "R.image.resize2d(c, R.shape([24, 25]), roi=[0.0, 0.0, 0.0, 0.0], layout=\"NCHW\", method=\"linear\")",
+        "R.image.resize2d(R.permute_dims(R.tanh(R.permute_dims(c, axes=[0, 2, 3, 1])), axes=[0, 3, 1, 2]), R.shape([24, 25]), layout=\"NCHW\", method=\"linear\")",
         "R.nn.softmax(c, axis=1)",
         "R.nn.log_softmax(c, axis=3)",
         "R.flip(c, axis=2)",
@@ -73,23 +75,31 @@ fn operators_along_axes_follow() {
 /// Norms by instance and by groups, also as exporters write them: of a reshape with one channel for each group.
 #[test]
 fn norms_follow() {
-    let written = |groups: i64, scaled: &str| {
+    let written = |groups: i64, variance: &str, scaled: &str| {
         format!(
             "r = R.reshape(c, R.shape([1, {groups}, {}]))
              d = R.subtract(r, R.mean(r, axis=[2], keepdims=True))
-             v = R.mean(R.square(d), axis=[2], keepdims=True)
+             v = {variance}
              s = R.divide(d, R.sqrt(R.add(v, R.const(0.001, \"float32\"))))
              {scaled}
              R.reshape(t, R.shape([1, 32, 12, 10]))",
             32 / groups * 120
         )
     };
+    let squares = "R.mean(R.square(d), axis=[2], keepdims=True)";
+    let operator = "R.variance(r, axis=[2], keepdims=True)";
     for x in [
         "R.nn.instance_norm(c, a, b, channel_axis=1, axes=[2, 3])".to_string(),
+        "R.nn.instance_norm(c, a, b, channel_axis=1, axes=[0, 2, 3])".to_string(),
         "R.nn.group_norm(c, a, b, num_groups=4, channel_axis=1, axes=[2, 3], epsilon=0.01)".to_string(),
-        written(8, "t = R.add(s, R.const(0.5, \"float32\"))"),
-        written(1, "t = R.multiply(s, R.const(0.5, \"float32\"))"),
-        written(32, "t = R.add(R.multiply(s, R.reshape(a, R.shape([32, 1]))), R.reshape(b, R.shape([1, 32, 1])))"),
+        written(8, squares, "t = R.add(s, R.const(0.5, \"float32\"))"),
+        written(8, operator, "t = R.add(s, R.const(0.5, \"float32\"))"),
+        written(1, squares, "t = R.multiply(s, R.const(0.5, \"float32\"))"),
+        written(
+            32,
+            squares,
+            "t = R.add(R.multiply(s, R.reshape(a, R.shape([32, 1]))), R.reshape(b, R.shape([1, 32, 1])))",
+        ),
     ] {
         follows(&x, "k32");
         let m = between("12", &x, "k32");

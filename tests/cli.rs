@@ -206,6 +206,36 @@ fn files_that_cannot_be_read() {
     assert!(!out.exists());
 }
 
+/// Weights have their own names or those that TVM's printer makes of them, where only one has that.
+#[test]
+fn weights_by_the_names_that_are_printed() {
+    let dir = scratch();
+    let model = dir.path().join("named.rlx");
+    let tensor = "R.Tensor((2,), dtype=\"float32\")";
+    let text = format!(
+        "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: {tensor}, layer_0_w: {tensor}):\n        \
+         R.func_attr({{\"num_input\": 1}})\n        gv = R.add(x, layer_0_w)\n        return gv\n"
+    );
+    std::fs::write(&model, text).expect("a model");
+    for (names, code, says) in [
+        (&["layer_0_w"][..], 0, ""),
+        (&["layer.0.w"], 0, ""),
+        (&["layer_0_w", "layer.0.w"], 0, "the weight layer.0.w is the name of no parameter"),
+        (&["layer.0.w", "layer.0_w"], 1, "the weight layer_0_w is not in the file"),
+    ] {
+        let entry = |(i, n): (usize, &&str)| {
+            format!("\"{n}\":{{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[{},{}]}}", 8 * i, 8 * i + 8)
+        };
+        let head = format!("{{{}}}", names.iter().enumerate().map(entry).collect::<Vec<_>>().join(","));
+        let file = dir.path().join("named.safetensors");
+        let bytes = [&(head.len() as u64).to_le_bytes(), head.as_bytes(), &vec![0; 8 * names.len()]].concat();
+        std::fs::write(&file, bytes).expect("weights");
+        let out = dir.path().join("libnamed.so");
+        let (got, _, err) = run(&[path(&model), "--params", path(&file), "-o", path(&out)]);
+        assert!(got == code && err.contains(says), "{names:?}: {got}\n{err}");
+    }
+}
+
 #[test]
 fn outputs_that_cannot_be_written() {
     let dir = scratch();

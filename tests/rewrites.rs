@@ -115,6 +115,12 @@ fn norms_as_written_and_rewritten() {
             "nn_layer_norm",
         ),
         (format!("{}; out = R.multiply(R.divide(x, r), g)", root("R.square(x)")), "nn_rms_norm"),
+        (
+            "v = R.variance(x, axis=[2], keepdims=True); out = R.multiply(R.divide(c, R.sqrt(R.add(v, eps))), g)"
+                .to_string(),
+            "nn_layer_norm",
+        ),
+        ("v = R.variance(c, axis=[2], keepdims=True); out = R.divide(c, R.sqrt(R.add(v, eps)))".to_string(), ""),
         // The mean is a result too, the squares are of something else, or the axes are not the last ones.
         (format!("{}; y = R.divide(c, r); out = (y, m)", root("R.square(c)")), ""),
         (format!("{}; out = R.divide(c, r)", root("R.square(x)")), ""),

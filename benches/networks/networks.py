@@ -107,10 +107,10 @@ Managed._fields_ = [("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter"
 class Ours:
     CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 
-    def __init__(self, model, feeds, threads):
+    def __init__(self, model, feeds, threads, *more):
         with tempfile.TemporaryDirectory() as work:
             path = f"{work}/libm.so"
-            options = ["--prefix", "m", "--target-cpu", "native", "--threads", str(threads)]
+            options = ["--prefix", "m", "--target-cpu", "native", "--threads", str(threads), *more]
             done = subprocess.run([COMPILER, model, "-o", path, *options], capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(done.stderr.strip().splitlines()[0])
@@ -342,13 +342,14 @@ def machine():
     return f"{datetime.date.today()}; {cpu}, {os.cpu_count()} processors; {', '.join(versions())}"
 
 
-def store(text):
+def store(text, mark=None, end=None):
+    mark, end = mark or MARK, end or END
     doc = ROOT / "docs/performance.md"
     old = doc.read_text()
-    if MARK not in old or END not in old:
+    if mark not in old or end not in old:
         sys.exit(f"{doc} has no place for the tables")
-    head, rest = old.split(MARK)
-    doc.write_text(f"{head}{MARK}\n{text}\n\n{END}{rest.split(END)[1]}")
+    head, rest = old.split(mark)
+    doc.write_text(f"{head}{mark}\n{text}\n\n{end}{rest.split(end)[1]}")
 
 
 def main():

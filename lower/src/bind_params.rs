@@ -5,14 +5,16 @@ use relax_ir::{Constant, DType, Diagnostic, Diagnostics, Func, IRModule};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Binds every parameter of every exported function whose name `weights` has. Shapes and dtypes must agree with the
-/// annotation. Returns how many were bound.
+/// Binds every parameter of every exported function whose name `weights` has, or has with other characters where TVM's printer
+/// writes underscores (`layer.0.bias` is `layer_0_bias` in its text). Shapes and dtypes must agree with the annotation. Returns
+/// how many were bound.
 ///
 /// The attribute `num_input` of a function says how many of its parameters, the first ones, are no weights: a weight
 /// that is missing is an error then. So is a file of which no weight is used; one that no parameter takes is a warning.
 pub fn bind_params(module: &mut IRModule, weights: &HashMap<String, Constant>) -> (usize, Diagnostics) {
     let mut diags = Diagnostics::default();
     let mut used: HashMap<String, bool> = weights.keys().map(|k| (k.clone(), false)).collect();
+    let named = Named::of(weights);
     let mut count = 0;
     for f in &mut module.funcs {
         let Func::Relax(f) = f else { continue };
@@ -20,19 +22,18 @@ pub fn bind_params(module: &mut IRModule, weights: &HashMap<String, Constant>) -
             continue;
         }
         let inputs = f.attrs.int("num_input").map_or(usize::MAX, |n| n.max(0) as usize);
-        for p in f.params.iter().skip(inputs).filter(|p| !weights.contains_key(p.var.name())) {
+        for p in f.params.iter().skip(inputs).filter(|p| named.get(p).is_none()) {
             diags.push(missing(f, p, weights));
         }
-        let (bound, kept): (Vec<Param>, Vec<Param>) =
-            f.params.iter().cloned().partition(|p| weights.contains_key(p.var.name()));
+        let (bound, kept): (Vec<Param>, Vec<Param>) = f.params.iter().cloned().partition(|p| named.get(p).is_some());
         if bound.is_empty() {
             continue;
         }
         let mut bindings = vec![];
         for p in bound {
-            let Some(c) = weights.get(p.var.name()) else { continue };
+            let Some((name, c)) = named.get(&p) else { continue };
             let c = &as_scalar(&p, c);
-            used.insert(p.var.name().to_string(), true);
+            used.insert(name.to_string(), true);
             if let Err(d) = fits(f, &p, c) {
                 diags.push(d);
             }
@@ -73,6 +74,31 @@ pub fn bind_params(module: &mut IRModule, weights: &HashMap<String, Constant>) -
     }
     diags.list.sort_by(|a, b| (a.span().lo, &a.message).cmp(&(b.span().lo, &b.message)));
     (count, diags)
+}
+
+/// Weights by their names and by those names as TVM prints them, where one weight alone has that.
+struct Named<'a> {
+    weights: &'a HashMap<String, Constant>,
+    printed: HashMap<String, Option<&'a str>>,
+}
+
+impl<'a> Named<'a> {
+    fn of(weights: &'a HashMap<String, Constant>) -> Named<'a> {
+        let mut printed: HashMap<String, Option<&'a str>> = HashMap::new();
+        for name in weights.keys() {
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+            let own = Some(name.as_str());
+            printed.entry(name.chars().map(plain).collect()).and_modify(|n| *n = None).or_insert(own);
+        }
+        Named { weights, printed }
+    }
+
+    fn get(&self, p: &Param) -> Option<(&'a str, &'a Constant)> {
+        let name = p.var.name();
+        let (name, c) =
+            self.weights.get_key_value(name).or_else(|| self.weights.get_key_value((*self.printed.get(name)?)?))?;
+        Some((name.as_str(), c))
+    }
 }
 
 fn missing(f: &Function, p: &Param, weights: &HashMap<String, Constant>) -> Diagnostic {

@@ -1,5 +1,5 @@
 //! Norms that are written out become operators: rule `layer_norm`, `(x - mean(x)) / sqrt(mean((x - mean(x)) ^ 2) + eps) *
-//! gamma + beta`, as ONNX's operator is read and as models without it have it, and rule `rms_norm`, the same without the
+//! gamma + beta`, as ONNX's operator is read and as models without it have it, also with an operator for the variance, and rule `rms_norm`, the same without the
 //! mean. The operators are one kernel each, which goes over the rows three times and stores nothing between.
 
 use relax_ir::analysis::Typed;
@@ -192,7 +192,12 @@ impl<'a> Pass<'a> {
         let sum = self.call(&root, "add", &mut inner)?;
         let at = (0..2).find(|&i| self.number(&sum.args[i]).is_some())?;
         let epsilon = self.number(&sum.args[at])?;
-        let (squares, axes) = self.mean(&sum.args[1 - at], &mut inner)?;
+        let variance = &sum.args[1 - at];
+        if let Some((x, axes)) = self.over("variance", variance, &mut inner) {
+            let same = self.centred(&v, &axes, &mut inner)? == x;
+            return same.then_some(Norm { x, centred: true, axes, epsilon, inner });
+        }
+        let (squares, axes) = self.over("mean", variance, &mut inner)?;
         let base = self.square(&squares, &mut inner)?;
         let (x, centred) = match (self.centred(&v, &axes, &mut inner), self.centred(&base, &axes, &mut inner)) {
             (Some(x), Some(y)) if x == y => (x, true),
@@ -206,7 +211,7 @@ impl<'a> Pass<'a> {
     fn centred(&self, e: &Expr, axes: &[i64], inner: &mut HashSet<RVar>) -> Option<Expr> {
         let mut own = inner.clone();
         let c = self.call(e, "subtract", &mut own)?;
-        let (x, over) = self.mean(&c.args[1], &mut own)?;
+        let (x, over) = self.over("mean", &c.args[1], &mut own)?;
         if x != c.args[0] || over != axes {
             return None;
         }
@@ -225,9 +230,9 @@ impl<'a> Pass<'a> {
         (self.number(&c.args[1]) == Some(2.0)).then(|| c.args[0].clone())
     }
 
-    /// What is averaged over its last axes, which stay as ones, and these axes.
-    fn mean(&self, e: &Expr, inner: &mut HashSet<RVar>) -> Option<(Expr, Vec<i64>)> {
-        let c = self.call(e, "mean", inner)?;
+    /// What `op` reduces over its last axes, which stay as ones, and these axes.
+    fn over(&self, op: &str, e: &Expr, inner: &mut HashSet<RVar>) -> Option<(Expr, Vec<i64>)> {
+        let c = self.call(e, op, inner)?;
         let rank = self.tensor(&c.args[0])?.known_dims()?.len() as i64;
         let mut axes = c.attrs.ints("axis")?;
         axes.iter_mut().filter(|a| **a < 0).for_each(|a| *a += rank);

@@ -65,9 +65,9 @@ impl<'a> Written<'a> {
         Some(t.known_dims()?.to_vec())
     }
 
-    /// The mean over the last of three dims.
-    fn mean(&self, e: &Expr) -> Option<&'a Expr> {
-        let c = self.call(e, "mean").filter(|c| c.attrs.bool("keepdims") == Some(true))?;
+    /// What `op` reduces over the last of three dims.
+    fn over(&self, op: &str, e: &Expr) -> Option<&'a Expr> {
+        let c = self.call(e, op).filter(|c| c.attrs.bool("keepdims") == Some(true))?;
         let axes = c.attrs.ints("axis").or_else(|| Some(vec![c.attrs.int("axis")?]))?;
         (axes == [2] || axes == [-1]).then(|| c.args.first()).flatten()
     }
@@ -87,14 +87,20 @@ impl<'a> Written<'a> {
         let [of, mean] = self.call(centred, "subtract")?.args.as_slice() else { return None };
         let sum = self.call(self.call(root, "sqrt")?.args.first()?, "add")?;
         let [variance, epsilon] = sum.args.as_slice() else { return None };
-        let square = self.mean(variance)?;
-        let squared = match (self.call(square, "square"), self.call(square, "multiply")) {
-            (Some(c), _) => c.args.first()?,
-            (_, Some(c)) => c.args.first().filter(|x| Some(*x) == c.args.get(1))?,
-            _ => return None,
-        };
         let epsilon = self.constant(epsilon).filter(|e| e.elements() == 1)?.get_f64(0);
-        if squared != centred || self.mean(mean)? != of {
+        let varies = match self.over("variance", variance) {
+            Some(x) => x == of,
+            None => {
+                let square = self.over("mean", variance)?;
+                let squared = match (self.call(square, "square"), self.call(square, "multiply")) {
+                    (Some(c), _) => c.args.first(),
+                    (_, Some(c)) => c.args.first().filter(|x| Some(*x) == c.args.get(1)),
+                    _ => None,
+                };
+                squared == Some(centred)
+            }
+        };
+        if !varies || self.over("mean", mean)? != of {
             return None;
         }
         let x = self.call(of, "reshape")?.args.first()?;
@@ -131,6 +137,10 @@ impl Pass {
         let mut axes: Vec<usize> = axes.iter().map(|a| a.rem_euclid(rank as i64) as usize).collect();
         axes.sort_unstable();
         let channel = c.attrs.int("channel_axis")?.rem_euclid(rank as i64);
+        // Of one picture torch's importer has them over the batch, too.
+        if axes.first() == Some(&0) && dims[0].is_int(1) {
+            axes.remove(0);
+        }
         if rank > 4 || channel != 1 || axes != (2..rank).collect::<Vec<_>>() {
             return None;
         }

@@ -103,15 +103,16 @@ impl Pass {
 
     /// Pictures of another size.
     pub(super) fn resize(&mut self, b: &Binding, c: &Call, out: &mut Out) -> Option<RVar> {
-        let x = self.last_of(c.args.first()?)?;
+        let x = c.args.first().filter(|x| self.is_last(x))?.clone();
         let mut c = c.clone();
-        // Regions of interest go by axis.
+        // Regions of interest go by axis, where they are read.
         let region = c.attrs.get("roi").and_then(|r| r.as_list()).is_some_and(|r| !r.is_empty());
-        if region || c.attrs.str("layout") != Some("NCHW") {
+        let read = c.attrs.str("coordinate_transformation_mode") == Some("tf_crop_and_resize");
+        if region && read || c.attrs.str("layout") != Some("NCHW") {
             return None;
         }
         c.attrs.set("layout", AttrValue::Str("NHWC".into()));
-        c.args[0] = x.expr();
+        c.args[0] = self.as_last(&x, out)?.expr();
         out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
     }
 
