@@ -1,14 +1,15 @@
 //! One name for each value: rule `fields of tuples`, a field of a tuple that is written out is what it was written with, and
-//! rule `aliases`, a variable that another one is bound to is that one. Torch's importer returns maxima with their places as
+//! rule `aliases`, a variable that another one is bound to is that one. Rule `dropout`: what inference leaves of it is its
+//! operand. Torch's importer returns maxima with their places as
 //! such a tuple; what nothing reads any more goes away.
 
 use relax_ir::analysis::Typed;
 use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Expr, ExprKind, RVar};
 use relax_ir::Func;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-/// Rewrites the dataflow blocks of every Relax function.
-pub fn aliases(typed: &mut Typed) {
+/// Rewrites the dataflow blocks of every Relax function. Dropouts of, and to, `shared` tensors, which somebody may write to, copy.
+pub fn aliases(typed: &mut Typed, shared: &HashSet<RVar>) {
     let sinfo = &typed.sinfo;
     let mut names: HashMap<RVar, Expr> = HashMap::new();
     let mut tuples: HashMap<RVar, Vec<Expr>> = HashMap::new();
@@ -19,6 +20,10 @@ pub fn aliases(typed: &mut Typed) {
             let new = renamed(e, &names);
             let value = new.as_ref().unwrap_or(e);
             if dataflow {
+                let own = |x: &Expr| !x.as_var().is_some_and(|x| shared.contains(x)) && !shared.contains(&b.var);
+                if let Some(x) = value.as_op_call("nn.dropout").and_then(|c| c.args.first()).filter(|x| own(x)) {
+                    tuples.insert(b.var.clone(), vec![x.clone()]);
+                }
                 let first = match value.kind() {
                     ExprKind::TupleGetItem(t, i) => t.as_var().and_then(|t| tuples.get(t)?.get(*i)).cloned(),
                     ExprKind::Tuple(_) | ExprKind::Var(_) => Some(value.clone()),

@@ -233,7 +233,7 @@ fn passes_behind(
     let shared = if opt_level >= 1 { fresh::shared(&typed) } else { HashSet::new() };
     if opt_level >= 1 {
         turns::turns(&mut typed, &shared);
-        aliases::aliases(&mut typed);
+        aliases::aliases(&mut typed, &shared);
     }
     let wide = wide.filter(|w| opt_level >= 2 && w.lanes > 4);
     if wide.is_some() {
