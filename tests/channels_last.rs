@@ -202,7 +202,7 @@ fn gates_are_in_weights() {
             &format!("c = R.nn.relu(x)\ns = R.sigmoid(R.mean(c, axis=[2, 3], keepdims=True))\n{out}"),
         );
         m.agrees(&[tensor(&[n, 32, side, side], 1)]);
-        m.tir(&["--target-cpu", "native"]).contains("weights: R.Tensor((24, 32, 1, 1)")
+        m.tir(&["--target-cpu", "native"]).contains("R.Tensor((24, 32, 1, 1)")
     };
     let once = "out = R.nn.conv2d(R.multiply(s, c), w)";
     assert!(gated([1, 72], once));

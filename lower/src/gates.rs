@@ -3,11 +3,9 @@
 //! factors, where that is less to multiply.
 
 use crate::layout::CONVOLUTIONS;
-use relax_ir::analysis::{infer_expr, Typed};
-use relax_ir::attrs::Attrs;
-use relax_ir::op::lookup;
-use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar};
-use relax_ir::sym::Facts;
+use crate::written::Written;
+use relax_ir::analysis::Typed;
+use relax_ir::relax::{map_bindings, Call, Expr, ExprKind, Function, RVar};
 use relax_ir::{Constant, DType, Func};
 use std::collections::HashMap;
 
@@ -40,20 +38,10 @@ pub fn gates(typed: &mut Typed) {
         f.body = map_bindings(&f.body, &mut |b, _| {
             let [picture, gate] = found.get(&b.var)?;
             let mut c = b.expr().as_call()?.clone();
-            let product = Call {
-                callee: Callee::Op(lookup("multiply")?),
-                args: vec![c.args[1].clone(), gate.clone()],
-                attrs: Attrs::default(),
-                sinfo_args: vec![],
-            };
-            let product = Expr::new(ExprKind::Call(product), b.span);
-            let info = infer_expr(&mut Facts::new(), &product, &typed.sinfo, &typed.module).ok()?;
-            let weights = RVar::new("weights", b.var.is_dataflow(), b.span);
-            typed.sinfo.insert(weights.clone(), info);
-            c.args = vec![picture.clone(), weights.expr()];
-            let conv = Expr::new(ExprKind::Call(c), b.expr().span());
-            let first = Binding { var: weights, annotation: None, value: BindingValue::Expr(product), span: b.span };
-            Some(vec![first, Binding { value: BindingValue::Expr(conv), ..b.clone() }])
+            let mut w = Written::instead_of(b, typed);
+            let weights = w.op("multiply", [c.args[1].clone(), gate.clone()])?;
+            c.args = vec![picture.clone(), weights];
+            Some(w.done(Expr::new(ExprKind::Call(c), b.expr().span())))
         });
     }
     typed.module.funcs = funcs;

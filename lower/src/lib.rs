@@ -47,6 +47,7 @@ mod stand_in;
 mod streamed;
 mod threads;
 mod turns;
+mod written;
 
 pub use bind_params::{bind_params, of_bytes};
 pub use host::Region;

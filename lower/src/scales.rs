@@ -6,12 +6,10 @@
 //!   the clip is one factor of what is multiplied, as hard swish is written by most exporters: no division is left.
 
 use crate::layout::{CONVOLUTIONS, TRANSPOSED};
-use relax_ir::analysis::{infer_expr, Typed};
-use relax_ir::attrs::Attrs;
-use relax_ir::op::lookup;
+use crate::written::Written;
+use relax_ir::analysis::Typed;
 use relax_ir::prim::PrimKind;
-use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Callee, Expr, ExprKind, Function, RVar};
-use relax_ir::sym::Facts;
+use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Expr, ExprKind, Function, RVar};
 use relax_ir::{Constant, DType, Func};
 use std::collections::HashMap;
 
@@ -29,7 +27,7 @@ pub fn scales(typed: &mut Typed) {
         changed = true;
         f.body = map_bindings(&f.body, &mut |b, _| {
             let new = found.get(&b.var)?;
-            Written { typed, list: vec![], b }.out(new)
+            written(Written::instead_of(b, typed), new)
         });
     }
     typed.module.funcs = funcs;
@@ -338,66 +336,34 @@ fn floats(shape: Vec<i64>, values: impl Iterator<Item = f32>) -> Option<Constant
     Some(Constant::new(DType::F32, shape, bytes))
 }
 
-/// The bindings that take the place of one.
-struct Written<'a> {
-    typed: &'a mut Typed,
-    list: Vec<Binding>,
-    b: &'a Binding,
-}
-
-impl Written<'_> {
-    fn out(mut self, new: &New) -> Option<Vec<Binding>> {
-        let constant = |c: &Constant| Expr::new(ExprKind::Constant(c.clone()), self.b.span);
-        let number = |v: f64| constant(&Constant::scalar_f64(DType::F32, v));
-        let last = match new {
-            New::Conv { call, weights, offset } => {
-                let mut call = call.clone();
-                call.args[1] = constant(weights);
-                let conv = Expr::new(ExprKind::Call(call), self.b.span);
-                match offset.as_ref().map(constant) {
-                    None => conv,
-                    Some(offset) => {
-                        let conv = self.bind(conv)?;
-                        self.call("add", [conv, offset])?
-                    }
+/// What takes the place of a binding.
+fn written(mut w: Written, new: &New) -> Option<Vec<Binding>> {
+    let last = match new {
+        New::Conv { call, weights, offset } => {
+            let mut call = call.clone();
+            call.args[1] = w.constant(weights);
+            let conv = Expr::new(ExprKind::Call(call), w.span());
+            match offset {
+                None => conv,
+                Some(offset) => {
+                    let conv = w.bind(conv)?;
+                    w.call("add", [conv, w.constant(offset)])?
                 }
             }
-            New::Clip { times, clip, by } => {
-                let (by_, add) = (number(*by), number(clip.add * by));
-                let (low, high) = (number(clip.low * by), number(clip.high * by));
-                let x = self.op("multiply", [clip.x.clone(), by_])?;
-                let x = self.op("add", [x, add])?;
-                let x = self.op("maximum", [x, low])?;
-                match times {
-                    None => self.call("minimum", [x, high])?,
-                    Some(t) => {
-                        let x = self.op("minimum", [x, high])?;
-                        self.call("multiply", [t.clone(), x])?
-                    }
+        }
+        New::Clip { times, clip, by } => {
+            let x = w.op("multiply", [clip.x.clone(), w.number(*by)])?;
+            let x = w.op("add", [x, w.number(clip.add * by)])?;
+            let x = w.op("maximum", [x, w.number(clip.low * by)])?;
+            let high = w.number(clip.high * by);
+            match times {
+                None => w.call("minimum", [x, high])?,
+                Some(t) => {
+                    let x = w.op("minimum", [x, high])?;
+                    w.call("multiply", [t.clone(), x])?
                 }
             }
-        };
-        self.list.push(Binding { value: BindingValue::Expr(last), ..self.b.clone() });
-        Some(self.list)
-    }
-
-    fn call<const N: usize>(&self, op: &str, args: [Expr; N]) -> Option<Expr> {
-        let call =
-            Call { callee: Callee::Op(lookup(op)?), args: args.to_vec(), attrs: Attrs::default(), sinfo_args: vec![] };
-        Some(Expr::new(ExprKind::Call(call), self.b.span))
-    }
-
-    fn op<const N: usize>(&mut self, op: &str, args: [Expr; N]) -> Option<Expr> {
-        let value = self.call(op, args)?;
-        self.bind(value)
-    }
-
-    fn bind(&mut self, value: Expr) -> Option<Expr> {
-        let info = infer_expr(&mut Facts::new(), &value, &self.typed.sinfo, &self.typed.module).ok()?;
-        let var = RVar::new(self.b.var.name(), self.b.var.is_dataflow(), self.b.span);
-        self.typed.sinfo.insert(var.clone(), info);
-        let value = BindingValue::Expr(value);
-        self.list.push(Binding { var: var.clone(), annotation: None, value, span: self.b.span });
-        Some(var.expr())
-    }
+        }
+    };
+    Some(w.done(last))
 }
