@@ -95,9 +95,9 @@ int main(void) {
   uint64_t stack = used_stack(sp);
   print_number(stack), board_print(" bytes of stack");
 #ifdef MODEL_MAIN_STACK_MAX
-  /* The compiler's bound must hold, and be near what is used. */
+  /* The compiler's bound must hold, and be near what is used (the refused call has a division on its way that is not made). */
   board_print(" of at most "), print_number(MODEL_MAIN_STACK_MAX);
-  if (stack > MODEL_MAIN_STACK_MAX || MODEL_MAIN_STACK_MAX * 10 > stack * 13) wrong++, board_print(": a wrong bound");
+  if (stack > MODEL_MAIN_STACK_MAX || MODEL_MAIN_STACK_MAX * 10 > stack * 15) wrong++, board_print(": a wrong bound");
 #endif
   board_print("\nrefused as it should be: "), board_print(call.message), board_print("\n");
   if (code != RELAX_OK || refused != RELAX_E_DIM || call.wanted != in_shape[1] - 1 || call.got != in_shape[1]) wrong++;
