@@ -46,7 +46,8 @@ impl Model {
         tir.lines().filter_map(name).filter(|n| n != "main").collect()
     }
 
-    fn run(&self, options: &[&str], inputs: &[Constant]) -> Vec<f64> {
+    /// What the library of these options computes.
+    pub fn run(&self, options: &[&str], inputs: &[Constant]) -> Vec<f64> {
         let so = self.text.with_file_name(format!("lib{}.so", options.join("")));
         let all = [path(&self.text), "--params", path(&self.params), "--prefix", "m", "-o", path(&so)];
         relax_aot(&[&all[..], options].concat());
