@@ -27,7 +27,7 @@ fn model(body: &str) -> Model {
 }
 
 fn agrees(model: &Model) {
-    model.agrees(&[tensor(&[1, 12, 14, 11], 1), tensor(&[5, 24], 2)]);
+    model.agrees(&[tensor(&[1, 12, 14, 11], 1), tensor(&[5, 24], 2)], 1e-5);
 }
 
 fn batch_norm(x: &str, more: &str) -> String {
