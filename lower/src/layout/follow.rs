@@ -194,8 +194,8 @@ impl Pass {
         };
         axes.sort();
         let mut c = c.clone();
-        c.args[0] = rows_first(c.op()?.name, x.expr(), &axes, out)?;
         c.attrs.set("axis", ints(&axes));
+        c.args[0] = x.expr();
         out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
     }
 
@@ -210,12 +210,10 @@ impl Pass {
             return None;
         }
         let mut c = c.clone();
-        c.args[0] = rows_first(c.op()?.name, x.expr(), &[1, 2], out)?;
         c.attrs.set("axis", ints(&[1, 2]));
+        c.args[0] = x.expr();
         let value = Expr::new(ExprKind::Call(c), out.span);
-        let mut list = std::mem::take(&mut out.list);
-        list.push(Binding { value: BindingValue::Expr(value), ..b.clone() });
-        Some(list)
+        Some(vec![Binding { value: BindingValue::Expr(value), ..b.clone() }])
     }
 
     /// Concatenation along any axis of tensors that all exist as NHWC.
@@ -237,25 +235,6 @@ impl Pass {
         }
         Some(joined)
     }
-}
-
-/// Elements from which sums are made row by row first.
-const LONG: i64 = 1024;
-
-/// What is reduced over `axes` instead of `x`, whose channels are last: for sums and means of many pixels what each row comes to.
-/// One sum of them all would be rounded as often as there are pixels, and 120 by 160 come to 1e-4 of the sum then.
-pub(super) fn rows_first(op: &str, x: Expr, axes: &[i64], out: &mut Out) -> Option<Expr> {
-    let dims = out.typed.info_of(&x)?.as_tensor()?.known_dims()?.to_vec();
-    let count = axes.iter().try_fold(1i64, |n, a| Some(n.saturating_mul(dims[*a as usize].as_int()?)));
-    let one = |a: &i64| dims[*a as usize].is_int(1);
-    let several = axes.contains(&2) && axes.iter().filter(|a| !one(a)).count() > 1;
-    if !["sum", "mean"].contains(&op) || !several || count.is_some_and(|n| n < LONG) {
-        return Some(x);
-    }
-    let mut attrs = Attrs::default();
-    attrs.set("axis", ints(&[2]));
-    attrs.set("keepdims", AttrValue::Bool(true));
-    Some(out.bind("rows", call(op, vec![x], attrs, out.span)?)?.expr())
 }
 
 /// Whether what has one row and column for each picture can be read for every pixel: frames are pictures of the NHWC form.

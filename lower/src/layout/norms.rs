@@ -2,7 +2,6 @@
 //! those of groups follow, and a factor and an offset for each channel, as operators that kernels around them take in. Norms of
 //! groups are also known as exporters write them: instances of a reshape that has one channel for each group.
 
-use super::follow::rows_first;
 use super::open::reshape_to;
 use super::{call, ints, Out, Pass};
 use relax_ir::analysis::Typed;
@@ -207,7 +206,6 @@ fn bound(out: &mut Out, op: &str, args: Vec<Expr>) -> Option<Expr> {
 }
 
 fn mean(out: &mut Out, x: Expr, axes: &[i64]) -> Option<Expr> {
-    let x = rows_first("mean", x, axes, out)?;
     let mut attrs = Attrs::default();
     attrs.set("axis", ints(axes));
     attrs.set("keepdims", AttrValue::Bool(true));

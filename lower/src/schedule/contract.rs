@@ -609,6 +609,7 @@ impl Product<'_> {
                 rows: tiled.map(|r| (r.var.clone(), height(e, r, part))).into_iter().collect(),
                 unroll: UNROLL,
                 balanced: true,
+                pieces: None,
                 copies: None,
                 ahead: vec![],
                 next: None,

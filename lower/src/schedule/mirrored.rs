@@ -373,6 +373,7 @@ impl Product<'_> {
             rows: vec![(column.clone(), height)],
             unroll: UNROLL,
             balanced: true,
+            pieces: None,
             copies: None,
             ahead: self.ahead(e, &b, &inner.reduce[0], (&column, height)).into_iter().collect(),
             next: None,

@@ -18,6 +18,7 @@ mod moves;
 mod narrow;
 mod nest;
 mod panels;
+mod pieces;
 mod poly;
 mod pools;
 mod product;

@@ -15,6 +15,7 @@ use super::emit::{compute_type, Emit, Lane, Res};
 use super::map::{point, spread, strips};
 use super::mirrored::Mirrored;
 use super::nest::{scan, used_plainly, Nest};
+use super::pieces::Pieces;
 use super::poly::Poly;
 use super::stage::{Acc, Axis, Stage};
 use super::transpose::totals;
@@ -41,6 +42,8 @@ pub struct Tile {
     pub ahead: Vec<Ahead>,
     /// What is copied for the tiles of the next block.
     pub next: Option<Next>,
+    /// A long sum is made in pieces.
+    pub pieces: Option<Pieces>,
 }
 
 /// Rows behind the last tile that share it, and the most that are one tile and two whatever the tile is.
@@ -255,23 +258,28 @@ fn kernel(e: &mut Emit, n: &Nest, t: &Tile, p: &Point) -> Res<()> {
     }
     match along {
         None => {
-            let locals = finals.clone();
             let next = t.next.as_ref().map(|n| (n, e.hoist(n.first.clone())));
             let ahead: Vec<(&Ahead, PrimExpr)> = t.ahead.iter().map(|a| (a, e.hoist(a.ptr.clone()))).collect();
-            steps(e, t, &n.reduce, &mut HashMap::new(), &mut |e, k| {
-                let per_row = p.count as usize + t.vector.as_ref().is_some_and(|v| v.last.is_some()) as usize;
-                let row = &points[..per_row.min(points.len())];
-                if let Some(c) = &t.copies {
-                    c.emit(e, row, k)?;
-                }
-                if let ([axis], true) = (n.reduce.as_slice(), k.is_empty()) {
-                    if let Some((next, first)) = &next {
-                        next.round(e, first, &axis.var, t.unroll, row)?;
+            let mut loops = |e: &mut Emit, axes: &[Axis], range, locals: &[Vec<Var>]| {
+                steps(e, t, axes, range, &mut HashMap::new(), &mut |e, k| {
+                    let per_row = p.count as usize + t.vector.as_ref().is_some_and(|v| v.last.is_some()) as usize;
+                    let row = &points[..per_row.min(points.len())];
+                    if let Some(c) = &t.copies {
+                        c.emit(e, row, k)?;
                     }
-                    ahead.iter().for_each(|(a, ptr)| a.round(e, ptr, &axis.var, t.unroll));
-                }
-                update(e, n, &points, &locals, k, None)
-            })?
+                    if let ([axis], true) = (n.reduce.as_slice(), k.is_empty()) {
+                        if let Some((next, first)) = &next {
+                            next.round(e, first, &axis.var, t.unroll, row)?;
+                        }
+                        ahead.iter().for_each(|(a, ptr)| a.round(e, ptr, &axis.var, t.unroll));
+                    }
+                    update(e, n, &points, locals, k, None)
+                })
+            };
+            match t.pieces {
+                Some(p) => p.emit(e, n, &finals, &mut loops)?,
+                None => loops(e, &n.reduce, None, &finals)?,
+            }
         }
         Some(v) => lanewise(e, n, t, v, &points, &finals)?,
     }
@@ -417,7 +425,7 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
     let end = Poly::of(&v.axis.extent, &e.ranges);
     let end = e.index(&end)?;
     let end = e.hoist(end);
-    steps(e, t, &others, &mut HashMap::new(), &mut |e, k| {
+    steps(e, t, &others, None, &mut HashMap::new(), &mut |e, k| {
         strips(e, &v.axis.var, PrimExpr::i64(0), end.clone(), v.lanes, v.count, least, |e, lane| {
             if lane.lanes == 1 {
                 return update(e, n, points, finals, k, Some(lane));
@@ -485,23 +493,34 @@ fn lanewise(e: &mut Emit, n: &Nest, t: &Tile, v: &Vector, points: &[Spot], final
 
 type Step<'a> = &'a mut dyn FnMut(&mut Emit, &HashMap<Var, PrimExpr>) -> Res<()>;
 
-/// The reduction loops, the innermost one unrolled.
-fn steps(e: &mut Emit, t: &Tile, axes: &[Axis], k: &mut HashMap<Var, PrimExpr>, body: Step) -> Res<()> {
+/// The reduction loops, of the first axis over `range`, the innermost one unrolled.
+fn steps(
+    e: &mut Emit,
+    t: &Tile,
+    axes: &[Axis],
+    range: Option<(PrimExpr, PrimExpr)>,
+    k: &mut HashMap<Var, PrimExpr>,
+    body: Step,
+) -> Res<()> {
     let Some((first, rest)) = axes.split_first() else { return body(e, k) };
-    let end = Poly::of(&first.extent, &e.ranges);
-    let end = e.index(&end)?;
-    let end = e.hoist(end);
-    let zero = PrimExpr::i64(0);
+    let (from, end) = match range {
+        Some(r) => r,
+        None => {
+            let end = Poly::of(&first.extent, &e.ranges);
+            let end = e.index(&end)?;
+            (PrimExpr::i64(0), e.hoist(end))
+        }
+    };
     if !rest.is_empty() || t.unroll == 1 {
         // Short windows are written out.
-        return e.for_loop(&first.var, zero, end, 1, |e| steps(e, t, rest, k, body));
+        return e.for_loop(&first.var, from, end, 1, |e| steps(e, t, rest, None, k, body));
     }
     let unroll = match first.len() {
         Some(len) if len <= 2 * t.unroll => len.max(1),
         _ => t.unroll,
     };
-    let whole = e.whole(&zero, &end, unroll);
-    e.for_loop(&first.var, zero, whole.clone(), unroll, |e| {
+    let whole = e.whole(&from, &end, unroll);
+    e.for_loop(&first.var, from, whole.clone(), unroll, |e| {
         for i in 0..unroll {
             let mut k = k.clone();
             if i > 0 {
@@ -599,15 +618,23 @@ pub fn rows_for(e: &Emit, a: &Axis, most: i64) -> i64 {
 }
 
 fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
-    let scalar =
-        Tile { vector: None, rows: vec![], unroll: 1, balanced: false, copies: None, ahead: vec![], next: None };
+    let scalar = Tile {
+        vector: None,
+        rows: vec![],
+        unroll: 1,
+        balanced: false,
+        copies: None,
+        ahead: vec![],
+        next: None,
+        pieces: None,
+    };
     let updates: Vec<&PrimExpr> = n.accs.iter().map(|a| &a.update).collect();
     let values = n.values();
     let acc_bytes = n.accs.iter().map(|a| compute_type(a.var.dtype()).bytes()).max().unwrap_or(4);
     let score = |gather: usize, unit: usize, invariant: usize| gather * 10 + unit * 2 + invariant;
     let mut best: Option<(usize, Vector)> = None;
     if o.vector_bytes == 0 {
-        return scalar;
+        return Tile { pieces: Pieces::of(n), ..scalar };
     }
     for a in n.spatial.iter().rev() {
         if n.out_stride(e, &a.var).and_then(|s| s.as_const()) != Some(1) {
@@ -644,7 +671,7 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
         // Each step waits for the one before it: those of other rows go beside it.
         let row = n.spatial.iter().rev().find(|a| a.len() != Some(1)).filter(|_| light);
         let rows = row.map(|a| (a.var.clone(), rows_for(e, a, BESIDE))).filter(|(_, r)| *r > 1);
-        return Tile { rows: rows.into_iter().collect(), ..scalar };
+        return Tile { rows: rows.into_iter().collect(), pieces: Pieces::of(n), ..scalar };
     };
     // Loads that vary along the vector axis but not along a row axis serve all rows of a tile.
     let loads = distinct_loads(&updates);
@@ -709,7 +736,8 @@ fn choose(e: &Emit, n: &mut Nest, o: &SchedOptions) -> Tile {
     let size = updates.iter().map(|u| weight(u)).sum::<usize>();
     let points = rows.iter().map(|(_, r)| *r as usize).product::<usize>() * v.count as usize;
     let unroll = if heavy || !v.combine.is_empty() { 1 } else { (160 / (size * points).max(1)).clamp(1, 4) as i64 };
-    Tile { vector: Some(v), rows, unroll, balanced: false, copies: None, ahead: vec![], next: None }
+    let pieces = if v.combine.is_empty() { Pieces::of(n) } else { None };
+    Tile { vector: Some(v), rows, unroll, pieces, ..scalar }
 }
 
 /// Lanes of vectors along `a`: where registers are wide, no more than it has elements.
