@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Networks of torch as TVM's importer writes them in Relax, beside their ONNX export: what part of its time a call takes.
+"""Networks of torch as TVM's importer writes them in Relax, beside their ONNX export: what part of its time a call takes. Also
+behind TVM's passes: LegalizeOps, with a PrimFunc for each operator, and FuseTIR, with one for each group that TVM fuses.
 
     benches/networks/imported.py OUT [NETWORK ..] [--seconds 2] [--store]
 
-Writes NAME.rlx, its weights NAME_w.npz, NAME.onnx and NAME.npz (the argument) into OUT, where they are not there yet; compiles both
-(`--target-cpu native`, one thread; the compiler is RELAX_AOT, or target/release/relax-aot), checks the results of both against
+Writes NAME.rlx, NAME_legal.rlx, NAME_fused.rlx, their weights NAME_w.npz, NAME.onnx and NAME.npz (the argument) into OUT, where they are not there yet; compiles all
+(`--target-cpu native`, one thread; the compiler is RELAX_AOT, or target/release/relax-aot), checks the results of each against
 torch's to 1e-4 of the largest value, and calls the libraries in turns. Weights are seeded random, with moments for batch norms. --store
 puts the table into docs/performance.md. Needs torch, torchvision, transformers, onnx and apache-tvm.
 """
@@ -27,6 +28,8 @@ CLASSIFIERS = (
     "alexnet convnext_tiny densenet121 efficientnet_b0 efficientnet_v2_s googlenet inception_v3 maxvit_t mnasnet1_0 mobilenet_v2 "
     "mobilenet_v3_large regnet_y_400mf resnet18 resnext50_32x4d shufflenet_v2_x1_0 squeezenet1_1 swin_t swin_v2_t vit_b_16"
 ).split()
+# As it is imported, behind LegalizeOps, and behind FuseTIR.
+FORMS = ["", "_legal", "_fused"]
 OTHERS = ["deeplabv3_mobilenet_v3_large", "r3d_18", "unet", "gated", "lstm", "distilbert"]
 
 
@@ -139,6 +142,11 @@ def write(out, name):
     first = int(main.attrs["num_input"])
     names = [p.name for p in main.params]
     (out / f"{name}.rlx").write_text(module.script(show_meta=True))
+    legal = relax.transform.LegalizeOps()(module)
+    (out / f"{name}_legal.rlx").write_text(legal.script(show_meta=True))
+    for fusing in ("AnnotateTIROpPattern", "FuseOps", "FuseTIR"):
+        legal = getattr(relax.transform, fusing)()(legal)
+    (out / f"{name}_fused.rlx").write_text(legal.script(show_meta=True))
     np.savez(out / f"{name}_w.npz", **{n: p.numpy() for n, p in zip(names[first:], params.get("main", []))})
     y = model(x)
     y = y if torch.is_tensor(y) else next(iter(y.values()))
@@ -149,19 +157,18 @@ def write(out, name):
 def measured(out, name, seconds):
     arrays = np.load(out / f"{name}.npz")
     feeds = {k: arrays[k] for k in arrays.files if k != "result"}
-    both = [
-        networks.Ours(str(out / f"{name}.rlx"), feeds, 1, "--params", str(out / f"{name}_w.npz")),
-        networks.Ours(str(out / f"{name}.onnx"), feeds, 1),
-    ]
+    weights = ["--params", str(out / f"{name}_w.npz")]
+    all_ = [networks.Ours(str(out / f"{name}{form}.rlx"), feeds, 1, *weights) for form in FORMS]
+    all_.append(networks.Ours(str(out / f"{name}.onnx"), feeds, 1))
     wanted = arrays["result"]
-    for library in both:
+    for library in all_:
         library.call()
         error = np.abs(library.outputs()[0] - wanted).max() / np.abs(wanted).max()
         if not error < 1e-4:
             sys.exit(f"{name}: results differ from torch's by {error:.1e} of the largest one")
-    times, until = [[], []], time.time() + seconds
+    times, until = [[] for _ in all_], time.time() + seconds
     while time.time() < until:
-        for library, list_ in zip(both, times):
+        for library, list_ in zip(all_, times):
             begin = time.perf_counter()
             library.call()
             list_.append(time.perf_counter() - begin)
@@ -177,18 +184,18 @@ def main():
     a = p.parse_args()
     warnings.filterwarnings("ignore")
     a.out.mkdir(parents=True, exist_ok=True)
-    lines = ["| network | Relax, ms | of the ONNX export's time |", "|---|---|---|"]
+    lines = ["| network | ONNX, ms | Relax, of its time | legalized | fused |", "|---|---|---|---|---|"]
     ratios = []
     for name in a.networks or CLASSIFIERS + OTHERS:
-        if not (a.out / f"{name}.onnx").exists():
+        if not (a.out / f"{name}.onnx").exists() or not (a.out / f"{name}_fused.rlx").exists():
             print(f"{name}: written", file=sys.stderr, flush=True)
             write(a.out, name)
-        relax, onnx = measured(a.out, name, a.seconds)
-        ratios.append(relax / onnx)
-        lines.append(f"| {name} | {relax:.3g} | {ratios[-1]:.2f} |")
+        *relax, onnx = measured(a.out, name, a.seconds)
+        ratios.append([t / onnx for t in relax])
+        lines.append(f"| {name} | {onnx:.3g} | {' | '.join(f'{r:.2f}' for r in ratios[-1])} |")
         print(lines[-1], flush=True)
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-    text = "\n".join([networks.machine(), "", *lines, "", f"Geometric mean {mean:.3f}."])
+    means = [math.exp(sum(map(math.log, r)) / len(r)) for r in zip(*ratios)]
+    text = "\n".join([networks.machine(), "", *lines, "", "Geometric means " + ", ".join(f"{m:.3f}" for m in means) + "."])
     if a.store:
         networks.store(text, MARK, END)
     print(text)

@@ -38,6 +38,7 @@ mod outside;
 mod pack;
 mod pads;
 pub mod quant;
+mod raise;
 pub mod relayout;
 mod scales;
 pub mod schedule;
@@ -231,6 +232,9 @@ fn passes_behind(
     outside::resolve(&mut typed)?;
     stand_in::stand_in(&mut typed)?;
     fresh::constants(&mut typed);
+    if opt_level >= 2 {
+        raise::raise(&mut typed);
+    }
     let shared = if opt_level >= 1 { fresh::shared(&typed) } else { HashSet::new() };
     if opt_level >= 1 {
         turns::turns(&mut typed, &shared);

@@ -1,6 +1,6 @@
 //! Norms that are written out become operators: rule `layer_norm`, `(x - mean(x)) / sqrt(mean((x - mean(x)) ^ 2) + eps) *
-//! gamma + beta`, as ONNX's operator is read and as models without it have it, also with an operator for the variance, and rule `rms_norm`, the same without the
-//! mean. The operators are one kernel each, which goes over the rows three times and stores nothing between.
+//! gamma + beta`, as ONNX's operator is read and as models without it have it, also with an operator for the variance, rule `rms_norm`, the same without the
+//! mean, and rule `softmax`, `exp(x - max(x)) / sum(exp(x - max(x)))` and its logarithm. The operators are one kernel each, which goes over the rows three times and stores nothing between.
 
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::{AttrValue, Attrs};
@@ -65,7 +65,7 @@ impl<'a> Pass<'a> {
             if gone.contains(&b.var) {
                 continue;
             }
-            if let Some((call, inner)) = self.shifted(b) {
+            if let Some((call, inner)) = self.shifted(b).or_else(|| self.softmax(b)) {
                 gone.extend(inner);
                 found.insert(b.var.clone(), call);
             }
@@ -161,6 +161,42 @@ impl<'a> Pass<'a> {
             (false, Some(_)) => return None,
         };
         let call = Call { callee: Callee::Op(lookup(op)?), args, attrs, sinfo_args: vec![] };
+        Some((Expr::new(ExprKind::Call(call), b.expr().span()), inner))
+    }
+
+    /// `exp(x - max(x)) / sum(exp(x - max(x)))` over one axis, or `x - max(x) - log(sum(exp(x - max(x))))`.
+    fn softmax(&self, b: &Binding) -> Option<(Expr, HashSet<RVar>)> {
+        let own = Expr::new(ExprKind::Var(b.var.clone()), b.span);
+        let mut inner = HashSet::new();
+        let (op, shifted, total) = match self.call(&own, "divide", &mut inner) {
+            Some(c) => {
+                let shifted = self.call(&c.args[0], "exp", &mut inner)?.args[0].clone();
+                ("nn.softmax", shifted, c.args[1].clone())
+            }
+            None => {
+                let c = self.call(&own, "subtract", &mut inner)?;
+                ("nn.log_softmax", c.args[0].clone(), self.call(&c.args[1], "log", &mut inner)?.args[0].clone())
+            }
+        };
+        let one = |op: &str, e: &Expr, inner: &mut HashSet<RVar>| -> Option<(Expr, i64)> {
+            let c = self.call(e, op, inner)?;
+            let rank = self.tensor(&c.args[0])?.known_dims()?.len() as i64;
+            let [axis] = c.attrs.ints("axis")?[..] else { return None };
+            (c.attrs.bool("keepdims") == Some(true)).then(|| (c.args[0].clone(), axis.rem_euclid(rank)))
+        };
+        let (terms, axis) = one("sum", &total, &mut inner)?;
+        let exponents = self.call(&terms, "exp", &mut inner)?.args[0].clone();
+        let same = self.value(&exponents) == self.value(&shifted);
+        inner.extend(exponents.as_var().cloned());
+        let less = self.call(&shifted, "subtract", &mut inner)?;
+        let (x, over) = one("max", &less.args[1], &mut inner)?;
+        inner.remove(&b.var);
+        if !same || x != less.args[0] || over != axis || !self.closed(&inner, &b.var) {
+            return None;
+        }
+        let mut attrs = Attrs::default();
+        attrs.set("axis", AttrValue::Int(axis));
+        let call = Call { callee: Callee::Op(lookup(op)?), args: vec![x], attrs, sinfo_args: vec![] };
         Some((Expr::new(ExprKind::Call(call), b.expr().span()), inner))
     }
 

@@ -6,6 +6,7 @@ use relax_ir::op::lookup;
 use relax_ir::relax::{Binding, BindingValue, Call, Callee, Expr, ExprKind, RVar};
 use relax_ir::sym::Facts;
 use relax_ir::{Constant, DType, Span};
+use std::collections::HashSet;
 
 pub struct Written<'a> {
     pub typed: &'a mut Typed,
@@ -20,6 +21,11 @@ impl<'a> Written<'a> {
 
     pub fn span(&self) -> Span {
         self.b.span
+    }
+
+    /// Whose place they take.
+    pub fn var(&self) -> &RVar {
+        &self.b.var
     }
 
     /// A float32.
@@ -53,9 +59,24 @@ impl<'a> Written<'a> {
         Some(var.expr())
     }
 
-    /// All of them, with `last` under the name of the binding.
+    /// All of them that `last` needs, and `last` under the name of the binding.
     pub fn done(mut self, last: Expr) -> Vec<Binding> {
-        self.list.push(Binding { value: BindingValue::Expr(last), ..self.b.clone() });
-        self.list
+        // The one before has no other name.
+        let value = match self.list.last() {
+            Some(b) if last.as_var() == Some(&b.var) => self.list.pop().map(|b| b.value),
+            _ => None,
+        };
+        let value = value.unwrap_or(BindingValue::Expr(last));
+        self.list.push(Binding { value, ..self.b.clone() });
+        let mut needed: HashSet<RVar> = HashSet::from([self.b.var.clone()]);
+        let mut kept = vec![];
+        for b in self.list.into_iter().rev() {
+            if needed.contains(&b.var) {
+                b.expr().walk(&mut |e| needed.extend(e.as_var().cloned()));
+                kept.push(b);
+            }
+        }
+        kept.reverse();
+        kept
     }
 }

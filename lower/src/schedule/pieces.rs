@@ -42,7 +42,8 @@ impl Pieces {
         // The innermost loops that are enough for a piece.
         let enough = |i: &usize| product(&n.reduce[*i..]).is_none_or(|n| n >= LEAST);
         let first = (0..n.reduce.len()).rev().find(enough)?;
-        let within = product(&n.reduce[first + 1..])?;
+        // Nothing is summed where a loop does not run.
+        let within = product(&n.reduce[first + 1..]).filter(|n| *n > 0)?;
         let cut = first == 0 || product(&n.reduce[first..]).is_none_or(|n| n >= LONG);
         Some(Pieces { first, steps: cut.then(|| (MOST / within).max(1)) })
     }
