@@ -85,6 +85,9 @@ CASES = {
     "conv_transpose_dense": ([(1, 8, 7, 6), (8, 4, 3, 3)], lambda x, w: op.nn.conv2d_transpose(x, w, padding=(1, 1))),
     "conv1d_transpose": ([(1, 8, 7), (8, 4, 5)], lambda x, w: op.nn.conv1d_transpose(x, w, strides=3, padding=(2, 1))),
     "conv_open_batch": ([(n, 8, 6, 5), (16, 8, 3, 3)], lambda x, w: op.nn.conv2d(x, w, padding=(1, 1))),
+    "conv_open_rows": ([(1, 8, n, 5), (16, 8, 3, 3)], lambda x, w: op.nn.conv2d(x, w, padding=(1, 2), strides=(1, 2))),
+    "max_pool_open": ([(1, 8, n, 5)], lambda x: op.nn.max_pool2d(x, pool_size=(3, 3), padding=(1, 1))),
+    "pad_open": ([(n, 5)], lambda x: op.nn.pad(x, [1, 2, 0, 3])),
 }
 
 

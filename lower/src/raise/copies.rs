@@ -54,33 +54,38 @@ impl Raise<'_> {
     fn padded(&mut self, cond: &PrimExpr, x: &PrimExpr, value: &PrimExpr, out: &Out, space: &Space) -> Option<Value> {
         let (b, indices) = loaded(x)?;
         let value = value.as_float()?;
-        let mut inside: Vec<(i64, i64)> = vec![];
-        for n in &out.buffer.shape {
-            inside.push((0, n.as_int()?));
+        if indices.len() != space.len() {
+            return None;
+        }
+        // Where the elements begin and end in each dim.
+        let (mut widths, mut dims, mut inside) = (vec![], vec![], vec![]);
+        for (d, i) in indices.iter().enumerate() {
+            let of = |e: &PrimExpr| Poly::of(e, &self.ranges);
+            let own = space[d].as_ref().map_or(Poly::default(), |a| Poly::var(&a.var));
+            let (size, total) = (of(&b.shape[d]), of(&out.buffer.shape[d]));
+            let before = own.sub(&of(i)).as_const()?;
+            let after = total.sub(&size).as_const()? - before;
+            if before < 0 || after < 0 {
+                return None;
+            }
+            widths.extend([before, after]);
+            dims.push(size.as_const());
+            inside.push((Poly::constant(before), size.add(&Poly::constant(before)), before == 0, after == 0));
         }
         let mut all = vec![];
         conjuncts(cond, &mut all);
         for c in all {
             let (d, lo, hi) = self.bound(c, space)?;
-            inside[d].0 = inside[d].0.max(lo.unwrap_or(i64::MIN));
-            inside[d].1 = inside[d].1.min(hi.unwrap_or(i64::MAX));
-        }
-        if indices.len() != space.len() {
-            return None;
-        }
-        let (mut widths, mut dims) = (vec![], vec![]);
-        for (d, i) in indices.iter().enumerate() {
-            let (size, total) = (b.shape[d].as_int()?, out.buffer.shape[d].as_int()?);
-            let before = match &space[d] {
-                Some(a) => Poly::var(&a.var).sub(&Poly::of(i, &self.ranges)).as_const()?,
-                None => Poly::of(i, &self.ranges).scale(-1).as_const()?,
-            };
-            let after = total - before - size;
-            if before < 0 || after < 0 || inside[d] != (before, before + size) {
+            let (first, end, begins, ends) = &mut inside[d];
+            let other = |p: &Poly, q: &Poly| !p.sub(q).is_zero();
+            if lo.is_some_and(|lo| other(&lo, first)) || hi.as_ref().is_some_and(|hi| other(hi, end)) {
                 return None;
             }
-            widths.extend([before, after]);
-            dims.push(size);
+            *begins |= hi.is_none();
+            *ends |= hi.is_some();
+        }
+        if !inside.iter().all(|(.., begins, ends)| *begins && *ends) {
+            return None;
         }
         if let Some(mut spread) = self.values.get(b)?.spread.clone() {
             let own = spread.widths.iter().all(|w| *w == 0) && value == 0.0 && widths[..4].iter().all(|w| *w == 0);
@@ -94,7 +99,7 @@ impl Raise<'_> {
     }
 
     /// A condition on one axis: the dim, and from where or up to where it holds.
-    fn bound(&self, c: &PrimExpr, space: &Space) -> Option<(usize, Option<i64>, Option<i64>)> {
+    fn bound(&self, c: &PrimExpr, space: &Space) -> Option<(usize, Option<Poly>, Option<Poly>)> {
         let PrimKind::Binary(op, a, b) = c.kind() else { return None };
         // `a < b`, `a <= b`: b - a has a least value.
         let (a, b, least) = match op {
@@ -107,10 +112,9 @@ impl Raise<'_> {
         let p = Poly::of(b, &self.ranges).sub(&Poly::of(a, &self.ranges));
         let d = space.iter().position(|a| a.as_ref().is_some_and(|a| p.uses(&a.var)))?;
         let (step, rest) = p.split(&space[d].as_ref()?.var)?;
-        let rest = rest.as_const()?;
         match step.as_const()? {
-            1 => Some((d, Some(least - rest), None)),
-            -1 => Some((d, None, Some(rest - least + 1))),
+            1 => Some((d, Some(Poly::constant(least).sub(&rest)), None)),
+            -1 => Some((d, None, Some(rest.add(&Poly::constant(1 - least))))),
             _ => None,
         }
     }
@@ -121,7 +125,7 @@ impl Raise<'_> {
         let mut end = None;
         while let PrimKind::IfThenElse(cond, then, otherwise) = rest.kind() {
             let (d, start, None) = self.bound(cond, space)? else { return None };
-            let start = start?;
+            let start = start?.as_const()?;
             let until = match end {
                 Some(end) => end,
                 None => out.buffer.shape[d].as_int()?,
@@ -149,7 +153,7 @@ impl Raise<'_> {
                 Some(a) => Poly::var(&a.var),
                 None => Poly::default(),
             };
-            p == if at == d { wanted.sub(&Poly::constant(start)) } else { wanted }
+            p.sub(&wanted).as_const() == Some(if at == d { -start } else { 0 })
         };
         let fits = indices.len() == space.len() && b.shape[d].as_int() == Some(end - start);
         let info = self.values.get(b)?.expr.clone()?;

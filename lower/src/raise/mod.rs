@@ -93,7 +93,8 @@ struct Sum {
 #[derive(Clone)]
 struct Padded {
     of: Expr,
-    dims: Vec<i64>,
+    /// Those that are known.
+    dims: Vec<Option<i64>>,
     /// Before and after each dim.
     widths: Vec<i64>,
     value: f64,

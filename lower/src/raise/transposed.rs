@@ -54,7 +54,7 @@ impl Raise<'_> {
             };
             let p = |e: &PrimExpr| Poly::of(e, &self.ranges);
             let (size, total) = (b.shape[d].as_int()?, out.buffer.shape[d].as_int()?);
-            if p(i) != p(&wanted) || size < 1 || total != (size - 1) * steps[d] + 1 {
+            if !p(i).sub(&p(&wanted)).is_zero() || size < 1 || total != (size - 1) * steps[d] + 1 {
                 return None;
             }
         }
@@ -78,17 +78,18 @@ impl Raise<'_> {
                 1 => axis(0),
                 _ => Poly::constant(b.shape[d].as_int()? - 1).sub(&axis(d)),
             };
-            if Poly::of(i, &self.ranges) != wanted {
+            if !Poly::of(i, &self.ranges).sub(&wanted).is_zero() {
                 return None;
             }
         }
         let weight = self.expr(b)?;
         let mut order: Vec<i64> = (0..space.len() as i64).collect();
         order.swap(0, 1);
-        let x = self.op("permute_dims", vec![weight.clone()], &[("axes", ints(&order))])?;
-        let window: Vec<i64> = (2..space.len() as i64).collect();
-        let expr = Some(self.op("flip", vec![x], &[("axis", ints(&window))])?);
-        Some(Value { expr, weight: Some(weight), ..Value::default() })
+        let mut x = self.op("permute_dims", vec![weight.clone()], &[("axes", ints(&order))])?;
+        for axis in 2..space.len() as i64 {
+            x = self.op("flip", vec![x], &[("axis", AttrValue::Int(axis))])?;
+        }
+        Some(Value { expr: Some(x), weight: Some(weight), ..Value::default() })
     }
 
     /// The transposed convolution that a convolution with such data and weights is, its window of `size` with `dilation`.

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 pub(super) struct Window {
     of: Expr,
     /// The sizes of what it goes over, without padding.
-    dims: Vec<i64>,
+    dims: Vec<Option<i64>>,
     size: Vec<i64>,
     strides: Vec<i64>,
     dilation: Vec<i64>,
@@ -79,7 +79,7 @@ impl Raise<'_> {
             let group = f.var.expr().floor_div(outputs / groups) * own;
             channel = channel.add(&Poly::of(&group, &self.ranges)).simplified(&self.ranges);
         }
-        if of(&x.1[1]) != channel {
+        if !of(&x.1[1]).sub(&channel).is_zero() {
             return None;
         }
         let (mut strides, mut dilation, mut sizes) = (vec![], vec![], vec![]);
@@ -167,10 +167,7 @@ impl Raise<'_> {
         let around = value.padded.filter(|p| p.value == neutral && p.widths[..4].iter().all(|n| *n == 0));
         let (of, dims, widths) = match around {
             Some(p) => (p.of, p.dims[2..].to_vec(), p.widths[4..].to_vec()),
-            None => {
-                let dims = b.shape[2..].iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>();
-                (value.expr?, dims.unwrap_or_default(), vec![0; 2 * (rank - 2)])
-            }
+            None => (value.expr?, b.shape[2..].iter().map(PrimExpr::as_int).collect(), vec![0; 2 * (rank - 2)]),
         };
         let side = |end: usize| widths.iter().skip(end).step_by(2).copied();
         let padding = side(0).chain(side(1)).collect();
@@ -204,9 +201,10 @@ impl Raise<'_> {
             PrimKind::Float(n) if n.0.fract() == 0.0 && n.0.abs() < 1e9 => PrimExpr::i64(n.0 as i64),
             _ => return None,
         };
-        if !whole || w.dilation.iter().any(|d| *d != 1) || w.dims.len() != w.size.len() {
+        if !whole || w.dilation.iter().any(|d| *d != 1) {
             return None;
         }
+        let dims = w.dims.iter().copied().collect::<Option<Vec<i64>>>()?;
         let n = w.size.len();
         let extent = |a: &Option<Axis>| a.as_ref().map_or(Some(1), Axis::len);
         let extents: Vec<i64> = space[2..].iter().map(extent).collect::<Option<_>>()?;
@@ -222,7 +220,7 @@ impl Raise<'_> {
                     place.insert(a.var.clone(), at);
                 }
                 let first = at * w.strides[d] - w.padding[d];
-                inside *= (first + w.size[d]).min(w.dims[d]) - first.max(0);
+                inside *= (first + w.size[d]).min(dims[d]) - first.max(0);
             }
             let count = count.evaluate(&place)?;
             with &= count == all;
