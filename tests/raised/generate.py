@@ -23,6 +23,14 @@ def const(v):
     return relax.const(v, "float32")
 
 
+def resized(size, method, mode, rounding="round", alpha=-0.75):
+    def build(x):
+        how = {"method": method, "coordinate_transformation_mode": mode, "rounding_method": rounding, "cubic_alpha": alpha}
+        return op.image.resize2d(x, size, layout="NCHW", **how)
+
+    return [IMAGE], build
+
+
 CASES = {
     "softmax": ([(2, 5, 7)], lambda x: op.nn.softmax(x, axis=-1)),
     "log_softmax": ([(2, 5, 7)], lambda x: op.nn.log_softmax(x, axis=-1)),
@@ -84,6 +92,14 @@ CASES = {
     "conv_transpose_even": ([(1, 8, 7, 6), (8, 4, 2, 2)], lambda x, w: op.nn.conv2d_transpose(x, w, strides=(2, 2))),
     "conv_transpose_dense": ([(1, 8, 7, 6), (8, 4, 3, 3)], lambda x, w: op.nn.conv2d_transpose(x, w, padding=(1, 1))),
     "conv1d_transpose": ([(1, 8, 7), (8, 4, 5)], lambda x, w: op.nn.conv1d_transpose(x, w, strides=3, padding=(2, 1))),
+    "resize_nearest": resized((28, 24), "nearest_neighbor", "asymmetric", "floor"),
+    "resize_nearest_half": resized((21, 31), "nearest_neighbor", "half_pixel", "round_prefer_floor"),
+    "resize_nearest_less": resized((9, 5), "nearest_neighbor", "half_pixel", "round"),
+    "resize_linear": resized((28, 24), "linear", "half_pixel"),
+    "resize_corners": resized((31, 23), "linear", "align_corners"),
+    "resize_asymmetric": resized((31, 23), "linear", "asymmetric"),
+    "resize_less": resized((7, 6), "linear", "half_pixel"),
+    "resize_cubic": resized((28, 30), "cubic", "half_pixel"),
     "conv_open_batch": ([(n, 8, 6, 5), (16, 8, 3, 3)], lambda x, w: op.nn.conv2d(x, w, padding=(1, 1))),
     "conv_open_rows": ([(1, 8, n, 5), (16, 8, 3, 3)], lambda x, w: op.nn.conv2d(x, w, padding=(1, 2), strides=(1, 2))),
     "max_pool_open": ([(1, 8, n, 5)], lambda x: op.nn.max_pool2d(x, pool_size=(3, 3), padding=(1, 1))),

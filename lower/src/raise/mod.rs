@@ -4,11 +4,12 @@
 //! fusion.
 //!
 //! What a block computes decides, never its name. Each is one of: values of each point ([`values`]), copies with other
-//! indices ([`copies`]), reductions ([`reductions`]), products and windows ([`windows`], [`transposed`]). The dims and the dtype that the operators
+//! indices ([`copies`]), reductions ([`reductions`]), products and windows ([`windows`], [`transposed`]), resized images ([`resizes`]). The dims and the dtype that the operators
 //! have must be those of the buffer that the block writes. A PrimFunc of which one block is none of these stays as it is.
 
 mod copies;
 mod reductions;
+mod resizes;
 mod transposed;
 mod values;
 mod view;
@@ -248,6 +249,9 @@ impl<'a> Raise<'a> {
         if let Some(e) = self.average(out, space) {
             return Some(e.into());
         }
+        if let Some(e) = self.resized(out, space) {
+            return Some(e.into());
+        }
         let wanted = self.shape(&out.buffer);
         if let Some((wider, dims)) = self.kept_space(&out.value, space) {
             let e = self.value(&out.value, &wider, &mut HashMap::new())?;
@@ -320,7 +324,12 @@ impl<'a> Raise<'a> {
     }
 
     /// The result of a call with these attributes, and defaults for the others.
-    fn op(&mut self, name: &str, mut args: Vec<Expr>, given: &[(&str, AttrValue)]) -> Option<Expr> {
+    fn op(&mut self, name: &str, args: Vec<Expr>, given: &[(&str, AttrValue)]) -> Option<Expr> {
+        let call = self.call(name, args, given)?;
+        self.w.bind(call)
+    }
+
+    fn call(&self, name: &str, mut args: Vec<Expr>, given: &[(&str, AttrValue)]) -> Option<Expr> {
         let decl = lookup(name)?;
         let mut attrs = Attrs::default();
         for p in decl.params.iter().filter(|p| p.kind == ParamKind::Attr) {
@@ -338,7 +347,7 @@ impl<'a> Raise<'a> {
         let operands = decl.params.iter().filter(|p| p.kind == ParamKind::Operand).count();
         args.resize(operands.max(args.len()), Expr::new(ExprKind::Absent, self.w.span()));
         let call = Call { callee: Callee::Op(decl), args, attrs, sinfo_args: vec![] };
-        self.w.bind(Expr::new(ExprKind::Call(call), self.w.span()))
+        Some(Expr::new(ExprKind::Call(call), self.w.span()))
     }
 
     fn reshaped(&mut self, x: Expr, dims: Vec<PrimExpr>) -> Option<Expr> {
