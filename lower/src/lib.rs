@@ -233,7 +233,7 @@ fn passes_behind(
     stand_in::stand_in(&mut typed)?;
     fresh::constants(&mut typed);
     if opt_level >= 2 {
-        raise::raise(&mut typed);
+        raise::raise(&mut typed, strict);
     }
     let shared = if opt_level >= 1 { fresh::shared(&typed) } else { HashSet::new() };
     if opt_level >= 1 {

@@ -59,6 +59,12 @@ impl<'a> Written<'a> {
         Some(var.expr())
     }
 
+    /// What a variable of the list stands for.
+    pub fn value(&self, e: &Expr) -> Option<&Expr> {
+        let v = e.as_var()?;
+        self.list.iter().find(|b| b.var == *v).map(Binding::expr)
+    }
+
     /// All of them that `last` needs, and `last` under the name of the binding.
     pub fn done(mut self, last: Expr) -> Vec<Binding> {
         // The one before has no other name.

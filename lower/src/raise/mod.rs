@@ -4,10 +4,12 @@
 //! fusion.
 //!
 //! What a block computes decides, never its name. Each is one of: values of each point ([`values`]), copies with other
-//! indices ([`copies`]), reductions ([`reductions`]), products and windows ([`windows`], [`transposed`]), resized images ([`resizes`]). The dims and the dtype that the operators
+//! indices ([`copies`]), reductions ([`reductions`]), products and windows ([`windows`], [`transposed`]), resized images ([`resizes`]). Several
+//! together may be a norm ([`norms`]). The dims and the dtype that the operators
 //! have must be those of the buffer that the block writes. A PrimFunc of which one block is none of these stays as it is.
 
 mod copies;
+mod norms;
 mod reductions;
 mod resizes;
 mod transposed;
@@ -31,8 +33,8 @@ use std::collections::HashMap;
 /// Points at which indices are evaluated where algebra does not tell what they are, at most.
 const MOST_POINTS: i64 = 1 << 16;
 
-/// Rewrites every Relax function.
-pub fn raise(typed: &mut Typed) {
+/// Rewrites every Relax function. `strict`: sums keep the rounding that the model has.
+pub fn raise(typed: &mut Typed, strict: bool) {
     let prims: HashMap<String, PrimFunc> = typed
         .module
         .funcs
@@ -54,7 +56,7 @@ pub fn raise(typed: &mut Typed) {
             let call = e.as_op_call("call_tir")?;
             let ExprKind::GlobalVar(name) = call.args.first()?.kind() else { return None };
             let prim = prims.get(name)?;
-            let list = Raise::new(b, typed, call, prim)?.all(prim, call)?;
+            let list = Raise::new(b, typed, call, prim, strict)?.all(prim, call)?;
             changed = true;
             Some(list)
         });
@@ -108,15 +110,16 @@ struct Raise<'a> {
     /// Variables of the PrimFunc in the caller's.
     dims: HashMap<Var, PrimExpr>,
     ranges: Ranges,
+    strict: bool,
 }
 
 /// The axes that tensors are aligned with, dims of 1 without one. Tensors of fewer dims stand at the end.
 type Space = Vec<Option<Axis>>;
 
 impl<'a> Raise<'a> {
-    fn new(b: &'a Binding, typed: &'a mut Typed, call: &Call, prim: &PrimFunc) -> Option<Raise<'a>> {
+    fn new(b: &'a Binding, typed: &'a mut Typed, call: &Call, prim: &PrimFunc, strict: bool) -> Option<Raise<'a>> {
         let w = Written::instead_of(b, typed);
-        let mut r = Raise { w, values: HashMap::new(), dims: HashMap::new(), ranges: Ranges::default() };
+        let mut r = Raise { w, values: HashMap::new(), dims: HashMap::new(), ranges: Ranges::default(), strict };
         let ExprKind::Tuple(args) = call.args.get(1)?.kind() else { return None };
         let scalars: &[PrimExpr] = match call.args.get(2).map(Expr::kind) {
             Some(ExprKind::Shape(s)) => s,
@@ -201,7 +204,13 @@ impl<'a> Raise<'a> {
             }
             let space = self.space(&s, out)?;
             let value = match s.accs.get(i) {
-                None if s.reduce.is_empty() => self.pointwise(out, &space)?,
+                None if s.reduce.is_empty() => {
+                    let mut value = self.pointwise(out, &space)?;
+                    if let Some(norm) = value.expr.as_ref().and_then(|e| self.norm(e)) {
+                        value = norm.into();
+                    }
+                    value
+                }
                 Some(acc) if out.value == acc.var.expr() => {
                     let others = s.accs.iter().filter(|o| o.var != acc.var).any(|o| acc.update.uses(&o.var));
                     if others || s.outs.iter().any(|o| read(&acc.update, &o.buffer) || read(&acc.init, &o.buffer)) {
@@ -249,9 +258,6 @@ impl<'a> Raise<'a> {
         if let Some(e) = self.average(out, space) {
             return Some(e.into());
         }
-        if let Some(e) = self.resized(out, space) {
-            return Some(e.into());
-        }
         let wanted = self.shape(&out.buffer);
         if let Some((wider, dims)) = self.kept_space(&out.value, space) {
             let e = self.value(&out.value, &wider, &mut HashMap::new())?;
@@ -260,7 +266,9 @@ impl<'a> Raise<'a> {
                 return Some(Value { expr, kept: Some((e, dims)), ..Value::default() });
             }
         }
-        let e = self.value(&out.value, space, &mut HashMap::new())?;
+        let Some(e) = self.value(&out.value, space, &mut HashMap::new()) else {
+            return self.resized(out, space).map(Value::from);
+        };
         if same(self.info(&e)?.known_dims()?, &wanted) {
             return Some(e.into());
         }

@@ -1,9 +1,10 @@
 //! Values of single points: a tree of scalar operations is one of elementwise operators.
 
-use super::{loaded, Raise, Space};
+use super::{loaded, Raise, Space, Sum};
 use relax_ir::attrs::AttrValue;
 use relax_ir::prim::{BinOp, Intrin, PrimKind};
 use relax_ir::relax::{Expr, ExprKind};
+use relax_ir::tir::Buffer;
 use relax_ir::{Constant, DType, PrimExpr};
 use std::collections::HashMap;
 
@@ -31,8 +32,14 @@ impl Raise<'_> {
                 self.op("astype", vec![x], &[("dtype", AttrValue::DType(e.dtype()))])
             }
             PrimKind::Binary(op, a, b) => {
-                if let Some(mean) = self.mean(*op, a, b, space) {
-                    return Some(mean);
+                // A bool as a number that is more than zero.
+                if let (BinOp::Lt, PrimKind::Int(0), PrimKind::Cast(c)) = (op, a.kind(), b.kind()) {
+                    if c.dtype().is_bool() {
+                        return self.value(c, space, made);
+                    }
+                }
+                if let Some(moment) = self.mean(*op, a, b, space).or_else(|| self.variance(*op, a, b, space)) {
+                    return Some(moment);
                 }
                 let (x, y) = (self.value(a, space, made)?, self.value(b, space, made)?);
                 self.op(binary(*op, a.dtype())?, vec![x, y], &[])
@@ -66,17 +73,45 @@ impl Raise<'_> {
 
     /// A sum that is divided by the number of its terms.
     fn mean(&mut self, op: BinOp, sum: &PrimExpr, count: &PrimExpr, space: &Space) -> Option<Expr> {
-        let (b, indices) = loaded(sum).filter(|_| op == BinOp::Div)?;
-        let sum = self.values.get(b)?.sum.clone()?;
-        if count.as_float()? != sum.count as f64 {
+        let (b, indices, sum) = self.averaged(op, sum, count)?;
+        self.moment("mean", &sum, b, indices, space)
+    }
+
+    /// The mean of squares less the square of the mean. Where sums are strict it stays that.
+    fn variance(&mut self, op: BinOp, squares: &PrimExpr, square: &PrimExpr, space: &Space) -> Option<Expr> {
+        let (PrimKind::Binary(a, x, n), PrimKind::Binary(BinOp::Mul, m, same)) = (squares.kind(), square.kind()) else {
+            return None;
+        };
+        let PrimKind::Binary(b, y, k) = m.kind() else { return None };
+        let (squares, mean) = (self.averaged(*a, x, n)?.2, self.averaged(*b, y, k)?);
+        let product = self.w.value(&squares.of).and_then(Expr::as_call).filter(|c| c.is_op("multiply"))?;
+        let of_same = product.args.iter().all(|x| *x == mean.2.of) && squares.axes == mean.2.axes;
+        if op != BinOp::Sub || m != same || !of_same || self.strict {
             return None;
         }
+        self.moment("variance", &mean.2, mean.0, mean.1, space)
+    }
+
+    /// The load of such a sum, and of what.
+    fn averaged<'e>(
+        &self,
+        op: BinOp,
+        sum: &'e PrimExpr,
+        count: &PrimExpr,
+    ) -> Option<(&'e Buffer, &'e [PrimExpr], Sum)> {
+        let (b, indices) = loaded(sum).filter(|_| op == BinOp::Div)?;
+        let sum = self.values.get(b)?.sum.clone()?;
+        (count.as_float()? == sum.count as f64).then_some((b, indices, sum))
+    }
+
+    /// `name` of what is summed in `b`, in the place of an element of it.
+    fn moment(&mut self, name: &str, sum: &Sum, b: &Buffer, indices: &[PrimExpr], space: &Space) -> Option<Expr> {
         let keep = [("axis", super::ints(&sum.axes)), ("keepdims", AttrValue::Bool(true))];
-        let mean = self.op("mean", vec![sum.of], &keep)?;
-        let dims = self.info(&mean)?.known_dims()?.to_vec();
-        let whole = self.reshaped(mean.clone(), self.shape(b))?;
-        // Its buffer holds the mean for this moment.
-        let value = super::Value { expr: Some(whole), kept: Some((mean, dims)), ..super::Value::default() };
+        let kept = self.op(name, vec![sum.of.clone()], &keep)?;
+        let dims = self.info(&kept)?.known_dims()?.to_vec();
+        let whole = self.reshaped(kept.clone(), self.shape(b))?;
+        // Its buffer holds it for this moment.
+        let value = super::Value { expr: Some(whole), kept: Some((kept, dims)), ..super::Value::default() };
         let old = self.values.insert(b.clone(), value);
         let x = self.view(b, indices, space);
         self.values.insert(b.clone(), old?);
