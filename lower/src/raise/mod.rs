@@ -131,6 +131,7 @@ impl<'a> Raise<'a> {
         if outputs != args.len() || prim.returns.is_some() {
             return None;
         }
+        let mut given = vec![];
         for p in &prim.params {
             match p {
                 PrimParam::Scalar(v) => drop(r.dims.insert(v.clone(), scalars.next()?.clone())),
@@ -150,11 +151,13 @@ impl<'a> Raise<'a> {
                             r.dims.entry(v.clone()).or_insert_with(|| dim.clone());
                         }
                     }
-                    r.values.insert(buffer.clone(), Value { expr: Some(x.clone()), ..Value::default() });
+                    given.push((buffer, known.to_vec()));
+                    r.values.insert(buffer.clone(), x.clone().into());
                 }
             }
         }
-        Some(r)
+        // What operators would broadcast is as large as the PrimFunc says.
+        given.iter().all(|(b, dims)| same(&r.shape(b), dims)).then_some(r)
     }
 
     /// The bindings of the whole PrimFunc.

@@ -112,7 +112,7 @@ impl Raise<'_> {
             Some((b.clone(), i.to_vec(), inner.dtype()))
         };
         let (x, y) = (factor(a)?, factor(b)?);
-        if x.2 != y.2 || (d.is_float() && d.bits <= 16) {
+        if x.2 != y.2 || x.2.is_float() != d.is_float() || (d.is_float() && d.bits <= 16) {
             return None;
         }
         let wide = if x.2 == d { AttrValue::None } else { AttrValue::DType(d) };
