@@ -249,6 +249,9 @@ impl Session {
             relax_lower::accesses::test_open(&mut typed.module);
         }
         self.specialise(&mut typed, o, hosted)?;
+        if o.opt_level >= 2 {
+            self.stage("raise", |_| relax_lower::raise(&mut typed, o.fp == Fp::Strict));
+        }
         let integers = match o.quantized {
             Quantized::Auto => !hosted,
             q => q == Quantized::Integer,

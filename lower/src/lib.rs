@@ -53,6 +53,7 @@ mod written;
 pub use bind_params::{bind_params, of_bytes};
 pub use host::Region;
 pub use kernel::{kernel_dims, kernel_workspace};
+pub use raise::raise;
 
 use relax_ir::analysis::{self, Typed};
 use relax_ir::flat::{Assembled, FlatFunc};
@@ -233,6 +234,7 @@ fn passes_behind(
     stand_in::stand_in(&mut typed)?;
     fresh::constants(&mut typed);
     if opt_level >= 2 {
+        // Also where dims have names only now.
         raise::raise(&mut typed, strict);
     }
     let shared = if opt_level >= 1 { fresh::shared(&typed) } else { HashSet::new() };
