@@ -217,6 +217,9 @@ pub fn passes(
     wide: Option<layout::Choice>,
     until: Until,
 ) -> Result<Typed, Diagnostics> {
+    if opt_level >= 2 {
+        raise::raise(&mut typed, strict);
+    }
     analysis::materialise(&mut typed)?;
     passes_behind(typed, opt_level, strict, wide, until)
 }
@@ -233,10 +236,6 @@ fn passes_behind(
     outside::resolve(&mut typed)?;
     stand_in::stand_in(&mut typed)?;
     fresh::constants(&mut typed);
-    if opt_level >= 2 {
-        // Also where dims have names only now.
-        raise::raise(&mut typed, strict);
-    }
     let shared = if opt_level >= 1 { fresh::shared(&typed) } else { HashSet::new() };
     if opt_level >= 1 {
         turns::turns(&mut typed, &shared);

@@ -272,8 +272,10 @@ impl<'a> Raise<'a> {
         let Some(e) = self.value(&out.value, space, &mut HashMap::new()) else {
             return self.resized(out, space).map(Value::from);
         };
-        if same(self.info(&e)?.known_dims()?, &wanted) {
-            return Some(e.into());
+        // Dims of 1 apart it is all there.
+        let several = |dims: &[PrimExpr]| dims.iter().filter(|d| !d.is_int(1)).cloned().collect::<Vec<_>>();
+        if same(&several(self.info(&e)?.known_dims()?), &several(&wanted)) {
+            return Some(self.reshaped(e, wanted)?.into());
         }
         let shape = Expr::new(ExprKind::Shape(wanted), self.w.span());
         Some(self.op("broadcast_to", vec![e, shape], &[])?.into())
