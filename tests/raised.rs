@@ -106,6 +106,8 @@ fn other_blocks_compute_what_they_say() {
         ("T.float32(-340282346638528859811704183484516925440.0)", "T.float32(0.0)"),
         ("T.max(", "T.min("),
         ("T.min(", "T.max("),
+        (", T.int64(13)), ", ", T.int64(12)), "),
+        (", T.int64(11)), ", ", T.int64(10)), "),
         ("T.int64(1) <= v_", "T.int64(2) <= v_"),
         ("< T.int64(15)", "< T.int64(14)"),
         ("] * ", "] + "),
@@ -127,6 +129,10 @@ fn other_blocks_compute_what_they_say() {
             for (at, _) in
                 text.match_indices(from).filter(|(at, _)| *at > blocks && !line(&text, *at).contains("T.reads"))
             {
+                // What keeps an index inside of its buffer.
+                if ["T.max(", "T.min("].contains(&from) && line(&text, at).contains("T.max(T.min(T.") {
+                    continue;
+                }
                 let other = [&text[..at], to, &text[at + from.len()..]].concat();
                 let name = format!("{name}: {to}");
                 tried += agree(dir.path(), &name, &other, &[&["--target-cpu", "native"]]) as usize;
