@@ -300,6 +300,37 @@ mod tests {
         }
     }
 
+    /// The last few columns are dot products of what lies behind the panels: of all of the reduction, by parts of it, and by blocks of rows.
+    #[test]
+    fn the_last_few_columns_of_panels_are_dot_products() {
+        let sizes = [(40, 272, 36), (33, 256, 97), (40, 512, 20), (64, 1024, 51), (128, 256, 34), (120, 768, 53)];
+        for ((rows, depth, columns), transposed) in sizes.into_iter().zip([true, false].into_iter().cycle()) {
+            let f = product(PrimExpr::i64(rows), depth, columns, transposed);
+            let o = SchedOptions::vectors(64);
+            let all = packable(&f, &o);
+            let [p] = all.as_slice() else { panic!("packed") };
+            assert!(p.panels.edge && columns % p.panels.width < 16, "{:?}", p.panels);
+            assert!(packable(&f, &SchedOptions { shared: true, ..o.clone() }).iter().all(|p| !p.panels.edge));
+            let w = tensor(&if transposed { [columns, depth] } else { [depth, columns] });
+            let args = |w: Tensor| {
+                let out = Tensor::zeros(DType::F32, &[rows, columns]);
+                [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
+            };
+            let mut wanted = args(w.clone());
+            run(&f, &mut wanted).unwrap();
+            let packed = rewritten(&f, 1, p);
+            let w = Tensor::from_constant(&reorder(&w.into_constant(), p));
+            // What shares rows between threads does without blocks; other vectors read the same.
+            for o in [o.clone(), SchedOptions { threads: true, ..o.clone() }, SchedOptions::vectors(32)] {
+                let mut got = args(w.clone());
+                machine::run(&packed, &mut got, &o).unwrap();
+                let (Arg::Tensor(a), Arg::Tensor(b)) = (&wanted[3], &got[3]) else { panic!() };
+                let near = |(a, b): (f64, f64)| (a - b).abs() < 1e-4 * (1.0 + a.abs());
+                assert!(a.to_f64().into_iter().zip(b.to_f64()).all(near), "{rows}x{depth}x{columns}");
+            }
+        }
+    }
+
     /// What one row reads for all processors is read in one pass by vectors of half the size, too: as few panels as the widest
     /// ones need, as even as can be, and what is computed is the same.
     #[test]

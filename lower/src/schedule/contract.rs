@@ -232,14 +232,27 @@ struct Product<'a> {
 
 /// Emits the nest; `false`, with nothing emitted, when it does not have the form.
 pub fn contraction(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions) -> Res<bool> {
-    contract(e, n, scratch, o, None)
+    contract(e, n, scratch, o, None, None)
+}
+
+/// The same of some steps of a reduction, from one on.
+pub(super) fn some_steps(e: &mut Emit, n: &Nest, scratch: &Var, o: &SchedOptions, from: PrimExpr) -> Res<bool> {
+    contract(e, n, Some(scratch), o, None, Some(from))
 }
 
 /// Rows of columns of an open length that has so many vectors go by themselves; shorter ones are joined.
 const LONG_ROWS: i64 = 3;
 
-/// `join`: what becomes of rows of columns of an open length, where that is decided.
-fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, join: Option<bool>) -> Res<bool> {
+/// `join`: what becomes of rows of columns of an open length, where that is decided. `part`: the nest has some steps of a
+/// reduction, from this one on.
+fn contract(
+    e: &mut Emit,
+    n: &Nest,
+    scratch: Option<&Var>,
+    o: &SchedOptions,
+    join: Option<bool>,
+    part: Option<PrimExpr>,
+) -> Res<bool> {
     let [acc] = n.accs.as_slice() else { return Ok(false) };
     if is_narrow(acc.var.dtype()) {
         return Ok(false);
@@ -258,7 +271,8 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
         (None, Some(scratch)) => Right::Scratch(scratch),
         (None, None) => return Ok(false),
     };
-    let from = PrimExpr::i64(0);
+    let is_part = part.is_some();
+    let from = part.clone().unwrap_or(PrimExpr::i64(0));
     let mut p = Product {
         n,
         a,
@@ -288,7 +302,10 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
         Right::Panels(_, p, _) => Some(*p),
         Right::Scratch(_) => None,
     };
-    let fits = |p: &Panels| n.reduce.len() == 1 && n.reduce[0].len() == Some(p.depth) && j.len() == Some(p.columns);
+    let fits = |p: &Panels| {
+        let deep = n.reduce.len() == 1 && (is_part || n.reduce[0].len() == Some(p.depth));
+        deep && (j.len() == Some(p.columns) || p.edge && j.len() == Some(p.whole()))
+    };
     if packed.map_or(rows.is_empty(), |p| !fits(&p)) {
         return Ok(false);
     }
@@ -300,7 +317,7 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
     let joined = joined.filter(|_| awkward && packed.is_none());
     if let (None, Some(_), None, true) = (join, joined, j.len(), o.is_wide()) {
         let long = e.hoist(j.extent.clone().ge(LONG_ROWS * lanes as i64));
-        let both = |e: &mut Emit, join: bool| contract(e, n, scratch, o, Some(join)).map(|_| ());
+        let both = |e: &mut Emit, join: bool| contract(e, n, scratch, o, Some(join), part.clone()).map(|_| ());
         return e.if_then(long, |e| both(e, false), |e| both(e, true)).map(|_| true);
     }
     let outer = joined.filter(|_| join != Some(false)).map(|at| outside.remove(at));
@@ -317,6 +334,7 @@ fn contract(e: &mut Emit, n: &Nest, scratch: Option<&Var>, o: &SchedOptions, joi
     let collide = columns.j.len().is_some_and(|n| n * 4 % PAGE == 0);
     p.direct = short && (!collide || few.is_some_and(|r| r <= FEWEST_ROWS));
     let step = match packed {
+        Some(_) if is_part => None,
         Some(p) => panel_blocks(o, rows, p.depth).map(|(step, _)| step).filter(|_| ct == DType::F32),
         None => block(o, size(rows), size(&n.reduce)).filter(|_| deep),
     };

@@ -25,18 +25,24 @@ pub struct Panels {
     pub depth: i64,
     pub columns: i64,
     pub width: i64,
+    /// What is left are dot products along the reduction, however few they are.
+    pub edge: bool,
 }
 
 impl Panels {
     /// As the scope of the packed buffer.
     pub fn scope(&self) -> String {
-        format!("panels.{}.{}.{}", self.depth, self.columns, self.width)
+        let edge = if self.edge { ".edge" } else { "" };
+        format!("panels.{}.{}.{}{edge}", self.depth, self.columns, self.width)
     }
 
     /// From the scope of a buffer.
     pub fn of(b: &Buffer) -> Option<Panels> {
-        let mut parts = b.scope.strip_prefix("panels.")?.split('.').map(|p| p.parse().ok());
-        Some(Panels { depth: parts.next()??, columns: parts.next()??, width: parts.next()?? })
+        let scope = b.scope.strip_prefix("panels.")?;
+        let whole = scope.strip_suffix(".edge");
+        let mut parts = whole.unwrap_or(scope).split('.').map(|p| p.parse().ok());
+        let (depth, columns, width) = (parts.next()??, parts.next()??, parts.next()??);
+        Some(Panels { depth, columns, width, edge: whole.is_some() })
     }
 
     /// As the order of a constant; `turned`: that has the matrix column by column.
@@ -52,7 +58,10 @@ impl Panels {
 
     /// Columns in full panels.
     pub(super) fn whole(&self) -> i64 {
-        whole_slivers(self.columns, self.width)
+        match self.edge {
+            true => self.columns / self.width * self.width,
+            false => whole_slivers(self.columns, self.width),
+        }
     }
 
     /// Elements of a row of the panel behind the full ones.
@@ -200,14 +209,20 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
     }
     if columns < lanes {
         // Too few for a vector: along the reduction.
-        let panels = Panels { depth, columns, width: 1 };
+        let panels = Panels { depth, columns, width: 1, edge: false };
         return (column == 1 && buffer.dtype() == d).then(|| Packable { buffer: buffer.clone(), column, panels });
     }
     let rows = s.spatial.iter().filter(|i| i.var != j.var).try_fold(1, |n: i64, i| n.checked_mul(i.len()?));
-    // The last columns of few are better made as dot products, of what is then read where it is.
-    let edge = || last_columns(rows?, columns, depth).filter(|_| column == 1 && columns <= EDGED);
-    if o.vector_bytes == 64 && !o.shared && edge().is_some() {
-        return None;
+    // The last columns of few are better made as dot products.
+    let edge = rows.and_then(|rows| last_columns(rows, columns, depth)).filter(|_| columns <= EDGED);
+    if let Some(count) = edge.filter(|_| o.vector_bytes == 64 && !o.shared) {
+        let vectors = (columns - count) / lanes;
+        let side =
+            s.given.and_then(|g| g.columns_for(lanes)).unwrap_or(model_columns(o, rows, Some(columns - count), lanes));
+        if let Some(side) = (2..=side).rev().find(|n| vectors % n == 0).or_else(|| (vectors == 1).then_some(1)) {
+            let panels = Panels { depth, columns, width: side * lanes, edge: true };
+            return Some(Packable { buffer: buffer.clone(), column, panels });
+        }
     }
     // One panel is one thread's.
     let halves = o.threads && !o.shared && depth * columns >= LEAST && columns < 2 * ALONE * lanes;
@@ -220,5 +235,5 @@ pub fn packable(s: &Stage, o: &SchedOptions) -> Option<Packable> {
         rows => model_columns(o, rows, Some(columns), lanes),
     };
     let width = s.given.and_then(|g| g.columns_for(lanes)).unwrap_or_else(model) * lanes;
-    Some(Packable { buffer: buffer.clone(), column, panels: Panels { depth, columns, width } })
+    Some(Packable { buffer: buffer.clone(), column, panels: Panels { depth, columns, width, edge: false } })
 }
