@@ -258,6 +258,12 @@ mod tests {
         Tensor::from_f64(DType::F32, shape, &values)
     }
 
+    /// Of such a product with this right side, and room for its result.
+    fn args(rows: i64, depth: i64, columns: i64, w: Tensor) -> Vec<Arg> {
+        let out = Tensor::zeros(DType::F32, &[rows, columns]);
+        [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
+    }
+
     #[test]
     fn packed_products_mean_the_same() {
         for (depth, columns) in [(8, 64), (9, 16), (13, 150), (20, 100), (8, 23), (40, 10)] {
@@ -267,10 +273,7 @@ mod tests {
                 let dim = if symbolic { Var::dim("n").expr() } else { PrimExpr::i64(rows) };
                 let f = product(dim, depth, columns, transposed);
                 let w = tensor(&if transposed { [columns, depth] } else { [depth, columns] });
-                let args = |w: Tensor| {
-                    let out = Tensor::zeros(DType::F32, &[rows, columns]);
-                    [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
-                };
+                let args = |w: Tensor| args(rows, depth, columns, w);
                 let mut wanted = args(w.clone());
                 run(&f, &mut wanted).unwrap();
                 for (packed_for, bytes) in [(16, 16), (32, 32), (64, 64), (64, 16)] {
@@ -312,10 +315,7 @@ mod tests {
             assert!(p.panels.edge && columns % p.panels.width < 16, "{:?}", p.panels);
             assert!(packable(&f, &SchedOptions { shared: true, ..o.clone() }).iter().all(|p| !p.panels.edge));
             let w = tensor(&if transposed { [columns, depth] } else { [depth, columns] });
-            let args = |w: Tensor| {
-                let out = Tensor::zeros(DType::F32, &[rows, columns]);
-                [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
-            };
+            let args = |w: Tensor| args(rows, depth, columns, w);
             let mut wanted = args(w.clone());
             run(&f, &mut wanted).unwrap();
             let packed = rewritten(&f, 1, p);
@@ -342,10 +342,7 @@ mod tests {
             let [p] = all.as_slice() else { panic!("packed") };
             assert_eq!(p.panels.width, width);
             let w = tensor(&[columns, 24]);
-            let args = |w: Tensor| {
-                let out = Tensor::zeros(DType::F32, &[1, columns]);
-                [tensor(&[1, 24]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
-            };
+            let args = |w: Tensor| args(1, 24, columns, w);
             let mut wanted = args(w.clone());
             run(&f, &mut wanted).unwrap();
             let packed = rewritten(&f, 1, p);
@@ -371,10 +368,7 @@ mod tests {
             let w = tensor(&[depth, columns]);
             let all = packable(&f, &SchedOptions::vectors(64));
             let [p] = all.as_slice() else { panic!("packed") };
-            let args = |w: Tensor| {
-                let out = Tensor::zeros(DType::F32, &[rows, columns]);
-                [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
-            };
+            let args = |w: Tensor| args(rows, depth, columns, w);
             let mut wanted = args(w.clone());
             run(&f, &mut wanted).unwrap();
             let f = rewritten(&f, 1, p);
@@ -408,10 +402,7 @@ mod tests {
                 let o = SchedOptions { ahead: true, ..SchedOptions::vectors(bytes) };
                 let all = packable(&f, &o);
                 let [p] = all.as_slice() else { panic!("packed") };
-                let args = |w: Tensor| {
-                    let out = Tensor::zeros(DType::F32, &[rows, columns]);
-                    [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
-                };
+                let args = |w: Tensor| args(rows, depth, columns, w);
                 let mut wanted = args(w.clone());
                 run(&f, &mut wanted).unwrap();
                 let mut got = args(Tensor::from_constant(&reorder(&w.into_constant(), p)));
@@ -437,10 +428,7 @@ mod tests {
                 let dim = if symbolic { Var::dim("n").expr() } else { PrimExpr::i64(rows) };
                 let f = product(dim, depth, columns, false);
                 let w = tensor(&[depth, columns]);
-                let args = |w: Tensor| {
-                    let out = Tensor::zeros(DType::F32, &[rows, columns]);
-                    [tensor(&[rows, depth]), w, tensor(&[columns]), out].map(Arg::Tensor).to_vec()
-                };
+                let args = |w: Tensor| args(rows, depth, columns, w);
                 let mut wanted = args(w.clone());
                 run(&f, &mut wanted).unwrap();
                 for lanes in [8, 16] {
