@@ -8,6 +8,7 @@
 
 use super::beside::{Ahead, LINE};
 use super::contract::{factors, sides, LEAST_WORK, LEFT_FAR};
+use super::edges;
 use super::emit::{Emit, Lane, Res};
 use super::map::point;
 use super::mirrored::Lines;
@@ -21,8 +22,11 @@ use relax_ir::{DType, PrimExpr, Var};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Rows: fewer of them wait for memory, more are the lanes of vectors.
+/// Rows: fewer of them wait for memory, more are the lanes of vectors, unless they fill these badly (see [`many`]).
 const ROWS: Range<i64> = 4..16;
+const MOST_ROWS: i64 = 48;
+/// Steps of the shortest reduction of that many.
+const MANY_STEPS: i64 = 512;
 /// Rows at least where the reduction goes by blocks: a right side is waited for by fewer of them.
 const DEEP_ROWS: i64 = 5;
 /// Lanes of an accumulator.
@@ -49,6 +53,17 @@ const CACHED: i64 = 6144;
 const CACHED_TALL: i64 = 7168;
 /// Steps of an accumulator in a round of the innermost loop.
 const UNROLL: i64 = 2;
+
+/// Whether so many rows, which could be the lanes of vectors, are dot products: one vector of them beside another from memory in each
+/// step keeps the multipliers waiting, and a tenth of the lanes of several is what adding those of dot products takes. Enough
+/// columns share what copying the left side takes.
+fn many(rows: i64, columns: i64, depth: i64) -> bool {
+    let filled = (rows + LANES - 1) / LANES * LANES;
+    // Those behind the others are dot products of their own.
+    let edged = rows > 2 * LANES && edges::split(rows).is_some_and(|(_, count)| count > 1);
+    let fills = rows > LANES && rows * 10 > filled * 9 || edged;
+    (ROWS.end..MOST_ROWS).contains(&rows) && !fills && depth >= MANY_STEPS && columns >= 3 * filled
+}
 
 /// Rows in so many tiles.
 fn tiles(rows: i64, count: i64) -> Vec<Range<i64>> {
@@ -82,7 +97,7 @@ impl Dots {
     pub fn of(s: &Stage, o: &SchedOptions) -> Option<Dots> {
         let mut d = Dots { near: false, ..Dots::last_rows(s, o, BLOCK)? };
         let deep = d.l.depth > CACHED / (d.l.rows + d.width);
-        if !ROWS.contains(&d.l.rows) || deep && d.l.rows < DEEP_ROWS {
+        if !ROWS.contains(&d.l.rows) && !many(d.l.rows, d.l.columns, d.l.depth) || deep && d.l.rows < DEEP_ROWS {
             return None;
         }
         if deep {
@@ -102,7 +117,7 @@ impl Dots {
         let (width, height) = if l.depth % SAME_PLACE == 0 { NARROW } else { TILE };
         let tiles = tiles(l.rows, (l.rows + height - 2) / height);
         let size = l.columns >= LANES && l.depth >= LEAST_STEPS && l.rows * l.columns * l.depth >= LEAST_WORK;
-        let fits = l.rows < ROWS.end && l.depth % LANES == 0;
+        let fits = l.rows < MOST_ROWS && l.depth % LANES == 0;
         let steps = even(l.depth, CACHED / (l.rows + width));
         let d = Dots { l, width, across: width, tiles, near: true, steps, block, by_steps: false };
         (zero && size && fits).then_some(d)
@@ -406,7 +421,9 @@ mod tests {
     /// reduction, which rounds do not divide.
     #[test]
     fn few_rows_are_dot_products() {
-        for (m, k, n) in [(4, 256, 40), (8, 256, 60), (5, 400, 107), (15, 816, 97), (9, 1024, 34), (7, 2064, 23)] {
+        let many = [(16, 512, 50), (21, 528, 97), (28, 1024, 101), (33, 512, 144), (40, 512, 150)];
+        let few = [(4, 256, 40), (8, 256, 60), (5, 400, 107), (15, 816, 97), (9, 1024, 34), (7, 2064, 23)];
+        for (m, k, n) in few.into_iter().chain(many) {
             for heavy in [false, true] {
                 let f = product(m, k, n, heavy);
                 let is_dots = |bytes: u32| {
@@ -418,7 +435,10 @@ mod tests {
             }
         }
         let o = SchedOptions::vectors(64);
-        for (m, k, n) in [(3, 256, 64), (16, 256, 64), (4, 768, 64), (8, 250, 64), (8, 64, 64), (8, 256, 8)] {
+        // Rows that fill vectors, or whose last ones are dot products of their own; few steps, few columns.
+        let many = [(29, 512, 100), (32, 512, 150), (36, 512, 150), (16, 256, 64), (28, 512, 95), (48, 1024, 200)];
+        let few = [(3, 256, 64), (4, 768, 64), (8, 250, 64), (8, 64, 64), (8, 256, 8)];
+        for (m, k, n) in few.into_iter().chain(many) {
             let f = product(m, k, n, false);
             assert!(!plan(&f, &o).items.iter().any(|i| matches!(i, Item::Stage(s) if Dots::of(s, &o).is_some())));
         }

@@ -244,7 +244,7 @@ impl Steps {
 }
 
 /// Points in full vectors, and those behind them, where there are a few.
-fn split(points: i64) -> Option<(i64, i64)> {
+pub(super) fn split(points: i64) -> Option<(i64, i64)> {
     let first = points / LANES * LANES;
     let count = points - first;
     (first > 0 && (1..=MOST).contains(&count)).then_some((first, count))
