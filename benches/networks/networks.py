@@ -9,10 +9,10 @@ lines `run N` (gives {"ns": [..]}) and `out FOLDER` (writes out_0.npy ..). Ours 
 from Python beside the Python ones, from C beside RUST_PEERS. The compiler is RELAX_AOT, or target/release/relax-aot; needs cc.
 
 Each competitor is a process of its own; those of a network live together and take turns in bursts, so that what else the
-machine does falls on all alike. A cell is ours / theirs by least times, and by medians behind a stroke where that is above 1:
-bold where we lose. A competitor whose results differ from onnxruntime's without optimisations by more than half of the
-largest one is wrong. --json keeps what was measured and adds to what is there; --store puts the tables into
-docs/performance.md.
+machine does falls on all alike; on several threads a burst begins when those of the last one sleep. A cell is ours / theirs
+by least times, and by medians behind a stroke where that is above 1: bold where we lose. A competitor whose results differ
+from onnxruntime's without optimisations by more than half of the largest one is wrong. --json keeps what was measured and
+adds to what is there; --store puts the tables into docs/performance.md.
 """
 
 import argparse
@@ -28,6 +28,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 
@@ -41,6 +42,9 @@ RUST = os.environ.get("RUST_PEERS")
 # Competitors that are called from a compiled language, and ours called likewise.
 COMPILED = ("tract", "rten")
 NATIVE = "ours, from C"
+# Seconds before a burst on several threads: those of onnxruntime look for work for some 60 ms behind its last call, on a
+# processor that the next competitor would have.
+SETTLED = 0.1
 MARK = "<!-- The last run of benches/networks/networks.py --store. -->"
 END = "<!-- The end of networks. -->"
 
@@ -282,6 +286,8 @@ def measure(models, name, threads, seconds):
                 active.append(w)
         while active:  # A burst each, in turns.
             for w in list(active):
+                if threads > 1:
+                    time.sleep(SETTLED)
                 per = statistics.median(w.times) if w.times else None
                 count = 1 if not per else max(1, min(2000, int(seconds / 8 / per * 1e9)))
                 w.times += w.ask(f"run {count}").get("ns", [])

@@ -97,8 +97,8 @@ struct Pack<'a> {
     packed: HashMap<Key, Constant>,
     /// The form under way.
     form: Option<String>,
-    /// How the general forms have their constants: column axis and width of the panels.
-    general: HashMap<u64, Vec<(Constant, usize, i64)>>,
+    /// How the general forms have their constants: column axis and panels.
+    general: HashMap<u64, Vec<(Constant, usize, Panels)>>,
     prims: HashMap<String, PrimFunc>,
     bound: HashMap<RVar, Constant>,
     new: Vec<PrimFunc>,
@@ -120,11 +120,11 @@ impl Pack<'_> {
         }
     }
 
-    /// Of the panels that a form reads: those of the general form, where that has the same matrix in panels.
-    fn width(&self, c: &Constant, p: &Packable) -> i64 {
+    /// The panels that a form reads: those of the general form, where that has the same matrix in panels.
+    fn shared(&self, c: &Constant, p: &Packable) -> Panels {
         let alike = self.general.get(&relayout::sample(c)).into_iter().flatten();
         let mut same = alike.filter(|(g, column, _)| *column == p.column && relayout::same(g, c));
-        same.next().map_or(p.panels.width, |(_, _, width)| *width)
+        same.next().map_or(p.panels, |(_, _, panels)| *panels)
     }
 
     fn add(&mut self, c: &Constant, n: i64) {
@@ -174,10 +174,8 @@ impl Pack<'_> {
                 continue;
             }
             match &self.form {
-                None => {
-                    self.general.entry(relayout::sample(&c)).or_default().push((c.clone(), p.column, p.panels.width))
-                }
-                Some(_) if c.size() >= LARGE => p.panels.width = self.width(&c, &p),
+                None => self.general.entry(relayout::sample(&c)).or_default().push((c.clone(), p.column, p.panels)),
+                Some(_) if c.size() >= LARGE => p.panels = self.shared(&c, &p),
                 Some(_) => {}
             }
             let packed = self.packed.entry(key).or_insert_with(|| reorder(&c, &p)).clone();
