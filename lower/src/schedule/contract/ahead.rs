@@ -11,7 +11,8 @@ use std::collections::HashMap;
 
 /// Constant right sides of at least so many bytes are asked for ahead.
 const AHEAD_FROM: i64 = 128 << 10;
-/// Tiles of an open count of rows that ask for all of a panel.
+/// Tiles that ask for all of a panel, where their count is open, and where there is one: it reads each panel once, in order, and all of
+/// the next one would displace what it reads (an eighth is where the processor reads ahead by itself).
 const FEW_TILES: i64 = 8;
 
 /// Right sides of at least so many bytes that are no constants are asked for ahead, by the tiles of up to so many.
@@ -51,7 +52,7 @@ impl Product<'_> {
             return None;
         }
         let (panel, height) = (k.len()? * width * size, height.max(1));
-        let tiles = r.len().map_or(FEW_TILES, |n| n / height).max(1);
+        let tiles = r.len().map(|n| n / height).filter(|n| *n > 1).unwrap_or(FEW_TILES);
         let lines = (panel / LINE + tiles * rounds - 1) / (tiles * rounds);
         // Rows of tiles that find everything asked for begin behind it.
         let at = (r.var.expr() * (rounds * lines * LINE / height)).min(PrimExpr::i64(panel));
