@@ -584,7 +584,7 @@ impl Product<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::mirrored::tests::{agrees, product};
     use super::super::{machine, plan, Item, SchedOptions};
     use super::{Edge, Rest};
@@ -602,7 +602,7 @@ mod tests {
     }
 
     /// `relu(a * b) + a bias`, whose right side lies along its columns.
-    fn plain(m: i64, k: i64, n: i64) -> PrimFunc {
+    pub fn plain(m: i64, k: i64, n: i64) -> PrimFunc {
         let c = PrimExpr::i64;
         let mut f = KernelBuilder::new("product");
         let a = f.input("a", &[c(m), c(k)], DType::F32);
@@ -616,6 +616,24 @@ mod tests {
         f.finish(&[z])
     }
 
+    /// Holds such a product to its meaning.
+    pub fn holds(f: &PrimFunc, (m, k, n): (i64, i64, i64)) {
+        let tensor = |shape: &[i64]| {
+            let count: i64 = shape.iter().product();
+            let values: Vec<f64> = (0..count).map(|i| ((i * 37 + 11) % 101) as f64 / 400.0 - 0.125).collect();
+            Tensor::from_f64(DType::F32, shape, &values)
+        };
+        let out = Tensor::zeros(DType::F32, &[m, n]);
+        let mut wanted = [tensor(&[m, k]), tensor(&[k, n]), tensor(&[n]), out].map(Arg::Tensor).to_vec();
+        let mut got = wanted.clone();
+        run(f, &mut wanted).unwrap();
+        machine::run(f, &mut got, &SchedOptions::vectors(64)).unwrap();
+        let (Arg::Tensor(x), Arg::Tensor(y)) = (&wanted[3], &got[3]) else { panic!() };
+        for (x, y) in x.to_f64().iter().zip(y.to_f64()) {
+            assert!((x - y).abs() <= 1e-4 * (1.0 + x.abs()), "{m}x{k}x{n}: {x} {y}");
+        }
+    }
+
     /// One to five columns and rows behind the last full vector, tiles and blocks that rows do not fill, rounds that steps do not.
     #[test]
     fn the_last_few_are_dot_products() {
@@ -627,20 +645,7 @@ mod tests {
         let deep = [(50, 368, 51), (40, 512, 36), (40, 1024, 20), (64, 1024, 17), (128, 256, 36), (120, 768, 53)];
         for (m, k, n) in sizes.into_iter().chain(deep) {
             let f = plain(m, k, n);
-            let tensor = |shape: &[i64]| {
-                let count: i64 = shape.iter().product();
-                let values: Vec<f64> = (0..count).map(|i| ((i * 37 + 11) % 101) as f64 / 400.0 - 0.125).collect();
-                Tensor::from_f64(DType::F32, shape, &values)
-            };
-            let out = Tensor::zeros(DType::F32, &[m, n]);
-            let mut wanted = [tensor(&[m, k]), tensor(&[k, n]), tensor(&[n]), out].map(Arg::Tensor).to_vec();
-            let mut got = wanted.clone();
-            run(&f, &mut wanted).unwrap();
-            machine::run(&f, &mut got, &SchedOptions::vectors(64)).unwrap();
-            let (Arg::Tensor(x), Arg::Tensor(y)) = (&wanted[3], &got[3]) else { panic!() };
-            for (x, y) in x.to_f64().iter().zip(y.to_f64()) {
-                assert!((x - y).abs() <= 1e-4 * (1.0 + x.abs()), "{m}x{k}x{n}: {x} {y}");
-            }
+            holds(&f, (m, k, n));
         }
         let turned = [(200, 256, 100, false), (50, 256, 512, true), (35, 1024, 107, true), (98, 304, 300, true)];
         for (m, k, n, rows) in turned {

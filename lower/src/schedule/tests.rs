@@ -472,10 +472,10 @@ fn right_sides_are_copied_in_passing() {
         (70, 514, 130, false, 32),
         (40, 272, 64, true, 64),
         (65, 1296, 80, true, 64),
-        (39, 1568, 151, true, 64),
+        (45, 1568, 151, true, 64),
         // Slivers of 38 and 54 columns, the last ones of vectors of eight lanes, and groups of four that reach back.
         (102, 272, 102, true, 64),
-        (38, 560, 166, true, 64),
+        (38, 496, 166, true, 64),
         (134, 512, 54, true, 64),
         (69, 525, 292, false, 64),
     ] {

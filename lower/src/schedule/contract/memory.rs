@@ -10,7 +10,7 @@ use super::super::SchedOptions;
 use super::next::{self, LONGEST};
 use super::{factors, most_columns, sides, size, FEW_ROWS, LEAST_WORK, SLIVERS, STRETCH};
 use relax_ir::prim::PrimKind;
-use relax_ir::{PrimExpr, Var};
+use relax_ir::{DType, PrimExpr, Var};
 
 /// Bytes of rows that stay in the second-level cache while slivers change, and of packed columns that do.
 const ROWS_CACHED: i64 = 256 << 10;
@@ -29,6 +29,10 @@ const LEAST_ROWS: i64 = 13;
 /// So many rows and reduction steps, at least, are worth a copy of a narrow sliver of a panel.
 const NARROW_ROWS: i64 = 24;
 const NARROW_DEPTH: i64 = 128;
+
+/// See [`least_rows`].
+const FEW_DIRECT: i64 = 2;
+const FEW_PACKED: i64 = 6;
 
 /// Below this many rows or columns, products of rows of both sides are dot products.
 const DOTS: i64 = 16;
@@ -55,6 +59,7 @@ pub(in super::super) fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr>
     let axis = |i: &PrimExpr| s.spatial.iter().find(|a| Some(&a.var) == i.as_var() && a.len() != Some(1));
     let j = out.indices.iter().rev().find_map(axis)?;
     let (a, b) = sides(x, y, &j.var)?;
+    let j = j.clone();
     if let PrimKind::BufferLoad(b, _) = widened(&b).kind() {
         if let Some(p) = Panels::of(b) {
             // What waits between the blocks of the reduction, and narrow slivers.
@@ -75,7 +80,7 @@ pub(in super::super) fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr>
     let depth = size(s.reduce.iter().collect());
     let small = |n: Option<i64>, least: i64| n.is_some_and(|n| n < least);
     let work = rows.and_then(|r| Some(r.saturating_mul(columns?).saturating_mul(depth?)));
-    if small(rows, 6) || small(columns, 4) || small(depth, 4) || small(work, LEAST_WORK) {
+    if small(rows, least_rows(s, o, &a, &b, &j)) || small(columns, 4) || small(depth, 4) || small(work, LEAST_WORK) {
         return None;
     }
     // Both sides contiguous along the reduction: dot products need no packing, which pays for many rows alone.
@@ -106,6 +111,29 @@ pub(in super::super) fn scratch(s: &Stage, o: &SchedOptions) -> Option<PrimExpr>
     let bytes = compute_type(d).bytes() as i64;
     let whole = depth * ((panel * (widest(o, bytes) - FEW) + FEW) * bytes);
     Some(blocks.map_or(whole.clone(), |n| whole.max(n)))
+}
+
+/// Rows that are worth tiles of their own, at least: of a right side that is read where it is, which one row reads as fast as memory
+/// has it, two; else as many as a copy pays for.
+fn least_rows(s: &Stage, o: &SchedOptions, a: &PrimExpr, b: &PrimExpr, j: &Axis) -> i64 {
+    let along = match b.kind() {
+        PrimKind::BufferLoad(b, idx) => {
+            let others = &idx[..idx.len().max(1) - 1];
+            let once = idx.last().and_then(|i| i.as_var()) == Some(&j.var) && !others.iter().any(|i| i.uses(&j.var));
+            once && b.strides.is_empty() && b.elem_offset.is_none() && b.dtype() == DType::F32
+        }
+        _ => false,
+    };
+    let one = s.reduce.iter().filter(|k| k.len() != Some(1)).count() == 1;
+    // None is joined with the columns.
+    let apart = s.spatial.iter().all(|i| i.var == j.var || a.uses(&i.var) || !b.uses(&i.var));
+    let lanes = o.vector_bytes.max(4) as i64 / 4;
+    let fills = j.len().is_some_and(|n| n >= 4 * lanes && n % lanes == 0);
+    if o.is_wide() && along && one && apart && fills {
+        FEW_DIRECT
+    } else {
+        FEW_PACKED
+    }
 }
 
 /// Bytes of scratch for so many rows where a right side is copied in passing: two blocks, and the sums that wait.
@@ -153,5 +181,31 @@ pub(super) fn panel(o: &SchedOptions, rows: Option<i64>, depth: Option<i64>, byt
             (PANEL_BYTES / (d * most_columns(o) as i64 * o.vector_bytes.max(16) as i64).max(1)).clamp(1, 8)
         }
         _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::edges::tests::{holds, plain};
+    use super::super::super::{plan, Item, SchedOptions};
+
+    /// Two to five rows of a computed right side whose columns fill vectors are a tile, which reads it once: as a whole, and by blocks of
+    /// the reduction where it does not stay in the second-level cache.
+    #[test]
+    fn few_rows_read_a_right_side_where_it_is() {
+        let tiles = |m, k, n, bytes| {
+            let (f, o) = (plain(m, k, n), SchedOptions::vectors(bytes));
+            plan(&f, &o).items.iter().any(|i| matches!(i, Item::Stage(s) if super::scratch(s, &o).is_some()))
+        };
+        for (m, k, n) in [(2, 300, 64), (3, 171, 80), (4, 130, 512), (5, 1100, 128), (2, 520, 272)] {
+            assert!(tiles(m, k, n, 64), "{m}x{k}x{n}");
+            holds(&plain(m, k, n), (m, k, n));
+        }
+        // One row, little to do, columns that fill no vectors, and vectors of 128 bits.
+        for (m, k, n, bytes) in
+            [(1, 520, 272, 64), (4, 64, 64, 64), (4, 300, 70, 64), (4, 520, 48, 64), (4, 520, 64, 16)]
+        {
+            assert!(!tiles(m, k, n, bytes), "{m}x{k}x{n}");
+        }
     }
 }
