@@ -277,7 +277,8 @@ pub struct CodegenArgs {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.6, value_parser = not_negative)]
     pub size_budget: f64,
     /// Rounding of floats: `strict` refuses transformed convolutions, which differ by 1e-5 of the largest result, multiplies
-    /// the factors of a product one after the other, and rounds float16 and bfloat16 after every operator.
+    /// the factors of a product one after the other, keeps weights that are next to nothing beside others, and rounds float16
+    /// and bfloat16 after every operator.
     #[arg(long, value_enum, default_value = "fast")]
     pub fp: Fp,
     /// How the shared object is linked.

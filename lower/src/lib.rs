@@ -47,6 +47,7 @@ mod siblings;
 mod stand_in;
 mod streamed;
 mod threads;
+mod tiny_weights;
 mod turns;
 mod written;
 
@@ -251,6 +252,7 @@ fn passes_behind(
         fold::computed_weights(&mut typed)?;
         if !strict {
             scales::scales(&mut typed);
+            tiny_weights::tiny_weights(&mut typed);
         }
         if wide.is_some() && !strict {
             gates::gates(&mut typed);
