@@ -445,6 +445,22 @@ fn what_was_chosen_travels_with_the_block() {
     assert_eq!((site.config(16), site.key()), (way, key));
 }
 
+/// Winograd's products of many channels read their weights for several rows at a time, not as often as tiles of two rows would.
+#[test]
+fn deep_products_have_tiles_of_several_rows() {
+    for (lanes, least) in [(16, 5), (8, 3)] {
+        let mut w = conv([24, 24], 2048, 512, [3, 3], [1, 1], [1, 1]);
+        w.kind = Kind::Winograd(2);
+        w.choose_panel(lanes);
+        let rows = super::tile::deep_rows(&super::alike::product(&w, 48), lanes);
+        assert!(rows >= least, "{rows} rows of {lanes} lanes");
+    }
+    let mut w = conv([5, 4], 1024, 32, [3, 3], [1, 1], [1, 1]);
+    w.kind = Kind::Winograd(2);
+    w.choose_panel(16);
+    same(&w, 64);
+}
+
 /// Tiles for processors that multiply two vectors a cycle: widths and heights of their own, and the same sums.
 #[test]
 fn tiles_for_two_multiplications_a_cycle() {

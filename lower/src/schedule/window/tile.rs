@@ -242,6 +242,18 @@ pub fn best_rows(w: &Window, lanes: i64, pieces: i64) -> (i64, f64) {
     best
 }
 
+/// Products of so many steps: what tiles do beside them is next to nothing, so that those of few rows look as good as any. They read
+/// their weights the more often, faster than a second-level cache has them.
+const DEEP: i64 = 1024;
+
+/// The length of tiles that takes the least time, weights that are read counted.
+pub(super) fn deep_rows(w: &Window, lanes: i64) -> i64 {
+    let vectors = pieces(w.panel, lanes).len() as i64;
+    let most = most_tile(w, lanes, vectors).min(w.out[1].max(1));
+    let cost = |rows: &i64| cost_twice(w, lanes, vectors, *rows);
+    (1..=most).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(1)
+}
+
 /// Cycles for all columns of a row in tiles of that length.
 fn rows_cost(w: &Window, pieces: i64, rows: i64) -> f64 {
     let tile = |len: i64| {
@@ -419,7 +431,10 @@ impl Run {
         let acc = Var::new("acc", DType::F32);
         let offset = axes[2].expr() * self.w.made + axes[3].expr();
         let targets = vec![Target { ptr: out, offset, dtype: DType::F32, value: acc.expr() }];
-        let w = product(&self.w, rows);
+        let mut w = product(&self.w, rows);
+        if w.plan.rows == 0 && w.taken >= DEEP {
+            (w.plan.rows, w.plan.lanes) = (deep_rows(&w, self.lanes), self.lanes);
+        }
         let sizes = match w.open {
             true => {
                 let one = PrimExpr::i64(1);
