@@ -18,8 +18,9 @@ use relax_ir::{DType, PrimExpr, Var};
 const BLOCK: i64 = 64;
 /// Fewer tiles are worth it where all positions of a block then fit into the second-level cache.
 const SMALL_BLOCK: i64 = 28;
-/// Rows of tiles in a block, where how many tiles a row has is open.
-const BLOCKS: &[i64] = &[2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32];
+/// Rows of tiles in a block, where how many tiles a row has is open. Square pictures of so many that one block has room for them are one,
+/// which reads the weights once.
+const BLOCKS: &[i64] = &[2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32];
 /// Bytes of that cache for positions.
 const CACHE: i64 = 800 << 10;
 
@@ -496,5 +497,18 @@ impl Plan<'_> {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Weights are read once for a square picture whose tiles are no more than a block has.
+    #[test]
+    fn open_square_pictures_are_one_block() {
+        let missing: Vec<i64> = (2..).take_while(|n| n * n <= BLOCK).filter(|n| !BLOCKS.contains(n)).collect();
+        assert!(missing.is_empty(), "{missing:?} rows of as many tiles are no block");
+        assert!(BLOCKS.is_sorted());
     }
 }
