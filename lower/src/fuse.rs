@@ -11,34 +11,25 @@
 //!
 //! Permutations that take rows apart stay beside what mixes elements that data chooses.
 
-use crate::accesses::TESTED;
-use crate::appends::APPENDS;
+mod pattern;
+
+use crate::attention;
+use crate::cascades;
+use crate::legalize::{call_tir, Names};
+use crate::schedule::PARTS;
+pub use pattern::{classify, Pattern};
+use pattern::{is_product, mixed, permutation, pieced};
+pub(crate) use pattern::{product_operands, reads_inputs_once};
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::Attrs;
-use relax_ir::prim::{BinOp, PrimExpr, PrimKind};
+use relax_ir::prim::{PrimExpr, PrimKind};
 use relax_ir::relax::{
     Binding, BindingBlock, BindingValue, Call, Expr, ExprKind, Function, RVar, SeqExpr, StructInfo, StructInfoMap,
 };
-use relax_ir::tir::{Buffer, IterKind, PrimFunc, PrimParam, Stmt, StmtKind};
-use relax_ir::{AttrValue, DType, Func, Span, Var};
+use relax_ir::tir::{Buffer, PrimFunc, PrimParam, Stmt, StmtKind};
+use relax_ir::{AttrValue, Func, Span, Var};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-use crate::cascades;
-use crate::legalize::{call_tir, Names};
-use crate::schedule::window::Window;
-
-/// What a kernel's body does to its inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pattern {
-    /// `out[i] = f(a[i], b[i], ..)`; broadcast inputs allowed.
-    Elementwise,
-    /// `out[i] = f(a[g(i)], ..)`: transposes, slices, gathers by index arithmetic.
-    Injective,
-    /// One block with reduction axes.
-    Reduction,
-    Opaque,
-}
 
 /// Rows of a product that fill its tiles.
 const FLAT: i64 = 16;
@@ -48,15 +39,28 @@ const MAX_STAGES: usize = 12;
 
 /// Fuses in every Relax function.
 pub fn fuse(typed: &mut Typed) {
-    run(typed, false);
+    run(typed, Way::Chains);
 }
 
 /// Joins fused convolutions that go by bands of rows together ([`cascades`]).
 pub fn cascade(typed: &mut Typed) {
-    run(typed, true);
+    run(typed, Way::Cascades);
 }
 
-fn run(typed: &mut Typed, cascades: bool) {
+/// Joins products and norms of their rows that go by bands of rows together ([`attention`]).
+pub fn attend(typed: &mut Typed) {
+    run(typed, Way::Attention);
+}
+
+/// What is joined.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Chains,
+    Cascades,
+    Attention,
+}
+
+fn run(typed: &mut Typed, way: Way) {
     let mut names = Names::new(&typed.module);
     let prims: HashMap<String, PrimFunc> = typed
         .module
@@ -68,8 +72,7 @@ fn run(typed: &mut Typed, cascades: bool) {
         })
         .collect();
     let mut funcs = std::mem::take(&mut typed.module.funcs);
-    let mut pass =
-        Fuse { cascades, prims, names: &mut names, new: vec![], sinfo: &typed.sinfo, behind: HashMap::new() };
+    let mut pass = Fuse { way, prims, names: &mut names, new: vec![], sinfo: &typed.sinfo, behind: HashMap::new() };
     for f in &mut funcs {
         if let Func::Relax(f) = f {
             pass.function(f);
@@ -89,8 +92,7 @@ fn run(typed: &mut Typed, cascades: bool) {
 }
 
 struct Fuse<'a> {
-    /// Convolutions are joined, and nothing else.
-    cascades: bool,
+    way: Way,
     prims: HashMap<String, PrimFunc>,
     names: &'a mut Names,
     new: Vec<PrimFunc>,
@@ -232,9 +234,11 @@ impl Fuse<'_> {
         if crate::schedule::is_special(prim) {
             return None;
         }
-        let pattern = match self.cascades {
-            false => classify(prim),
-            true => cascades::window(prim).map_or(Pattern::Opaque, |_| Pattern::Reduction),
+        let whole = |fits: bool| if fits { Pattern::Reduction } else { Pattern::Opaque };
+        let pattern = match self.way {
+            Way::Chains => classify(prim),
+            Way::Cascades => whole(cascades::window(prim).is_some()),
+            Way::Attention => whole(attention::is_part(prim)),
         };
         if pattern == Pattern::Opaque || crate::integer::in_library(prim) {
             return None;
@@ -243,10 +247,11 @@ impl Fuse<'_> {
     }
 
     fn may_join(&self, nodes: &[Node], producers: &[usize], consumers: &[usize], p: usize, c: usize) -> bool {
-        if self.cascades {
+        if self.way != Way::Chains {
             let at = nodes[c].args.iter().position(|a| a.as_var() == Some(&nodes[p].var));
             let prims = self.prims.get(&nodes[p].prim).zip(self.prims.get(&nodes[c].prim));
-            return prims.zip(at).is_some_and(|((first, second), at)| cascades::may_follow(first, second, at));
+            let follows = if self.way == Way::Cascades { cascades::may_follow } else { attention::may_follow };
+            return prims.zip(at).is_some_and(|((first, second), at)| follows(first, second, at));
         }
         let reductions = |g: &[usize]| g.iter().filter(|&&i| nodes[i].pattern == Pattern::Reduction).count();
         let turns =
@@ -334,6 +339,7 @@ impl Fuse<'_> {
         let mut inputs: Vec<(Expr, Buffer)> = vec![];
         let mut allocs: Vec<Buffer> = vec![];
         let mut stmts: Vec<Stmt> = vec![];
+        let mut counts = vec![];
         let mut scalars: Vec<(Var, Expr)> = vec![];
         let mut output = None;
         for &i in &order {
@@ -430,7 +436,9 @@ impl Fuse<'_> {
                 buffers.insert(a.id(), new.clone());
                 allocs.push(new);
             }
-            stmts.push(rebuild(&prim.body, &dims, &buffers)?);
+            let body = rebuild(&prim.body, &dims, &buffers)?;
+            counts.push(AttrValue::Int(if let StmtKind::Seq(all) = body.kind() { all.len() as i64 } else { 1 }));
+            stmts.push(body);
         }
         let output = output?;
         // Shape variables that no buffer binds are passed as scalars.
@@ -472,6 +480,9 @@ impl Fuse<'_> {
         let name = self.names.fresh(base.trim_end_matches('_'));
         let mut attrs = Attrs::default();
         attrs.set("tirx.noalias", AttrValue::Bool(true));
+        if self.way == Way::Attention {
+            attrs.set(PARTS, AttrValue::List(counts));
+        }
         let prim = PrimFunc {
             name: name.clone(),
             params,
@@ -483,6 +494,9 @@ impl Fuse<'_> {
             body,
             span: b.span,
         };
+        if self.way == Way::Attention && !crate::schedule::is_attention(&prim) {
+            return None;
+        }
         self.new.push(prim);
         let value = call_tir(&name, args, vec![nodes[last].out.clone()], b.expr()).ok()?;
         Some(Binding { value: BindingValue::Expr(value), ..b.clone() })
@@ -590,176 +604,6 @@ pub(crate) fn rebuild(s: &Stmt, dims: &HashMap<Var, PrimExpr>, buffers: &HashMap
         _ => s,
     });
     Some(out)
-}
-
-/// Classes a PrimFunc by its body: one perfect nest around one block is understood, everything else is opaque.
-pub fn classify(f: &PrimFunc) -> Pattern {
-    // Strides that a kernel states are checked where it is called.
-    let strided = |b: &Buffer| b.strides.iter().any(|s| s.as_var().is_none());
-    if [TESTED, APPENDS].iter().any(|a| f.attrs.get(a).is_some()) || f.buffers().any(strided) {
-        return Pattern::Opaque;
-    }
-    let mut blocks = vec![];
-    let mut plain = true;
-    f.body.walk(&mut |s| match s.kind() {
-        StmtKind::Block(b) => blocks.push(b.clone()),
-        StmtKind::For { .. } | StmtKind::Seq(_) | StmtKind::Store { .. } => {}
-        _ => plain = false,
-    });
-    let n_outputs_written: HashSet<u32> = stores(&f.body);
-    if !plain || blocks.is_empty() || f.buffers().filter(|b| n_outputs_written.contains(&b.id())).count() != 1 {
-        return Pattern::Opaque;
-    }
-    let mut worst = Pattern::Elementwise;
-    let stages = blocks.len();
-    for b in &blocks {
-        if !b.alloc_buffers.is_empty() || !b.match_buffers.is_empty() || b.predicate.is_some() {
-            return Pattern::Opaque;
-        }
-        let StmtKind::Store { buffer, indices, value } = b.body.kind() else { return Pattern::Opaque };
-        let axes: Vec<PrimExpr> = b.axes.iter().filter(|a| a.kind == IterKind::Spatial).map(|a| a.var.expr()).collect();
-        if b.axes.iter().any(|a| a.kind != IterKind::Spatial) {
-            worst = worst.max(Pattern::Reduction);
-            if indices != &axes {
-                return Pattern::Opaque;
-            }
-            continue;
-        }
-        if indices != &axes {
-            return Pattern::Opaque;
-        }
-        let mut injective = false;
-        let mut self_read = false;
-        value.walk(&mut |e| {
-            if let PrimKind::BufferLoad(l, idx) = e.kind() {
-                self_read |= l == buffer;
-                let same = idx[..] == axes[..];
-                // Broadcast: each index is an axis in order, or 0 along a dim of extent 1.
-                let broadcast = idx.len() <= axes.len() && {
-                    let tail = &axes[axes.len() - idx.len()..];
-                    idx.iter().zip(tail).all(|(i, a)| i == a || i.is_int(0))
-                };
-                injective |= !same && !broadcast;
-            }
-        });
-        if self_read {
-            return Pattern::Opaque;
-        }
-        if injective {
-            worst = worst.max(Pattern::Injective);
-        }
-    }
-    if worst == Pattern::Reduction && stages > 2 {
-        return Pattern::Opaque;
-    }
-    worst
-}
-
-fn stores(s: &Stmt) -> HashSet<u32> {
-    let mut out = HashSet::new();
-    s.walk(&mut |s| {
-        if let StmtKind::Store { buffer, .. } = s.kind() {
-            out.insert(buffer.id());
-        }
-    });
-    out
-}
-
-/// Whether several statements write the kernel's result, each a piece of it.
-fn pieced(f: &PrimFunc) -> bool {
-    let Some(out) = f.buffers().last() else { return false };
-    let mut writers = 0;
-    f.body.walk(&mut |s| {
-        if let StmtKind::Block(b) = s.kind() {
-            writers += matches!(b.body.kind(), StmtKind::Store { buffer, .. } if buffer == out) as usize;
-        }
-    });
-    writers > 1
-}
-
-/// See [`Fuse::permutation`].
-fn permutation(f: &PrimFunc) -> Option<Vec<usize>> {
-    let mut blocks = vec![];
-    f.body.walk(&mut |s| {
-        if let StmtKind::Block(b) = s.kind() {
-            blocks.push(b.clone());
-        }
-    });
-    let [b] = blocks.as_slice() else { return None };
-    let StmtKind::Store { indices, value, .. } = b.body.kind() else { return None };
-    let PrimKind::BufferLoad(_, read) = value.kind() else { return None };
-    if read.len() != indices.len() || read.len() < 2 {
-        return None;
-    }
-    let mut order = vec![];
-    for i in read.iter() {
-        let at = indices.iter().position(|x| x == i && x.as_var().is_some())?;
-        if order.contains(&at) {
-            return None;
-        }
-        order.push(at);
-    }
-    Some(order)
-}
-
-/// The number of the buffer of which several elements that data chooses go into one, as where samples of pictures are
-/// interpolated.
-fn mixed(f: &PrimFunc) -> Option<usize> {
-    let mut chosen: Vec<(u32, PrimExpr)> = vec![];
-    let load = |e: &PrimExpr| matches!(e.kind(), PrimKind::BufferLoad(..));
-    f.body.walk(&mut |s| {
-        for e in s.exprs() {
-            e.walk(&mut |e| {
-                let PrimKind::BufferLoad(b, at) = e.kind() else { return };
-                let mut by_data = false;
-                at.iter().for_each(|i| i.walk(&mut |i| by_data |= load(i)));
-                if by_data && !chosen.iter().any(|(_, other)| other == e) {
-                    chosen.push((b.id(), e.clone()));
-                }
-            });
-        }
-    });
-    f.buffers().position(|b| chosen.iter().filter(|(id, _)| *id == b.id()).count() > 1)
-}
-
-/// A sum of products of two float32 tensors, both of the dims of the result and one more or less: no window.
-fn is_product(f: &PrimFunc) -> bool {
-    let mut found = 0;
-    f.body.walk(&mut |s| {
-        let StmtKind::Block(b) = s.kind() else { return };
-        let reduced: Vec<_> = b.axes.iter().filter(|a| a.kind == IterKind::Reduce).collect();
-        let (StmtKind::Store { buffer, value, .. }, [k]) = (b.body.kind(), reduced.as_slice()) else { return };
-        let PrimKind::Binary(BinOp::Add, acc, product) = value.kind() else { return };
-        let PrimKind::Binary(BinOp::Mul, x, y) = product.kind() else { return };
-        let own = matches!(acc.kind(), PrimKind::BufferLoad(o, _) if o == buffer);
-        let plain = |e: &PrimExpr| match e.kind() {
-            PrimKind::BufferLoad(b, i) => {
-                b.dtype() == DType::F32 && i.iter().all(|i| i.as_var().is_some()) && i.iter().any(|i| i.uses(&k.var))
-            }
-            _ => false,
-        };
-        found += (own && b.attrs.is_empty() && plain(x) && plain(y)) as usize;
-    });
-    found == 1
-}
-
-/// Every input is loaded at most once per point, with each reduce and spatial axis in its index: a sum, not a matmul; nor
-/// a window, whose kernels take their data from memory.
-pub(crate) fn reads_inputs_once(f: &PrimFunc) -> bool {
-    let mut ok = true;
-    f.body.walk(&mut |s| {
-        let StmtKind::Block(b) = s.kind() else { return };
-        let StmtKind::Store { buffer, value, .. } = b.body.kind() else { return };
-        ok &= Window::of(&b.attrs).is_none();
-        value.walk(&mut |e| {
-            if let PrimKind::BufferLoad(l, idx) = e.kind() {
-                if l != buffer {
-                    ok &= b.axes.iter().all(|a| a.extent.is_int(1) || idx.iter().any(|i| i.uses(&a.var)));
-                }
-            }
-        });
-    });
-    ok
 }
 
 fn same_dims(a: &StructInfo, b: &StructInfo) -> bool {

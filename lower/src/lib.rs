@@ -10,6 +10,7 @@
 pub mod accesses;
 mod aliases;
 mod appends;
+mod attention;
 mod batch_norms;
 mod behind;
 mod bind_params;
@@ -233,6 +234,7 @@ fn passes_behind(
     wide: Option<layout::Choice>,
     until: Until,
 ) -> Result<Typed, Diagnostics> {
+    let wider = wide.as_ref().is_some_and(|w| w.lanes > 4);
     let cascades = wide.as_ref().is_some_and(|w| w.lanes > 4 && w.cascades);
     outside::resolve(&mut typed)?;
     stand_in::stand_in(&mut typed)?;
@@ -284,6 +286,9 @@ fn passes_behind(
     fuse::fuse(&mut typed);
     if cascades {
         fuse::cascade(&mut typed);
+    }
+    if wider {
+        fuse::attend(&mut typed);
     }
     share::share_kernels(&mut typed);
     Ok(typed)

@@ -24,7 +24,8 @@ pub fn written_again(f: &PrimFunc) -> Vec<usize> {
             Item::Rows(r) => r.stages.iter().for_each(|s| regions(&mut all, s, &r.axes)),
             Item::Pool(p) => regions(&mut all, &p.stage, &[]),
             Item::Cascade(c) => c.stages.iter().for_each(|s| regions(&mut all, s, &[])),
-            Item::Stmt(_) => {}
+            // No two of its stages write the same tensor.
+            Item::Attention(_) | Item::Stmt(_) => {}
         }
     }
     let again = |b: &Buffer| {

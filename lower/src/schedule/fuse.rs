@@ -5,6 +5,7 @@
 //!
 //! Buffers that nothing reads any more are dropped.
 
+use super::attention::Attention;
 use super::pools::Pool;
 use super::rows::Rows;
 use super::stage::{loads, Stage};
@@ -20,6 +21,7 @@ pub enum Item {
     Rows(Rows),
     Pool(Box<Pool>),
     Cascade(Box<Cascade>),
+    Attention(Box<Attention>),
     Stmt(Stmt),
 }
 
@@ -30,6 +32,7 @@ impl Item {
             Item::Rows(r) => r.reads(b),
             Item::Pool(p) => p.reads(b),
             Item::Cascade(c) => c.reads(b),
+            Item::Attention(a) => a.reads(b),
             Item::Stmt(s) => stmt_uses(s, b).0,
         }
     }
@@ -39,6 +42,7 @@ impl Item {
             Item::Rows(r) => r.writes(b),
             Item::Pool(p) => p.writes(b),
             Item::Cascade(c) => c.writes(b),
+            Item::Attention(a) => a.writes(b),
             Item::Stmt(s) => stmt_uses(s, b).1,
         }
     }

@@ -4,6 +4,7 @@
 //! workspace pointer when [`crate::kernel_workspace`] is not 0; it returns nothing.
 
 mod again;
+mod attention;
 mod beside;
 mod contract;
 mod dots;
@@ -50,6 +51,7 @@ use relax_ir::prim::PrimKind;
 use relax_ir::tir::{Buffer, PrimFunc, Stmt, StmtKind};
 use relax_ir::{DType, Diagnostic, PrimExpr, Span, Var};
 use stage::{recognise, Axis, Stage};
+use std::ops::Range;
 use stmt::{nested_allocs, StmtEmit};
 
 /// Choices of the target that shape the loops.
@@ -112,23 +114,32 @@ struct Plan {
 }
 
 fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
-    let mut allocs = f.alloc_buffers.clone();
-    allocs.extend(nested_allocs(&f.body));
-    let stmts = match f.body.kind() {
-        StmtKind::Seq(v) => v.as_slice(),
-        _ => std::slice::from_ref(&f.body),
-    };
-    let item = |s: &Stmt| recognise(s).map_or_else(|| Item::Stmt(s.clone()), |s| Item::Stage(Box::new(s)));
-    let mut items = stmts.iter().map(item).collect();
-    fuse(&mut items, &mut allocs);
-    rows::group(&mut items, &mut allocs);
-    pools::take(&mut items, &mut allocs, o);
-    rows::planes(&mut items, &mut allocs);
+    let mut shared = f.alloc_buffers.clone();
+    shared.extend(nested_allocs(&f.body));
+    let (mut items, mut allocs) = (vec![], vec![]);
+    let stmts = statements(f);
+    for part in parts(f) {
+        let item = |s: &Stmt| recognise(s).map_or_else(|| Item::Stmt(s.clone()), |s| Item::Stage(Box::new(s)));
+        let mut own: Vec<Item> = stmts[part.clone()].iter().map(item).collect();
+        let inside = |b: &Buffer| !stmts[..part.start].iter().chain(&stmts[part.end..]).any(|s| touches(s, b));
+        let (mut local, others): (Vec<Buffer>, Vec<Buffer>) = shared.into_iter().partition(inside);
+        fuse(&mut own, &mut local);
+        rows::group(&mut own, &mut local);
+        pools::take(&mut own, &mut local, o);
+        rows::planes(&mut own, &mut local);
+        allocs.extend(local);
+        shared = others;
+        items.extend(own);
+    }
+    allocs.extend(shared);
     if o.vector_bytes >= 16 {
         window::cascade::take(&mut items, &mut allocs, o.band);
     }
+    // Whatever the vectors are: a kernel's workspace is that of the plan with the usual ones.
+    attention::take(&mut items, &mut allocs, o);
     let bytes = items.iter().map(|i| match i {
         Item::Stage(s) => contract::scratch(s, o),
+        Item::Attention(a) => a.scratch(o),
         Item::Rows(_) | Item::Pool(_) | Item::Cascade(_) | Item::Stmt(_) => None,
     });
     let bytes: Vec<Option<PrimExpr>> = bytes.collect();
@@ -137,6 +148,24 @@ fn plan(f: &PrimFunc, o: &SchedOptions) -> Plan {
     let scratch = bytes.map(|b| Buffer::new("packed", vec![b], DType::U8));
     allocs.extend(scratch.clone());
     Plan { items, allocs, scratch, uses_scratch }
+}
+
+/// The attribute of a PrimFunc that was made of several: the numbers of their statements. What they compute is not mixed.
+pub const PARTS: &str = "relax_aot.parts";
+
+/// The statements of the kernels that a kernel is made of, by [`PARTS`].
+fn parts(f: &PrimFunc) -> Vec<Range<usize>> {
+    let all = statements(f).len();
+    let mut out = vec![];
+    let mut at = 0;
+    for n in f.attrs.ints(PARTS).unwrap_or_default() {
+        let end = (at + n.max(0) as usize).min(all);
+        out.push(at..end);
+        at = end;
+    }
+    out.push(at..all);
+    out.retain(|part| !part.is_empty());
+    out
 }
 
 /// The attribute of a PrimFunc with numbers that its dims ([`kernel_dims`]) are multiples of.
@@ -223,6 +252,11 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
             Item::Rows(rows) => rows.emit(&mut e, f.span, options)?,
             Item::Pool(p) => p.emit(&mut e, options)?,
             Item::Cascade(c) => c.emit(&mut e, options)?,
+            Item::Attention(a) => {
+                let pack = plan.scratch.as_ref().filter(|_| a.scratch(options).is_some());
+                let pack = pack.and_then(|b| e.places.get(b)).map(|p| p.ptr.clone());
+                a.emit(&mut e, pack.as_ref(), f.span, options)?;
+            }
             Item::Stage(s) => {
                 e.span = if s.span.is_none() { f.span } else { s.span };
                 if let Some(w) = &s.window {
@@ -233,17 +267,21 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
                         continue;
                     }
                 }
-                if s.accs.is_empty() {
-                    elementwise(&mut e, s, options)?;
-                } else {
-                    let pack = contract::scratch(s, options).and(plan.scratch.as_ref());
-                    let pack = pack.and_then(|b| e.places.get(b)).map(|p| p.ptr.clone());
-                    reduction(&mut e, s, pack.as_ref(), options)?;
-                }
+                let pack = plan.scratch.as_ref().and_then(|b| e.places.get(b)).map(|p| p.ptr.clone());
+                stage(&mut e, s, pack.as_ref(), f.span, options)?;
             }
         }
     }
     Ok(FlatFunc { name: f.name.clone(), params, ret: None, linkage: Linkage::Local, body: e.finish(), span: f.span })
+}
+
+/// A stage that is no window; `scratch` is memory for what it copies, where it copies anything.
+fn stage(e: &mut Emit, s: &Stage, scratch: Option<&Var>, span: Span, o: &SchedOptions) -> Result<(), Diagnostic> {
+    e.span = if s.span.is_none() { span } else { s.span };
+    match s.accs.is_empty() {
+        true => elementwise(e, s, o),
+        false => reduction(e, s, scratch.filter(|_| contract::scratch(s, o).is_some()), o),
+    }
 }
 
 /// Parameters that are faster when they are packed before the kernel runs.
@@ -253,7 +291,7 @@ pub fn packable(f: &PrimFunc, o: &SchedOptions) -> Vec<Packable> {
     let again = SchedOptions { shared: false, ..o.clone() };
     let all = plan.items.iter().flat_map(|i| match i {
         Item::Stage(s) => panels::packable(s, o).into_iter().collect(),
-        Item::Rows(_) | Item::Pool(_) | Item::Cascade(_) => vec![],
+        Item::Rows(_) | Item::Pool(_) | Item::Cascade(_) | Item::Attention(_) => vec![],
         Item::Stmt(s) => {
             let stages = recurrence(s).map_or(vec![], |(_, _, stages)| stages);
             stages.iter().filter_map(|s| panels::packable(s, &again)).collect()
@@ -272,6 +310,16 @@ pub fn is_staged(f: &PrimFunc) -> bool {
     !is_special(f) && plan(f, &SchedOptions::default()).items.iter().all(|i| !matches!(i, Item::Stmt(_)))
 }
 
+/// Whether the kernel normalises rows, one after the other, and does nothing else.
+pub fn is_rows(f: &PrimFunc) -> bool {
+    !is_special(f) && matches!(plan(f, &SchedOptions::default()).items.as_slice(), [Item::Rows(_)])
+}
+
+/// Whether all of the kernel goes by bands of rows.
+pub fn is_attention(f: &PrimFunc) -> bool {
+    !is_special(f) && matches!(plan(f, &SchedOptions::default()).items.as_slice(), [Item::Attention(_)])
+}
+
 /// Points of all stages, each times the steps of its reduction.
 pub fn steps_of(f: &PrimFunc) -> PrimExpr {
     let plan = plan(f, &SchedOptions::default());
@@ -279,6 +327,7 @@ pub fn steps_of(f: &PrimFunc) -> PrimExpr {
         Item::Stage(s) => n + points(s),
         Item::Pool(p) => n + points(&p.stage),
         Item::Cascade(c) => c.stages.iter().fold(n, |n, s| n + points(s)),
+        Item::Attention(a) => n + a.steps.clone(),
         Item::Rows(r) => n + size(&r.axes) * r.stages.iter().fold(PrimExpr::i64(0), |n, s| n + points(s)),
         Item::Stmt(_) => n,
     })
@@ -410,7 +459,7 @@ fn layout(plan: &Plan) -> (Vec<Slot>, PrimExpr) {
 /// The first and last item that use a buffer.
 fn life(plan: &Plan, b: &Buffer) -> (usize, usize) {
     let uses = |n: usize, item: &Item| match item {
-        Item::Stage(_) if plan.scratch.as_ref() == Some(b) => plan.uses_scratch[n],
+        Item::Stage(_) | Item::Attention(_) if plan.scratch.as_ref() == Some(b) => plan.uses_scratch[n],
         Item::Stmt(s) if nested_allocs(s).contains(b) => true,
         item => item.reads(b) || item.writes(b),
     };

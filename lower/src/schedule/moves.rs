@@ -110,6 +110,7 @@ pub fn takes_strides(f: &PrimFunc, b: &Buffer, strides: &[i64]) -> bool {
         },
         Item::Rows(_) | Item::Pool(_) => true,
         Item::Cascade(c) => !c.reads(b),
+        Item::Attention(_) => true,
         Item::Stmt(_) => !item.reads(b) && !item.writes(b),
     })
 }

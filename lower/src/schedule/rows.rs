@@ -86,7 +86,7 @@ fn level(e: &mut Emit, axes: &[Axis], stages: &[Stage], span: Span, o: &SchedOpt
 }
 
 /// What a stage loads and stores.
-fn accesses(s: &Stage) -> Vec<(Buffer, Vec<PrimExpr>)> {
+pub(super) fn accesses(s: &Stage) -> Vec<(Buffer, Vec<PrimExpr>)> {
     let mut all: Vec<(Buffer, Vec<PrimExpr>)> = s.outs.iter().map(|o| (o.buffer.clone(), o.indices.clone())).collect();
     for e in s.exprs() {
         e.walk(&mut |n| {
