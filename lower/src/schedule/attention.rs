@@ -159,7 +159,7 @@ impl Attention {
         if !between.iter().all(|i| members.iter().all(|m| follows(m, &local[*i]))) {
             return None;
         }
-        let all = |b: &Buffer| Some(elements(&b.shape)? * b.dtype().bytes() as i64);
+        let all = |b: &Buffer| Some(elements(&b.shape)?.saturating_mul(b.dtype().bytes() as i64));
         let large = |i: &&usize| all(&local[**i]).is_none_or(|n| n >= LEAST);
         let row = axes.last().filter(|r| r.len().is_none_or(|n| n >= FEWEST))?.clone();
         between.iter().find(large)?;
@@ -183,8 +183,9 @@ impl Attention {
         }
         let rooms: Vec<usize> =
             between.iter().copied().filter(|i| !instead.iter().any(|(b, _)| *b == local[*i])).collect();
-        let line = |i: &usize| Some(elements(&local[*i].shape[count..])? * local[*i].dtype().bytes() as i64);
-        let lines: Option<i64> = rooms.iter().map(line).sum();
+        let line =
+            |i: &usize| Some(elements(&local[*i].shape[count..])?.saturating_mul(local[*i].dtype().bytes() as i64));
+        let lines: Option<i64> = rooms.iter().map(line).try_fold(0i64, |n, b| Some(n.saturating_add(b?)));
         let rows = match (lines, row.len()) {
             (None, _) => OPEN,
             (Some(line), all) => {

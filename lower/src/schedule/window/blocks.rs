@@ -71,12 +71,13 @@ fn lanes(pieces: &[Piece]) -> i64 {
     pieces.iter().map(|p| p.lanes).sum()
 }
 
-/// Blocks of so many bytes, about: rows of taps, else of the channels taken.
+/// Blocks of so many bytes, about: rows of taps, else of the channels taken. Those of a row of several taps lie apart, tap by
+/// tap: such a row is one block.
 fn parts(w: &Window, width: i64, bytes: i64) -> i64 {
     let least = (w.depth() * width * 4 + bytes - 1) / bytes;
-    match w.kernel[0] {
-        1 => (least..=4 * least).find(|n| w.taken % (n * 16) == 0).unwrap_or(1),
-        rows if least > 1 => rows,
+    match w.kernel {
+        [1, 1] => (least..=4 * least).find(|n| w.taken % (n * 16) == 0).unwrap_or(1),
+        [rows, _] if rows > 1 && least > 1 => rows,
         _ => 1,
     }
 }

@@ -553,6 +553,12 @@ fn panels_of_wider_vectors_go_by_blocks() {
         assert!(!waits(&w, &SchedOptions { shared: false, ..o.clone() }), "{w:?}");
         same_with(&w, &o);
     }
+    // The channels of a row of taps lie apart.
+    for mut w in [conv([2, 1], 256, 64, [1, 3], same_size, [0, 1]), conv([1, 40], 512, 64, [1, 5], same_size, [0, 2])] {
+        w.panel = 64;
+        assert!(!waits(&w, &o), "{w:?}");
+        same_with(&w, &o);
+    }
     // What the second-level cache holds is read where it is.
     let mut small = conv([12, 12], 64, 64, [3, 3], same_size, [1, 1]);
     small.panel = 64;
