@@ -237,8 +237,11 @@ impl Attention {
         Some(Attention { outer, row, rows, copies, whole, rest, steps })
     }
 
-    /// Bytes that its products copy to, where they do.
+    /// Bytes that its products copy to, where they do; scalar loops copy nothing.
     pub fn scratch(&self, o: &SchedOptions) -> Option<PrimExpr> {
+        if o.vector_bytes < 16 {
+            return None;
+        }
         let apart = self.whole.iter().chain(&self.rest).filter(|r| r.axes.is_empty());
         let all = apart.flat_map(|r| &r.stages).filter_map(|s| contract::scratch(s, o));
         all.reduce(|a, b| if a == b { a } else { a.max(b) })
