@@ -485,6 +485,15 @@ def more_options(seed, model, shape):
     return out
 
 
+def runs(cpu):
+    """Whether this machine has what kernels for such a processor need."""
+    try:
+        flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return True
+    return cpu != "x86-64-v4" or {"avx512vl", "avx512dq"} <= set(flags)
+
+
 def check(compiler, seed, cpus, folder):
     model, feeds, g = make(seed)
     if not model.graph.output:
@@ -577,7 +586,7 @@ def main():
     a.add_argument("--keep", type=pathlib.Path, default=pathlib.Path("target/random"))
     a.add_argument("--cpus", default="native,x86-64-v3,auto,x86-64-v4,x86-64-v2")
     a = a.parse_args()
-    compiler, cpus = a.compiler.resolve(), a.cpus.split(",")
+    compiler, cpus = a.compiler.resolve(), [cpu for cpu in a.cpus.split(",") if runs(cpu)]
     end, seed, failed, left = time.monotonic() + a.seconds, a.first, 0, 0
     while time.monotonic() < end and seed < a.first + a.count:
         with tempfile.TemporaryDirectory() as tmp:
