@@ -50,7 +50,9 @@ pub(super) struct Blocks {
 /// Where panels of `width` channels go by blocks.
 pub(super) fn blocks(e: &mut Emit, r: &Run, width: i64) -> Option<Blocks> {
     let w = &r.w;
-    let suits = !w.open && r.shared && r.lanes == 8 && w.last && w.groups == 1 && w.dilation == [1, 1];
+    // Pictures of a known size may be any number of them.
+    let counted = r.sizes.batch.is_int(w.batch);
+    let suits = counted && !w.open && r.shared && r.lanes == 8 && w.last && w.groups == 1 && w.dilation == [1, 1];
     let columns = w.batch * w.out[0] * w.out[1];
     let all = pieces(width, r.lanes);
     let each = side_by_side(r, width);
