@@ -536,10 +536,11 @@ fn tiles_of_few_rows() {
 #[test]
 fn panels_of_wider_vectors_go_by_blocks() {
     let o = SchedOptions { shared: true, ahead: true, ..SchedOptions::vectors(32) };
-    let waits = |w: &Window, o: &SchedOptions| {
-        let f = super::super::schedule(&w.prim(&w.sizes()), o).expect("scheduled");
+    let stack_of = |f: &PrimFunc, o: &SchedOptions| {
+        let f = super::super::schedule(f, o).expect("scheduled");
         f.body.iter().any(|s| matches!(s, FlatStmt::Stack { var, .. } if var.name() == "waiting"))
     };
+    let waits = |w: &Window, o: &SchedOptions| stack_of(&w.prim(&w.sizes()), o);
     let (same_size, one) = ([1, 1], [1, 1]);
     for (mut w, panel) in [
         (conv([5, 5], 128, 64, [3, 3], same_size, [1, 1]), 64),
@@ -552,6 +553,10 @@ fn panels_of_wider_vectors_go_by_blocks() {
         assert!(waits(&w, &o), "{w:?}");
         assert!(!waits(&w, &SchedOptions { shared: false, ..o.clone() }), "{w:?}");
         same_with(&w, &o);
+        // Room for the sums of any number of pictures is not on the stack.
+        let any = Window { open: true, ..w.clone() };
+        let any = any.prim(&Sizes { batch: Var::new("n", DType::I64).expr(), ..w.sizes() });
+        assert!(!stack_of(&any, &o), "{w:?}");
     }
     // The channels of a row of taps lie apart.
     for mut w in [conv([2, 1], 256, 64, [1, 3], same_size, [0, 1]), conv([1, 40], 512, 64, [1, 5], same_size, [0, 2])] {
