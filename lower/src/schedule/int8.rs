@@ -8,6 +8,7 @@
 //! ([`Conv::pack`]): panels of as many channels as the widest register tile has; in each, four consecutive inputs of
 //! every channel stand together. Narrower forms of a kernel take a panel in groups.
 
+mod ahead;
 mod border;
 mod depthwise;
 mod meaning;

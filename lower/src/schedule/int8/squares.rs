@@ -7,6 +7,7 @@
 //! Each of the 16 positions in a square is a product of matrices: the transformed data of all squares of a block in the
 //! workspace, by the transformed weights of 16 channels.
 
+use super::ahead::Ahead;
 use super::words::{dots, evenly, BLOCK, LANES, TOGETHER};
 use super::{c, for_, let_, load, steps, words, Body, Conv, Form, Group, Panel, Writer};
 use relax_ir::flat::FlatStmt;
@@ -16,6 +17,9 @@ use relax_ir::{DType, PrimExpr};
 /// Positions in a side of a square of data, and in a square.
 const SIDE: i64 = 4;
 const POSITIONS: i64 = SIDE * SIDE;
+const TAPS: i64 = 9;
+/// Where few squares make three tiles.
+const LEFT_OUT: i64 = 3;
 /// Pairs of inputs between two positions of the weights, beyond their own: with a power of two all positions would want
 /// the same lines of the first-level cache.
 const BETWEEN: i64 = 2;
@@ -97,7 +101,8 @@ impl Writer<'_> {
                 for p in panels.iter().filter(|p| p.in_words()) {
                     for_(out, c(p.start), c(p.end), TOGETHER, &mut |out, channel| {
                         self.squares_of_weights(out, s, &places, p, &channel);
-                        self.products_of_squares(out, s, &places);
+                        let next = self.next_weights(out, p, &channel);
+                        self.products_of_squares(out, s, &places, p, next.as_ref());
                         self.results_of_squares(out, s, &places, p, [&n, &first, &channel]);
                     });
                 }
@@ -193,17 +198,22 @@ impl Writer<'_> {
     }
 
     /// The sums of each position.
-    fn products_of_squares(&self, out: &mut Body, s: &Squares, places: &Places) {
+    fn products_of_squares(&self, out: &mut Body, s: &Squares, places: &Places, p: &Panel, next: Option<&PrimExpr>) {
         let v = self.conv;
         let ints = DType::I32.with_lanes(LANES as u16);
         let (count, depth) = (s.count(), v.in_c / 2);
-        let cut = self.cut(out, &c(count), evenly(count));
+        let most = evenly(count);
+        let cut = self.cut(out, &c(count), most);
         for_(out, c(0), c(POSITIONS), 1, &mut |out, position| {
             let data = let_(out, "data", places.data.clone().ptr_add(position.clone() * (count * depth * 4)));
             let ws = position.clone() * ((depth + BETWEEN) * TOGETHER * 4);
             let ws = let_(out, "ws", places.weights.clone().ptr_add(ws));
-            let to = let_(out, "to", places.sums.clone().ptr_add(position * (count * TOGETHER * 4)));
+            let to = let_(out, "to", places.sums.clone().ptr_add(position.clone() * (count * TOGETHER * 4)));
             self.in_tiles(out, &cut, &mut |out, first, size| {
+                // Each position asks for the weights of a tap; those beyond the taps for what the others leave out.
+                let tile = first.clone().floor_div(most) + position.clone().floor_div(TAPS) * LEFT_OUT;
+                let tap = position.clone().floor_mod(TAPS) * (v.in_c / 4);
+                let ahead = next.and_then(|next| Ahead::new(out, p, next, depth, tile)).map(|a| a.behind(tap));
                 let from = let_(out, "from", data.clone().ptr_add(first.clone() * (depth * 4)));
                 let to = let_(out, "to", to.clone().ptr_add(first * (TOGETHER * 4)));
                 let mut accs: Vec<Vec<Var>> = vec![];
@@ -216,7 +226,7 @@ impl Writer<'_> {
                     };
                     accs.push((0..2).map(acc).collect());
                 }
-                dots(out, &from, depth, &ws, depth, &accs);
+                dots(out, &from, depth, &ws, depth, &accs, ahead.as_ref());
                 for (r, row) in accs.iter().enumerate() {
                     for (j, acc) in row.iter().enumerate() {
                         let offset = c(r as i64 * TOGETHER + j as i64 * LANES);

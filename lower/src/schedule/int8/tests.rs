@@ -290,3 +290,29 @@ fn sums_of_convolutions_agree_with_their_meaning() {
         }
     }
 }
+
+/// Weights that the second-level cache does not keep are asked for before they become int16: nine lines of ten but those of
+/// the first channels, in products of pixels, windows and squares. Those that it keeps are not.
+#[test]
+fn weights_of_words_are_asked_for_ahead() {
+    let one = Conv { in_c: 512, channels: 288, vector_bytes: 32, zero: 100, bounded: true, ..Conv::default() };
+    let point = Conv { in_h: 5, in_w: 5, rows: 5, columns: 5, out_h: 5, out_w: 5, ..one };
+    let window = Conv { in_c: 128, channels: 160, k_h: 3, k_w: 3, in_h: 9, in_w: 9, ..one };
+    let window = Conv { rows: 4, columns: 4, out_h: 4, out_w: 4, stride_h: 2, stride_w: 2, ..window };
+    let squares =
+        Conv { stride_h: 1, stride_w: 1, in_h: 10, in_w: 10, rows: 8, columns: 8, out_h: 8, out_w: 8, ..window };
+    let small = Conv { channels: 64, ..point };
+    let narrow = Form { vector_bytes: 32, dot4: false, tiles: false };
+    assert!(squares.in_squares(narrow).is_some() && window.in_squares(narrow).is_none());
+    for (v, ahead) in [(point, true), (window, true), (squares, true), (small, false)] {
+        assert!(v.in_words(narrow).is_some());
+        let mut args = arguments(&v);
+        let asked = machine::run(&v.prim_func("conv"), &mut args, &SchedOptions::vectors(32)).unwrap();
+        let weights = machine::pointer(1)..machine::pointer(1) + v.weights();
+        let lines: std::collections::HashSet<i64> =
+            asked.into_iter().filter(|at| weights.contains(at)).map(|at| (at - weights.start) / 64).collect();
+        let next = (v.channels - words::TOGETHER) * v.depth() / 64;
+        assert_eq!(lines.len() as i64 * 10 >= next * 9, ahead, "{} of {next}: {v:?}", lines.len());
+        assert!(ahead || lines.is_empty());
+    }
+}

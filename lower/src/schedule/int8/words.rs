@@ -3,6 +3,7 @@
 //!
 //! Of each four bytes the even ones stand before the odd ones, as the multiplications take them.
 
+use super::ahead::Ahead;
 use super::depthwise::interleave;
 use super::{c, for_, let_, load, steps, words, Body, Conv, Form, Group, Panel, Writer};
 use relax_ir::flat::FlatStmt;
@@ -47,6 +48,11 @@ impl Panel {
 }
 
 impl Conv {
+    /// Pairs of inputs in a row of the window.
+    fn pairs(&self) -> i64 {
+        self.k_w * self.in_c / 2
+    }
+
     /// Whether it is worth to have int16 of the data.
     pub(super) fn takes_words(&self, form: Form) -> bool {
         let most = self.panels().iter().filter(|p| p.in_words()).map(|p| p.end - p.start).sum::<i64>();
@@ -164,49 +170,66 @@ impl Writer<'_> {
     /// The rows of a block by some channels, of which the first result is the `first` one but for the channel.
     fn rows_of_block(&self, out: &mut Body, w: &Words, p: &Panel, [channel, first, data, ws]: [&PrimExpr; 4]) {
         let v = self.conv;
+        let next = self.next_weights(out, p, channel);
         let g = Group { lanes: LANES, at: vec![0, LANES], first: 0 };
         let first = let_(out, "first", first.clone() + channel.clone());
         let to = let_(out, "to", self.y.expr().ptr_add(first.clone() * v.element()));
         let other = v.plus.map(|p| (p, self.other.expr().ptr_add(first)));
         let (lines, columns) = if v.is_dense() { (1, w.rows * v.columns) } else { (w.rows, v.columns) };
-        let cut = self.cut(out, &c(columns), evenly(columns));
+        let most = evenly(columns);
+        let cut = self.cut(out, &c(columns), most);
         steps(out, &c(0), &c(lines), 1, &mut |out, y| {
+            let line_of_tiles = y.clone();
             let from = y.clone() * (w.step * v.in_w * v.in_c * 2) + v.off_w * v.in_c * 2;
             let from = let_(out, "from", data.clone().ptr_add(from));
             let line = let_(out, "line", y * (v.out_w * v.channels));
             let to = let_(out, "to", to.clone().ptr_add(line.clone() * v.element()));
             let other = other.clone().map(|(p, ptr)| (p, ptr.ptr_add(line)));
             self.in_tiles(out, &cut, &mut |out, x, size| {
+                let tile = line_of_tiles.clone() + x.clone().floor_div(most);
+                let ahead = next.as_ref().and_then(|next| Ahead::new(out, p, next, v.pairs(), tile));
                 let from = let_(out, "from", from.clone().ptr_add(x.clone() * (v.stride_w * v.in_c * 2)));
                 let pixel = let_(out, "pixel", x * v.channels);
                 let to = let_(out, "to", to.clone().ptr_add(pixel.clone() * v.element()));
                 let other = other.clone().map(|(p, ptr)| (p, let_(out, "other", ptr.ptr_add(pixel))));
                 let accs = self.begun(out, &g, channel, size);
-                self.dots_of_words(out, &from, ws, &accs);
+                self.dots_of_words(out, &from, ws, &accs, ahead.as_ref());
                 self.finish(out, p, &g, channel, &accs, other.as_ref(), &to);
             });
         });
     }
 
     /// All inputs of the pixels of a tile.
-    fn dots_of_words(&self, out: &mut Body, from: &PrimExpr, ws: &PrimExpr, accs: &[Vec<Var>]) {
+    fn dots_of_words(&self, out: &mut Body, from: &PrimExpr, ws: &PrimExpr, accs: &[Vec<Var>], ahead: Option<&Ahead>) {
         let v = self.conv;
-        let pairs = v.k_w * v.in_c / 2;
+        let pairs = v.pairs();
         steps(out, &c(0), &c(v.k_h), 1, &mut |out, ky| {
             let line = let_(out, "line", from.clone().ptr_add(ky.clone() * (v.in_w * v.in_c * 2)));
+            let ahead = ahead.map(|a| a.behind(ky.clone() * (pairs / 2)));
             let ws = let_(out, "ws", ws.clone().ptr_add(ky * (pairs * TOGETHER * 4)));
-            dots(out, &line, v.stride_w * v.in_c / 2, &ws, pairs, accs);
+            dots(out, &line, v.stride_w * v.in_c / 2, &ws, pairs, accs, ahead.as_ref());
         });
     }
 }
 
 /// Adds the products of so many pairs of int16 of each row of data, of which each is `apart` (in pairs) from the one before,
 /// with two vectors of weights each.
-pub(super) fn dots(out: &mut Body, data: &PrimExpr, apart: i64, ws: &PrimExpr, pairs: i64, accs: &[Vec<Var>]) {
+pub(super) fn dots(
+    out: &mut Body,
+    data: &PrimExpr,
+    apart: i64,
+    ws: &PrimExpr,
+    pairs: i64,
+    accs: &[Vec<Var>],
+    ahead: Option<&Ahead>,
+) {
     let ints = DType::I32.with_lanes(LANES as u16);
-    let unrolled = (1..=UNROLLED).rev().find(|n| pairs % n == 0).unwrap_or(1);
+    let unrolled = in_round(pairs);
     steps(out, &c(0), &c(pairs), unrolled, &mut |out, k| {
         let at = let_(out, "at", k.clone() * TOGETHER);
+        if let Some(ahead) = ahead {
+            ahead.ask(out, &k);
+        }
         for u in 0..unrolled {
             let weights = [0, LANES].map(|j| load(ws, at.clone() + (u * TOGETHER + j), ints));
             let weights = weights.map(|w| let_(out, "w", w));
@@ -220,6 +243,11 @@ pub(super) fn dots(out: &mut Body, data: &PrimExpr, apart: i64, ws: &PrimExpr, p
             }
         }
     });
+}
+
+/// Pairs of inputs in a round of the innermost loop over so many.
+pub(super) fn in_round(pairs: i64) -> i64 {
+    (1..=UNROLLED).rev().find(|n| pairs % n == 0).unwrap_or(1)
 }
 
 /// Pixels of a tile of a row of so many: what is left takes the least time.
