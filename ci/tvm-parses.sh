@@ -4,5 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-PRINT_DIR="$out" cargo test --quiet -p relax-frontend --test roundtrip
+PRINT_DIR="$out" cargo test --quiet --test roundtrip
 python3 tests/python/tvm_parses.py "$out"
