@@ -52,6 +52,9 @@ pub(crate) const COMPARISONS: &[&str] = &["less", "less_equal", "greater", "grea
 /// Those that move elements of any type.
 const MOVES: &[&str] = &["permute_dims", "concat", "strided_slice"];
 
+/// Those between floats and bytes.
+const QUANTISES: &[&str] = &["quantize", "dequantize"];
+
 /// Operators that reduce axes.
 const REDUCTIONS: &[&str] = &["mean", "sum", "max", "min", "prod"];
 
@@ -95,6 +98,7 @@ pub fn channels_last(typed: &mut Typed, choice: Choice, written: HashSet<RVar>) 
         turned: HashMap::new(),
         written,
         transformed: HashMap::new(),
+        ready: ready(typed),
         sigmoids: HashMap::new(),
         parts: HashMap::new(),
         pieces: HashMap::new(),
@@ -152,6 +156,8 @@ struct Pass {
     written: HashSet<RVar>,
     /// Convolutions by Winograd's algorithm, and the size of their tiles.
     transformed: HashMap<RVar, i64>,
+    /// What kernels of an earlier pass make with channels last.
+    ready: HashSet<RVar>,
     /// Operands of the NHWC forms of `sigmoid`.
     sigmoids: HashMap<RVar, RVar>,
     /// What NHWC forms are concatenated from, along the channels.
@@ -219,7 +225,7 @@ fn reshape(x: Expr, dims: &[i64], span: Span) -> Option<Expr> {
     call("reshape", vec![x, Expr::new(ExprKind::Shape(shape), span)], Attrs::default(), span)
 }
 
-fn transpose(x: Expr, axes: &[i64], span: Span) -> Option<Expr> {
+pub(crate) fn transpose(x: Expr, axes: &[i64], span: Span) -> Option<Expr> {
     let mut attrs = Attrs::default();
     attrs.set("axes", ints(axes));
     call("permute_dims", vec![x], attrs, span)
@@ -264,8 +270,9 @@ impl Pass {
         }
         let dtype = out.typed.sinfo.get(&b.var)?.as_tensor()?.dtype;
         let compared = dtype == Some(DType::BOOL) && follows(name);
+        let bytes = QUANTISES.contains(&name);
         let half = matches!(dtype, Some(DType::F16 | DType::BF16)) && (follows(name) || MOVES.contains(&name));
-        if !(3..=5).contains(&dims.len()) || dtype != Some(DType::F32) && !half && !compared {
+        if !(3..=5).contains(&dims.len()) || dtype != Some(DType::F32) && !half && !compared && !bytes {
             return None;
         }
         if name == "permute_dims" {
@@ -278,6 +285,7 @@ impl Pass {
                 self.transposed(b, c, &shape, &mut out)?
             }
             "concat" => self.concat(b, c, &mut out)?,
+            _ if bytes => self.quantised(b, c, dims.len(), &mut out)?,
             "nn.max_pool2d" if self.last_of(c.args.first()?).is_some() => {
                 match self.windows(Kind::Max, b, c, &dims, &mut out) {
                     Some(new) => new,
@@ -485,6 +493,21 @@ fn packed(w: &Window, weights: &[f32]) -> Constant {
         None => all.into_iter().flat_map(f32::to_le_bytes).collect(),
     };
     Constant::new(w.stored(), count, bytes)
+}
+
+/// What kernels make that say so ([`crate::quant::LAST`]).
+fn ready(typed: &Typed) -> HashSet<RVar> {
+    let prims = typed.module.funcs.iter().filter_map(|f| match f {
+        Func::Prim(f) => f.attrs.bool(crate::quant::LAST)?.then_some(f.name.as_str()),
+        Func::Relax(_) => None,
+    });
+    let names: HashSet<&str> = prims.collect();
+    let made = |b: &&Binding| match b.expr().as_op_call("call_tir").and_then(|c| c.args.first()).map(|f| f.kind()) {
+        Some(ExprKind::GlobalVar(name)) => names.contains(name.as_str()),
+        _ => false,
+    };
+    let bindings = typed.module.relax_funcs().flat_map(|f| f.bindings());
+    bindings.filter(made).map(|b| b.var.clone()).collect()
 }
 
 /// How often each variable is used.

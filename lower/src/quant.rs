@@ -12,9 +12,11 @@ mod kernels;
 mod sums;
 
 pub use dynamic::dynamic;
+pub(crate) use kernels::LAST;
 use kernels::{bytes, floats, maximum};
 
 use crate::layout::open::likely;
+use crate::layout::transpose;
 use crate::legalize::{call_tir, scalars, Names};
 use crate::schedule::int8::{Conv, Plus, Sizes, Tile};
 use crate::schedule::streamed::takes;
@@ -26,10 +28,24 @@ use relax_ir::relax::{
 use relax_ir::sym::Facts;
 use relax_ir::tir::PrimFunc;
 use relax_ir::{Constant, DType, Func, PrimExpr, Var};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Products of bytes that are added in int32 without a carry out of it, at most.
 const MOST_INPUTS: usize = 1 << 15;
+
+/// Operators besides elementwise ones that leave channels where they are.
+const FOLLOW: &[&str] = &[
+    "quantize",
+    "dequantize",
+    "concat",
+    "strided_slice",
+    "image.resize2d",
+    "nn.max_pool2d",
+    "nn.avg_pool2d",
+    "nn.adaptive_avg_pool2d",
+    "nn.pad",
+    "mean",
+];
 
 /// Floats below this become int32 as they are, also after a zero point was added.
 const LARGE: f64 = 1e9;
@@ -52,8 +68,9 @@ pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) 
             let mut made = vec![];
             f.body = map_bindings(&f.body, &mut |b, _| {
                 let new = pass.binding(b, &mut made)?;
-                for v in pass.values.get(&b.var).iter().flat_map(|x| x.chain.iter().chain([&b.var])) {
-                    moved.insert(v.clone(), new[0].var.clone());
+                if let Some(x) = pass.values.get(&b.var) {
+                    let held = x.held.as_ref()?;
+                    moved.extend(x.chain.iter().chain([&b.var]).map(|v| (v.clone(), held.clone())));
                 }
                 Some(new)
             });
@@ -126,6 +143,8 @@ struct Value {
     alone: bool,
     /// The floats on the way, which nothing else needs.
     chain: Vec<RVar>,
+    /// Images that are made of floats which have their channels last, too.
+    last: bool,
     held: Option<RVar>,
 }
 
@@ -144,6 +163,12 @@ impl Value {
         }
     }
 
+    /// The dims of images with their channels last, without a border.
+    fn last_dims(&self) -> [PrimExpr; 4] {
+        let [n, h, w] = self.images.clone();
+        [n, h, w, PrimExpr::i64(self.outputs)]
+    }
+
     /// Batch, rows and columns with the border.
     fn bordered(&self) -> [PrimExpr; 3] {
         let [n, h, w] = self.images.clone();
@@ -155,6 +180,11 @@ impl Value {
     fn shape(&self) -> [PrimExpr; 4] {
         let [n, h, w] = self.bordered();
         [n, h, w, PrimExpr::i64(self.channels())]
+    }
+
+    /// Images of known sizes, whose floats may have channels last.
+    fn is_image(&self) -> bool {
+        self.rank == 4 && !self.is_open()
     }
 
     fn is_open(&self) -> bool {
@@ -300,7 +330,8 @@ impl<'a> Defs<'a> {
             .or_else(|| self.max(source, dims))
             .unwrap_or(Kind::Float(source.clone()));
         let chain = if matches!(kind, Kind::Float(_)) { vec![] } else { self.chain(source) };
-        Some(Value { chain, kind, scale, images, outputs, rank: dims.len(), pads: [0; 4], alone: false, held: None })
+        let rank = dims.len();
+        Some(Value { chain, kind, scale, images, outputs, rank, pads: [0; 4], alone: false, last: false, held: None })
     }
 
     /// What a product is made of before it is quantised.
@@ -385,6 +416,29 @@ impl<'a> Defs<'a> {
         let (window, strides) = (pair("pool_size")?, pair("strides")?);
         let from = self.shape(&input).filter(|d| d.len() == 4 && dims.len() == 4)?;
         windows(&from[2..], &dims[2..], &window, strides, pads).then_some(Kind::Max { input, window, strides, pads })
+    }
+
+    /// Whether the floats of a tensor come from bytes or convolutions, so that their channels are last.
+    fn is_last(&self, x: &Value, found: &HashMap<RVar, Value>) -> bool {
+        let Kind::Float(source) = &x.kind else { return false };
+        let (mut open, mut seen) = (vec![source.clone()], HashSet::new());
+        while let Some(e) = open.pop() {
+            if let ExprKind::Tuple(items) = e.kind() {
+                open.extend(items.iter().cloned());
+                continue;
+            }
+            let Some(v) = e.as_var().filter(|v| seen.insert((*v).clone())) else { continue };
+            let images = self.shape(v).is_some_and(|d| d.len() == 4) || !self.sinfo.get(v).is_some_and(|i| i.as_tensor().is_some());
+            let Some(c) = self.calls.get(v).filter(|_| images) else { continue };
+            let held = c.is_op("dequantize") && c.args[0].as_var().is_some_and(|q| found.get(q).is_some());
+            if held || c.is_op("nn.conv2d") {
+                return true;
+            }
+            if c.op().is_some_and(|o| crate::layout::follows(o.name) || FOLLOW.contains(&o.name)) {
+                open.extend(c.args.iter().cloned());
+            }
+        }
+        false
     }
 
     /// The sum of two tensors of the same shape.
@@ -473,6 +527,8 @@ fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
         }
     }
     borders(&mut found);
+    let last: HashMap<RVar, bool> = found.iter().map(|(v, x)| (v.clone(), x.is_image() && defs.is_last(x, &found))).collect();
+    found.iter_mut().for_each(|(v, x)| x.last = last[v]);
     found
 }
 
@@ -523,22 +579,40 @@ impl Pass<'_> {
         if call.is_op("dequantize") {
             let value = self.values.get(call.args[0].as_var()?)?.clone();
             let held = value.held.clone()?;
-            let out = StructInfo::tensor(value.dims(), DType::F32);
-            let new = self.call(floats(&value), vec![held.expr()], out, e)?;
-            return Some(vec![Binding { value: BindingValue::Expr(new), ..b.clone() }]);
+            if !value.is_image() {
+                let out = StructInfo::tensor(value.dims(), DType::F32);
+                let new = self.call(floats(&value), vec![held.expr()], out, e)?;
+                return Some(vec![Binding { value: BindingValue::Expr(new), ..b.clone() }]);
+            }
+            let out = StructInfo::tensor(value.last_dims().to_vec(), DType::F32);
+            let new = self.call(floats(&value), vec![held.expr()], out.clone(), e)?;
+            let var = RVar::new("real", b.var.is_dataflow(), b.span);
+            made.push((var.clone(), out));
+            let turned = BindingValue::Expr(transpose(var.expr(), &[0, 3, 1, 2], b.span)?);
+            return Some(vec![
+                Binding { var, annotation: None, value: BindingValue::Expr(new), span: b.span },
+                Binding { value: turned, ..b.clone() },
+            ]);
         }
         let value = self.values.get(&b.var)?.clone();
-        let (prim, args) = self.kernel(&value)?;
+        let (prim, mut args) = self.kernel(&value)?;
+        let mut before = vec![];
+        if let (Kind::Float(source), true) = (&value.kind, value.last) {
+            let var = RVar::new("channels_last", b.var.is_dataflow(), b.span);
+            made.push((var.clone(), StructInfo::tensor(value.last_dims().to_vec(), DType::F32)));
+            args = vec![var.expr()];
+            let turned = BindingValue::Expr(transpose(source.clone(), &[0, 2, 3, 1], b.span)?);
+            before.push(Binding { var, annotation: None, value: turned, span: b.span });
+        }
         let info = StructInfo::tensor(value.shape().to_vec(), DType::U8);
         let new = self.call(prim, args, info.clone(), e)?;
         let var = RVar::new("held", b.var.is_dataflow(), b.span);
         made.push((var.clone(), info));
         self.values.get_mut(&b.var)?.held = Some(var.clone());
-        Some(vec![
-            Binding { var, annotation: None, value: BindingValue::Expr(new), span: b.span },
-            // Nothing needs it any more.
-            b.clone(),
-        ])
+        before.push(Binding { var, annotation: None, value: BindingValue::Expr(new), span: b.span });
+        // Nothing needs it any more.
+        before.push(b.clone());
+        Some(before)
     }
 
     fn call(&mut self, mut prim: PrimFunc, mut args: Vec<Expr>, out: StructInfo, at: &Expr) -> Option<Expr> {
@@ -553,7 +627,7 @@ impl Pass<'_> {
     fn kernel(&self, value: &Value) -> Option<(PrimFunc, Vec<Expr>)> {
         let held = |v: &RVar| self.values.get(v).and_then(|x| Some((x.clone(), x.held.clone()?)));
         match &value.kind {
-            Kind::Float(source) => Some((bytes(value, self.vector_bytes), vec![source.clone()])),
+            Kind::Float(source) => Some((bytes(value, value.last, self.vector_bytes), vec![source.clone()])),
             Kind::Add(a, b) => {
                 let (a, b) = (held(a)?, held(b)?);
                 let sum = || (sums::sum(value, &a.0, &b.0), vec![a.1.expr(), b.1.expr()]);

@@ -78,6 +78,19 @@ impl Pass {
         Some(var)
     }
 
+    /// Floats as bytes and bytes as floats.
+    pub(super) fn quantised(&mut self, b: &Binding, c: &Call, rank: usize, out: &mut Out) -> Option<RVar> {
+        let x = c.args.first().filter(|x| self.last_of(x).is_some() || rank == 4 && self.is_last(x))?;
+        let mut c = c.clone();
+        if c.args[1..].iter().any(|a| self.constant(a).is_none_or(|k| k.elements() != 1)) {
+            c.attrs.set("axis", AttrValue::Int(place(rank, c.attrs.int("axis")?)?));
+        } else {
+            c.attrs.set("axis", AttrValue::Int(-1));
+        }
+        c.args[0] = self.as_last(x, out)?.expr();
+        out.bind(b.var.name(), Expr::new(ExprKind::Call(c), out.span))
+    }
+
     /// Rule `silu`: `x * sigmoid(x)` is one operator, so that what makes `x` has one reader.
     fn silu(&self, c: &Call, args: &[Expr]) -> Option<Expr> {
         let [a, b] = args else { return None };

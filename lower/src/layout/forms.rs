@@ -125,7 +125,11 @@ impl Pass {
             return Some(out.list);
         }
         if axes == from {
-            self.turned.insert(b.var.clone(), x.as_var()?.clone());
+            let x = x.as_var()?.clone();
+            if self.ready.contains(&x) {
+                self.last.insert(b.var.clone(), x.clone());
+            }
+            self.turned.insert(b.var.clone(), x);
         }
         None
     }
