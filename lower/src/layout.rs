@@ -211,7 +211,7 @@ impl Out<'_> {
     }
 }
 
-fn call(op: &str, args: Vec<Expr>, attrs: Attrs, span: Span) -> Option<Expr> {
+pub(crate) fn call(op: &str, args: Vec<Expr>, attrs: Attrs, span: Span) -> Option<Expr> {
     let call = Call { callee: Callee::Op(lookup(op)?), args, attrs, sinfo_args: vec![] };
     Some(Expr::new(ExprKind::Call(call), span))
 }
@@ -220,7 +220,7 @@ fn ints(v: &[i64]) -> AttrValue {
     AttrValue::List(v.iter().map(|&i| AttrValue::Int(i)).collect())
 }
 
-fn reshape(x: Expr, dims: &[i64], span: Span) -> Option<Expr> {
+pub(crate) fn reshape(x: Expr, dims: &[i64], span: Span) -> Option<Expr> {
     let shape = dims.iter().map(|&d| PrimExpr::i64(d)).collect();
     call("reshape", vec![x, Expr::new(ExprKind::Shape(shape), span)], Attrs::default(), span)
 }

@@ -9,6 +9,7 @@
 
 mod dynamic;
 mod kernels;
+mod linear;
 mod sums;
 
 pub use dynamic::dynamic;
@@ -60,6 +61,7 @@ pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) 
     let mut moved = HashMap::new();
     for f in &mut funcs {
         if let Func::Relax(f) = f {
+            linear::in_floats(f, typed);
             let values = values(f, &typed.sinfo);
             let mut pass = Pass { values, names: &mut names, new: vec![], vector_bytes, dot4, twice };
             if pass.values.is_empty() {
@@ -428,7 +430,8 @@ impl<'a> Defs<'a> {
                 continue;
             }
             let Some(v) = e.as_var().filter(|v| seen.insert((*v).clone())) else { continue };
-            let images = self.shape(v).is_some_and(|d| d.len() == 4) || !self.sinfo.get(v).is_some_and(|i| i.as_tensor().is_some());
+            let images = self.shape(v).is_some_and(|d| d.len() == 4)
+                || !self.sinfo.get(v).is_some_and(|i| i.as_tensor().is_some());
             let Some(c) = self.calls.get(v).filter(|_| images) else { continue };
             let held = c.is_op("dequantize") && c.args[0].as_var().is_some_and(|q| found.get(q).is_some());
             if held || c.is_op("nn.conv2d") {
@@ -527,7 +530,8 @@ fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
         }
     }
     borders(&mut found);
-    let last: HashMap<RVar, bool> = found.iter().map(|(v, x)| (v.clone(), x.is_image() && defs.is_last(x, &found))).collect();
+    let last: HashMap<RVar, bool> =
+        found.iter().map(|(v, x)| (v.clone(), x.is_image() && defs.is_last(x, &found))).collect();
     found.iter_mut().for_each(|(v, x)| x.last = last[v]);
     found
 }
