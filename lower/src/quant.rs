@@ -11,6 +11,7 @@ mod dynamic;
 mod kernels;
 mod linear;
 mod sums;
+mod tables;
 
 pub use dynamic::dynamic;
 pub(crate) use kernels::LAST;
@@ -30,6 +31,7 @@ use relax_ir::sym::Facts;
 use relax_ir::tir::PrimFunc;
 use relax_ir::{Constant, DType, Func, PrimExpr, Var};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Products of bytes that are added in int32 without a carry out of it, at most.
 const MOST_INPUTS: usize = 1 << 15;
@@ -123,10 +125,30 @@ struct Bias {
 
 #[derive(Clone)]
 enum Kind {
-    Conv { input: RVar, weights: Weights, strides: [i64; 2], pads: [i64; 4], depthwise: bool },
-    Product { input: RVar, weights: Weights },
+    Conv {
+        input: RVar,
+        weights: Weights,
+        strides: [i64; 2],
+        pads: [i64; 4],
+        depthwise: bool,
+    },
+    Product {
+        input: RVar,
+        weights: Weights,
+    },
     Add(RVar, RVar),
-    Max { input: RVar, window: [i64; 2], strides: [i64; 2], pads: [i64; 4] },
+    Max {
+        input: RVar,
+        window: [i64; 2],
+        strides: [i64; 2],
+        pads: [i64; 4],
+    },
+    /// The result for each byte of the input; `source` has its floats.
+    Table {
+        input: RVar,
+        table: Arc<[u8]>,
+        source: Expr,
+    },
     Float(Expr),
 }
 
@@ -169,6 +191,11 @@ impl Value {
     fn last_dims(&self) -> [PrimExpr; 4] {
         let [n, h, w] = self.images.clone();
         [n, h, w, PrimExpr::i64(self.outputs)]
+    }
+
+    /// Whether a table makes the zero of `y` of zero.
+    fn keeps_zero(&self, y: &Value, table: &[u8]) -> bool {
+        usize::try_from(self.scale.zero).ok().and_then(|zero| table.get(zero)) == Some(&(y.scale.zero as u8))
     }
 
     /// Batch, rows and columns with the border.
@@ -490,6 +517,7 @@ fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
         let Some(c) = defs.calls.get(v).filter(|c| c.is_op("quantize") && c.args.len() == 3) else { continue };
         found.extend(defs.value(v, c).map(|x| (v.clone(), x)));
     }
+    tables::tables(&defs, &order, &mut found);
     // Every reader gives the floats back with the scale that made the bytes.
     let mut readers: HashMap<RVar, usize> = HashMap::new();
     // Who reads those floats.
@@ -509,7 +537,10 @@ fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
         let mut wanted: HashMap<&RVar, bool> = HashMap::new();
         for x in all.values() {
             match &x.kind {
-                Kind::Conv { input, .. } | Kind::Product { input, .. } | Kind::Max { input, .. } => {
+                Kind::Conv { input, .. }
+                | Kind::Product { input, .. }
+                | Kind::Max { input, .. }
+                | Kind::Table { input, .. } => {
                     wanted.insert(input, true);
                 }
                 Kind::Add(a, b) => {
@@ -524,8 +555,19 @@ fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
             Kind::Product { input, .. } => all.get(input).is_some_and(|i| i.rank == x.rank),
             Kind::Add(a, b) => all.contains_key(a) && all.contains_key(b),
             Kind::Float(_) => wanted.contains_key(v),
+            Kind::Table { .. } => true,
         });
-        if found.len() == all.len() {
+        // A table of what is not held is made of floats.
+        let mut changed = found.len() < all.len();
+        for x in found.values_mut() {
+            if let Kind::Table { input, source, .. } = &x.kind {
+                if !all.contains_key(input) {
+                    x.kind = Kind::Float(source.clone());
+                    changed = true;
+                }
+            }
+        }
+        if !changed {
             break;
         }
     }
@@ -543,6 +585,10 @@ fn borders(values: &mut HashMap<RVar, Value>) {
         for (v, x) in values.iter() {
             match &x.kind {
                 Kind::Conv { input, pads, .. } | Kind::Max { input, pads, .. } => grown.push((input.clone(), *pads)),
+                // Zero may be another number behind a table, as it is a border of the input.
+                Kind::Table { input, table, .. } if values.get(input).is_some_and(|i| i.keeps_zero(x, table)) => {
+                    grown.extend([(input.clone(), x.pads), (v.clone(), values[input].pads)]);
+                }
                 Kind::Add(a, b) => {
                     for (one, other) in [(a, v), (b, v), (v, a), (v, b)] {
                         if let Some(y) = values.get(other) {
@@ -642,6 +688,12 @@ impl Pass<'_> {
                 let (x, var) = held(input)?;
                 let off = [x.pads[0] - pads[0], x.pads[1] - pads[1]];
                 Some((maximum(value, &x, *window, *strides, off), vec![var.expr()]))
+            }
+            Kind::Table { input, table, .. } => {
+                let (x, var) = held(input)?;
+                let results = Constant::new(DType::U8, vec![table.len() as i64], table.to_vec());
+                let results = Expr::new(ExprKind::Constant(results), var.span());
+                Some((tables::looked_up(value, &x, table), vec![var.expr(), results]))
             }
             Kind::Conv { .. } => self.convolution(value, None),
             Kind::Product { input, weights } => {

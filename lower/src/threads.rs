@@ -165,7 +165,7 @@ pub fn consider(f: &PrimFunc, room: &Room, least: i64) -> Option<Shared> {
     let work = work(f);
     let recurrence = schedule::recurrence_of(f).filter(|(_, step)| step.as_int().is_some_and(|n| n >= least));
     let steps = recurrence.map(|(count, _)| Steps { count, segments: vec![] });
-    let apart = Streamed::of(f).is_some() || int8::Product::of(f).is_some();
+    let apart = Streamed::of(f).is_some() || int8::Product::of(f).is_some() || int8::is_lookup(f);
     let fills = int8::Conv::of(f).is_some();
     let special = apart || fills;
     let parts = steps.is_some() || special || schedule::is_staged(f);

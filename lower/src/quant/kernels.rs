@@ -22,7 +22,7 @@ pub(super) fn real(v: PrimExpr, from: &Scale) -> PrimExpr {
 }
 
 /// The position of an element in the tensor as the model has it, or (`last`) with its channels last, and whether it is one.
-fn outside(value: &Value, i: &[PrimExpr], last: bool) -> (Vec<PrimExpr>, PrimExpr) {
+pub(super) fn outside(value: &Value, i: &[PrimExpr], last: bool) -> (Vec<PrimExpr>, PrimExpr) {
     let [_, h, w] = value.images.clone();
     let [top, left, bottom, right] = value.pads;
     let (y, x) = (i[1].clone() - value.pads[0], i[2].clone() - value.pads[1]);

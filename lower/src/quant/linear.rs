@@ -73,7 +73,8 @@ fn behind(v: &RVar, values: &HashMap<RVar, Expr>, bytes: &HashMap<RVar, [Constan
 
 /// Of `chain`, what nothing reads any more goes away, as it would read the bytes; not what something is checked before.
 fn unread(f: &mut Function, mut chain: HashSet<RVar>, typed: &Typed) {
-    typed.checks.iter().map(|c| &c.before).chain(typed.births.keys()).for_each(|v| drop(chain.remove(v)));
+    let checked: HashSet<&RVar> = typed.checks.iter().map(|c| &c.before).chain(typed.births.keys()).collect();
+    chain.retain(|v| !checked.contains(v));
     loop {
         let mut read = HashSet::new();
         f.body.walk(&mut |e| read.extend(e.as_var().cloned()));

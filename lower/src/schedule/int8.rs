@@ -11,6 +11,7 @@
 mod ahead;
 mod border;
 mod depthwise;
+mod lookup;
 mod meaning;
 mod pixels;
 mod plus;
@@ -30,6 +31,8 @@ use relax_ir::prim::{BinOp, Intrin};
 use relax_ir::tir::PrimFunc;
 use relax_ir::{DType, PrimExpr, Var};
 
+use lookup::LOOKUP;
+pub use lookup::{is_lookup, lookup, mark_lookup};
 use pixels::PIXELS;
 pub use pixels::{pixels, Pixels};
 pub use plus::Plus;
@@ -43,7 +46,7 @@ pub const ATTR: &str = "relax_aot.int8";
 
 /// Whether a PrimFunc has a kernel of its own here, and so must stay as it is.
 pub fn is_special(f: &PrimFunc) -> bool {
-    [ATTR, PIXELS, PRODUCT].iter().any(|a| f.attrs.get(a).is_some())
+    [ATTR, PIXELS, PRODUCT, LOOKUP].iter().any(|a| f.attrs.get(a).is_some())
 }
 
 /// A convolution over buffers whose borders are there already: `x [batch, in_h, in_w, in_c]` gives

@@ -178,6 +178,7 @@ pub fn schedule(f: &PrimFunc, options: &SchedOptions) -> Result<FlatFunc, Diagno
         let form = int8::Form { vector_bytes: vector_bytes as i64, dot4, tiles };
         let special = int8::Conv::of(f).map(|conv| int8::kernel(f, &conv, form));
         let special = special.or_else(|| int8::Pixels::of(f).map(|p| int8::pixels(f, &p, form.vector_bytes)));
+        let special = special.or_else(|| int8::lookup(f));
         let special = special.or_else(|| int8::Product::of(f).map(|p| int8::product(f, &p, form)));
         let streamed = || streamed::Streamed::of(f).map(|v| streamed::kernel(f, v, form.vector_bytes));
         if let Some(f) = special.or_else(streamed) {
