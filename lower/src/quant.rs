@@ -8,6 +8,7 @@
 //! Channels are known; how many images there are, and their rows and columns, may be open.
 
 mod dynamic;
+mod gathered;
 mod kernels;
 mod linear;
 mod sums;
@@ -63,6 +64,7 @@ pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) 
     let mut moved = HashMap::new();
     for f in &mut funcs {
         if let Func::Relax(f) = f {
+            gathered::gathered(f, typed);
             linear::in_floats(f, typed);
             let values = values(f, &typed.sinfo);
             let mut pass = Pass { values, names: &mut names, new: vec![], vector_bytes, dot4, twice };

@@ -197,16 +197,30 @@ impl Pass<'_> {
         Some((&c.args[0], zero))
     }
 
-    /// int8 weights with no zero point; the rows of a transposed matrix are the outputs.
+    /// int8 weights with no zero point, which may be int32 by now; the rows of a transposed matrix are the outputs.
     fn weights(&self, e: &Expr) -> Option<(Constant, bool)> {
-        let (w, zero) = self.centred(e)?;
+        let (w, zero) = match self.call(e, "subtract") {
+            Some(c) => (&c.args[0], Some(self.constant(&c.args[1])?)),
+            None => (e, None),
+        };
         let plain = zero.is_none_or(|z| (0..z.elements()).all(|i| z.get_i64(i) == 0));
+        let w = self.call(w, "astype").map_or(w, |c| &c.args[0]);
         let (w, turned) = match self.call(w, "permute_dims") {
             Some(p) => (&p.args[0], true),
             None => (w, false),
         };
         let ExprKind::Constant(c) = self.value(w).kind() else { return None };
-        (plain && c.dtype == DType::I8 && (!turned || c.shape.len() == 2)).then(|| (c.clone(), turned))
+        if !plain || turned && c.shape.len() != 2 {
+            return None;
+        }
+        let values = || (0..c.elements()).map(|i| i8::try_from(c.get_i64(i)).map(|v| v as u8));
+        match c.dtype {
+            DType::I8 => Some((c.clone(), turned)),
+            DType::I32 => {
+                Some((Constant::new(DType::I8, c.shape.clone(), values().collect::<Result<_, _>>().ok()?), turned))
+            }
+            _ => None,
+        }
     }
 
     fn product(&self, b: &Binding, c: &Call) -> Option<Made> {

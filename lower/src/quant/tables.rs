@@ -19,8 +19,8 @@ const ALL: i64 = 256;
 /// Operators that vectors compute as fast as a table is read.
 const CHEAP: &[&str] =
     &["add", "subtract", "multiply", "negative", "maximum", "minimum", "clip", "nn.relu", "quantize", "dequantize"];
-/// More roundings than the last one are as slow as other operators.
-const ROUNDINGS: usize = 2;
+/// More roundings than the last one, each a division, are as slow as other operators.
+const ROUNDINGS: usize = 1;
 
 /// What a value is a function of.
 #[derive(Clone)]
