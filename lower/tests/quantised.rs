@@ -261,3 +261,219 @@ fn sums_of_windows_are_exact() {
         assert_eq!(a.to_f64(), b.to_f64());
     }
 }
+
+/// ONNX's `QLinearConv` and `QLinearMatMul` as they are imported: sums in int32 by scales, bytes between; weights that are
+/// int32 already, maxima of bytes, no bias, a matrix that is transposed, scales of channels.
+const IN_INTEGERS: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, 7, 6), "float32"), w0: R.Tensor((8, 3, 3, 3), "int8"), w1: R.Tensor((8, 1, 3, 3), "int32"),
+             w2: R.Tensor((10, 8), "int8"), b0: R.Tensor((1, 8, 1, 1), "int32"), b2: R.Tensor((10,), "int32"), s0: R.Tensor((1, 8, 1, 1), "float32")
+             ) -> R.Tensor((1, 10), "float32"):
+        q0 = R.quantize(x, R.const(0.02, "float32"), R.const(3, "uint8"), axis=-1, out_dtype="uint8")
+        i0 = R.subtract(R.astype(q0, "int32"), R.const(3, "int32"))
+        j0 = R.subtract(R.astype(w0, "int32"), R.const(0, "int32"))
+        c0 = R.nn.conv2d(i0, j0, strides=[1, 1], padding=[1, 1, 1, 1], dilation=[1, 1], groups=1)
+        f0 = R.multiply(R.multiply(R.astype(R.add(c0, b0), "float32"), R.const(0.02, "float32")), s0)
+        q1 = R.quantize(f0, R.const(0.05, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="uint8")
+        m1 = R.nn.max_pool2d(q1, pool_size=[2, 2], strides=[1, 1], padding=[1, 1, 1, 1])
+        i1 = R.astype(m1, "int32")
+        c1 = R.nn.conv2d(i1, w1, strides=[2, 2], padding=[1, 1, 1, 1], dilation=[1, 1], groups=8)
+        f1 = R.multiply(R.astype(c1, "float32"), R.const(0.0002, "float32"))
+        q2 = R.quantize(f1, R.const(0.06, "float32"), R.const(99, "uint8"), axis=-1, out_dtype="uint8")
+        d2 = R.dequantize(q2, R.const(0.06, "float32"), R.const(99, "uint8"), axis=-1, out_dtype="float32")
+        a2 = R.mean(d2, axis=[2, 3], keepdims=False)
+        q3 = R.quantize(a2, R.const(0.03, "float32"), R.const(-100, "int8"), axis=-1, out_dtype="int8")
+        i3 = R.subtract(R.astype(q3, "int32"), R.const(-100, "int32"))
+        j3 = R.subtract(R.astype(R.permute_dims(w2, axes=[1, 0]), "int32"), R.const(0, "int32"))
+        p3 = R.add(R.matmul(i3, j3), b2)
+        f3 = R.multiply(R.astype(p3, "float32"), R.multiply(R.const(0.03, "float32"), R.const(0.01, "float32")))
+        q4 = R.quantize(f3, R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="int8")
+        d4 = R.dequantize(q4, R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="float32")
+        return d4
+"#;
+
+fn of_integers() -> HashMap<String, Constant> {
+    HashMap::from([
+        ("w0".to_string(), constant(DType::I8, &[8, 3, 3, 3], byte)),
+        ("w1".to_string(), constant(DType::I32, &[8, 1, 3, 3], byte)),
+        ("w2".to_string(), constant(DType::I8, &[10, 8], byte)),
+        ("b0".to_string(), constant(DType::I32, &[1, 8, 1, 1], |i| (i * 37 - 90) as f64)),
+        ("b2".to_string(), constant(DType::I32, &[10], |i| (i * 23 - 70) as f64)),
+        ("s0".to_string(), constant(DType::F32, &[1, 8, 1, 1], |i| 0.002 + i as f64 * 0.0003)),
+    ])
+}
+
+/// ONNX QLinearConv 10, QLinearMatMul 10.
+#[test]
+fn sums_that_are_scaled_are_kernels_of_bytes() {
+    let mut typed = typed(IN_INTEGERS, &of_integers());
+    let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[1, 3, 7, 6], |i| byte(i) * 0.02)));
+    let wanted = run(&typed.module, &x);
+    quant::quantised(&mut typed, 64, true, false);
+    let count = |name: &str| typed.module.funcs.iter().filter(|f| f.name().starts_with(name)).count();
+    assert_eq!(["qconv2d", "qmax_pool2d", "qmatmul"].map(count), [2, 1, 1]);
+    assert_near(&wanted, &run(&typed.module, &x), 0.04);
+}
+
+/// What no kernel of bytes takes (a dilated window) keeps its sums in int32, and so does what it reads: `q1` of
+/// [`IN_INTEGERS`] would be read as bytes and as integers.
+#[test]
+fn sums_that_no_kernel_takes_stay_exact() {
+    let text = IN_INTEGERS.replace(
+        "w1, strides=[2, 2], padding=[1, 1, 1, 1], dilation=[1, 1]",
+        "w1, strides=[2, 2], padding=[2, 2, 2, 2], dilation=[2, 2]",
+    );
+    assert_ne!(text, IN_INTEGERS);
+    let mut typed = typed(&text, &of_integers());
+    let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[1, 3, 7, 6], |i| byte(i) * 0.02)));
+    let wanted = run(&typed.module, &x);
+    quant::quantised(&mut typed, 64, true, false);
+    let main = typed.module.relax("main").expect("the function");
+    let integers = main.bindings().filter(|b| {
+        let dtype = typed.sinfo.get(&b.var).and_then(|i| i.as_tensor()).and_then(|t| t.dtype);
+        b.expr().as_op_call("nn.conv2d").is_some() && dtype == Some(DType::I32)
+    });
+    assert_eq!(integers.count(), 2);
+    assert_near(&wanted, &run(&typed.module, &x), 0.04);
+}
+
+/// A convolution, SiLU in steps that are quantised each, a window with a border of its zero; a sigmoid, whose zero is
+/// another number, before a border; GELU with constants that are quantised, too, before a product.
+const FUNCTIONS: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 4, 7, 6), "float32"), w0: R.Tensor((8, 4, 1, 1), "int8"), w1: R.Tensor((8, 8, 3, 3), "int8"),
+             w2: R.Tensor((6, 8, 3, 3), "int8"), w3: R.Tensor((6, 10), "int8"), k: R.Tensor((), "uint8")
+             ) -> R.Tensor((1, 42, 10), "float32"):
+        q0 = R.quantize(x, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")
+        d0 = R.dequantize(q0, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+        f0 = R.dequantize(w0, R.const(0.004, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+        q1 = R.quantize(R.nn.conv2d(d0, f0), R.const(0.04, "float32"), R.const(11, "int8"), axis=-1, out_dtype="int8")
+        d1 = R.dequantize(q1, R.const(0.04, "float32"), R.const(11, "int8"), axis=-1, out_dtype="float32")
+        q2 = R.quantize(R.sigmoid(d1), R.const(0.004, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="uint8")
+        d2 = R.dequantize(q2, R.const(0.004, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="float32")
+        e1 = R.dequantize(q1, R.const(0.04, "float32"), R.const(11, "int8"), axis=-1, out_dtype="float32")
+        q3 = R.quantize(R.multiply(e1, d2), R.const(0.03, "float32"), R.const(9, "uint8"), axis=-1, out_dtype="uint8")
+        d3 = R.dequantize(q3, R.const(0.03, "float32"), R.const(9, "uint8"), axis=-1, out_dtype="float32")
+        f1 = R.dequantize(w1, R.const(0.002, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+        c4 = R.nn.conv2d(d3, f1, padding=[1, 1, 1, 1])
+        q4 = R.quantize(c4, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="int8")
+        d4 = R.dequantize(q4, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="float32")
+        q5 = R.quantize(R.sigmoid(d4), R.const(0.004, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="int8")
+        d5 = R.dequantize(q5, R.const(0.004, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="float32")
+        f2 = R.dequantize(w2, R.const(0.003, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+        c6 = R.permute_dims(R.nn.conv2d(d5, f2, padding=[1, 1, 1, 1]), axes=[0, 2, 3, 1])
+        q6 = R.quantize(R.reshape(c6, R.shape([1, 42, 6])), R.const(0.03, "float32"), R.const(120, "uint8"), axis=-1, out_dtype="uint8")
+        d6 = R.dequantize(q6, R.const(0.03, "float32"), R.const(120, "uint8"), axis=-1, out_dtype="float32")
+        q7 = R.quantize(R.erf(R.multiply(d6, R.const(0.7071, "float32"))), R.const(0.008, "float32"), R.const(128, "uint8"), axis=-1, out_dtype="uint8")
+        d7 = R.dequantize(q7, R.const(0.008, "float32"), R.const(128, "uint8"), axis=-1, out_dtype="float32")
+        one = R.dequantize(k, R.const(0.0039, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="float32")
+        e6 = R.dequantize(q6, R.const(0.03, "float32"), R.const(120, "uint8"), axis=-1, out_dtype="float32")
+        g7 = R.multiply(R.multiply(e6, R.add(d7, one)), R.const(0.5, "float32"))
+        q8 = R.quantize(g7, R.const(0.02, "float32"), R.const(8, "uint8"), axis=-1, out_dtype="uint8")
+        d8 = R.dequantize(q8, R.const(0.02, "float32"), R.const(8, "uint8"), axis=-1, out_dtype="float32")
+        f3 = R.dequantize(w3, R.const(0.01, "float32"), R.const(0, "int8"), axis=-1, out_dtype="float32")
+        q9 = R.quantize(R.matmul(d8, f3), R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="int8")
+        d9 = R.dequantize(q9, R.const(0.04, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="float32")
+        return d9
+"#;
+
+/// Once by what the pass makes, once by all kernels with channels last.
+#[test]
+fn functions_of_one_tensor_are_tables() {
+    let weights = HashMap::from([
+        ("w0".to_string(), constant(DType::I8, &[8, 4, 1, 1], byte)),
+        ("w1".to_string(), constant(DType::I8, &[8, 8, 3, 3], byte)),
+        ("w2".to_string(), constant(DType::I8, &[6, 8, 3, 3], byte)),
+        ("w3".to_string(), constant(DType::I8, &[6, 10], byte)),
+        ("k".to_string(), constant(DType::U8, &[], |_| 255.0)),
+    ]);
+    let before = typed(FUNCTIONS, &weights);
+    let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[1, 4, 7, 6], |i| byte(i) * 0.02)));
+    let wanted = run(&before.module, &x);
+    let mut after = typed(FUNCTIONS, &weights);
+    quant::quantised(&mut after, 64, true, false);
+    let names: Vec<&str> = after.module.funcs.iter().map(|f| f.name()).collect();
+    // SiLU and its sigmoid, a sigmoid, GELU and its error function: the inner ones are dead now.
+    assert_eq!(names.iter().filter(|n| n.starts_with("qtable")).count(), 5, "{names:?}");
+    assert_near(&wanted, &run(&after.module, &x), 0.04);
+    let options = relax_lower::Options { opt_level: 2, wide_bytes: 64, ..Default::default() };
+    let kernels = relax_lower::kernels(before, &options, true).expect("it becomes kernels");
+    let names: Vec<&str> = kernels.module.funcs.iter().map(|f| f.name()).collect();
+    assert_eq!(names.iter().filter(|n| n.starts_with("qtable")).count(), 3, "{names:?}");
+    assert!(!names.iter().any(|n| n.contains("sigmoid") || n.contains("erf")), "{names:?}");
+    assert_near(&wanted, &run(&kernels.module, &x), 0.04);
+}
+
+/// Floats between kernels of bytes: what is joined, resized and averaged.
+const BETWEEN: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 4, 6, 8), "float32"), w0: R.Tensor((8, 4, 1, 1), "int8"), w1: R.Tensor((8, 12, 3, 3), "int8")
+             ) -> R.Tensor((1, 8, 3, 4), "float32"):
+        q0 = R.quantize(x, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")
+        d0 = R.dequantize(q0, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+        f0 = R.dequantize(w0, R.const(0.004, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+        q1 = R.quantize(R.nn.conv2d(d0, f0), R.const(0.04, "float32"), R.const(11, "int8"), axis=-1, out_dtype="int8")
+        d1 = R.dequantize(q1, R.const(0.04, "float32"), R.const(11, "int8"), axis=-1, out_dtype="float32")
+        a2 = R.nn.avg_pool2d(R.concat((d0, d1), axis=1), pool_size=[2, 2], strides=[2, 2])
+        q2 = R.quantize(a2, R.const(0.04, "float32"), R.const(5, "int8"), axis=-1, out_dtype="int8")
+        d2 = R.dequantize(q2, R.const(0.04, "float32"), R.const(5, "int8"), axis=-1, out_dtype="float32")
+        f1 = R.dequantize(w1, R.const(0.002, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+        c3 = R.nn.conv2d(d2, f1, padding=[1, 1, 1, 1])
+        q3 = R.quantize(c3, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="int8")
+        d3 = R.dequantize(q3, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="float32")
+        return d3
+"#;
+
+/// They have channels last, so that only the result is transposed.
+#[test]
+fn floats_between_bytes_have_channels_last() {
+    let weights = HashMap::from([
+        ("w0".to_string(), constant(DType::I8, &[8, 4, 1, 1], byte)),
+        ("w1".to_string(), constant(DType::I8, &[8, 12, 3, 3], byte)),
+    ]);
+    let typed = typed(BETWEEN, &weights);
+    let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[1, 4, 6, 8], |i| byte(i) * 0.02)));
+    let wanted = run(&typed.module, &x);
+    let options = relax_lower::Options { opt_level: 2, wide_bytes: 64, ..Default::default() };
+    let typed = relax_lower::kernels(typed, &options, true).expect("it becomes kernels");
+    let turned = typed.module.funcs.iter().filter(|f| f.name().contains("permute_dims"));
+    assert_eq!(turned.map(|f| f.name()).collect::<Vec<_>>(), ["fused_dequantize_permute_dims"]);
+    assert_near(&wanted, &run(&typed.module, &x), 0.06);
+}
+
+/// Rule `gathered bytes`: the table stays in bytes.
+#[test]
+fn rows_of_a_table_are_dequantised_when_they_are_taken() {
+    let text = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, 3), "int64"), w: R.Tensor((50, 64), "int8")) -> R.Tensor((2, 3, 64), "float32"):
+        d = R.dequantize(w, R.const(0.5, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+        return R.take(d, x, axis=0)
+"#;
+    let weights = HashMap::from([("w".to_string(), constant(DType::I8, &[50, 64], byte))]);
+    let typed = typed(text, &weights);
+    let x = Value::Tensor(Tensor::from_i64(DType::I64, &[2, 3], &[0, 49, 7, 7, 30, 2]));
+    let wanted = run(&typed.module, &x);
+    let options = relax_lower::Options { opt_level: 2, wide_bytes: 64, ..Default::default() };
+    let typed = relax_lower::kernels(typed, &options, true).expect("it becomes kernels");
+    let mut largest = 0;
+    typed.module.relax_funcs().for_each(|f| {
+        f.body.walk(&mut |e| {
+            if let relax_ir::relax::ExprKind::Constant(c) = e.kind() {
+                largest = largest.max(c.size());
+            }
+        })
+    });
+    assert_eq!(largest, 50 * 64, "bytes");
+    for (a, b) in wanted.leaves().iter().zip(run(&typed.module, &x).leaves()) {
+        assert_eq!(a.to_f64(), b.to_f64());
+    }
+}

@@ -66,7 +66,8 @@ impl Finder<'_, '_> {
     /// Whether what leads to `source` takes longer than a table.
     fn is_dear(&self, source: &Expr) -> Option<bool> {
         let (mut open, mut roundings, mut steps) = (vec![source.as_var()?], 1, 0);
-        while let Some(c) = open.pop().and_then(|v| self.defs.calls.get(v)) {
+        while let Some(v) = open.pop() {
+            let Some(c) = self.defs.calls.get(v) else { continue };
             let name = c.op()?.name;
             roundings += usize::from(name == "quantize");
             steps += 1;
