@@ -324,8 +324,9 @@ def table(results, threads):
         beside = {p: rows[NATIVE] if p in COMPILED and NATIVE in rows else ours for p in peers}
         cells = [cell(beside[p], rows.get(p)) for p in peers]
         lines.append(f"| {name} | {number(ours[0])} | {number(ours[1])} | " + " | ".join(cells) + " |")
-        for i in range(2) if name != "noop" else ():
-            best[i].append(max(beside[p][i] / rows[p][i] for p in peers if isinstance(rows.get(p), list)))
+        right = [p for p in peers if isinstance(rows.get(p), list)]
+        for i in range(2) if name != "noop" and right else ():
+            best[i].append(max(beside[p][i] / rows[p][i] for p in right))
     mean = [math.exp(sum(map(math.log, b)) / len(b)) for b in best if b]
     last = [sum(x >= 1 for x in b) for b in best]
     if mean:

@@ -50,7 +50,7 @@ pub fn aliases(typed: &mut Typed, shared: &HashSet<RVar>) {
 }
 
 /// The expression with first names, if that is another one.
-fn renamed(e: &Expr, names: &HashMap<RVar, Expr>) -> Option<Expr> {
+pub(crate) fn renamed(e: &Expr, names: &HashMap<RVar, Expr>) -> Option<Expr> {
     let all = |list: &[Expr]| -> Option<Vec<Expr>> {
         let new: Vec<Option<Expr>> = list.iter().map(|x| renamed(x, names)).collect();
         new.iter()

@@ -408,6 +408,72 @@ fn functions_of_one_tensor_are_tables() {
     assert_near(&wanted, &run(&kernels.module, &x), 0.04);
 }
 
+/// Pairs around what only moves elements: channels last and back around a mean, rows of a matrix and back around a sigmoid.
+const PAIRS: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 4, 7, 6), "float32"), w0: R.Tensor((8, 4, 1, 1), "int8"), w1: R.Tensor((8, 8, 3, 3), "int8"),
+             w2: R.Tensor((8, 12), "int8"), w3: R.Tensor((12, 10), "int8")) -> R.Tensor((42, 10), "float32"):
+        q0 = R.quantize(x, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")
+        d0 = R.dequantize(q0, R.const(0.02, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+        f0 = R.dequantize(w0, R.const(0.004, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+        q1 = R.quantize(R.nn.conv2d(d0, f0), R.const(0.04, "float32"), R.const(11, "int8"), axis=-1, out_dtype="int8")
+        d1 = R.dequantize(q1, R.const(0.04, "float32"), R.const(11, "int8"), axis=-1, out_dtype="float32")
+        q2 = R.quantize(R.permute_dims(d1, axes=[0, 2, 3, 1]), R.const(0.04, "float32"), R.const(11, "int8"), axis=-1, out_dtype="int8")
+        d2 = R.dequantize(q2, R.const(0.04, "float32"), R.const(11, "int8"), axis=-1, out_dtype="float32")
+        s2 = R.subtract(d2, R.mean(d2, axis=[3], keepdims=True))
+        q3 = R.quantize(s2, R.const(0.03, "float32"), R.const(2, "int8"), axis=-1, out_dtype="int8")
+        d3 = R.dequantize(q3, R.const(0.03, "float32"), R.const(2, "int8"), axis=-1, out_dtype="float32")
+        q4 = R.quantize(R.permute_dims(d3, axes=[0, 3, 1, 2]), R.const(0.03, "float32"), R.const(2, "int8"), axis=-1, out_dtype="int8")
+        d4 = R.dequantize(q4, R.const(0.03, "float32"), R.const(2, "int8"), axis=-1, out_dtype="float32")
+        f1 = R.dequantize(w1, R.const(0.002, "float32"), R.const(0, "int8"), axis=0, out_dtype="float32")
+        c5 = R.nn.conv2d(d4, f1, padding=[1, 1, 1, 1])
+        q5 = R.quantize(c5, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="int8")
+        d5 = R.dequantize(q5, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="float32")
+        r5 = R.reshape(R.permute_dims(d5, axes=[0, 2, 3, 1]), R.shape([42, 8]))
+        q6 = R.quantize(r5, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="int8")
+        d6 = R.dequantize(q6, R.const(0.06, "float32"), R.const(4, "int8"), axis=-1, out_dtype="float32")
+        f2 = R.dequantize(w2, R.const(0.01, "float32"), R.const(0, "int8"), axis=-1, out_dtype="float32")
+        q7 = R.quantize(R.matmul(d6, f2), R.const(0.05, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="int8")
+        d7 = R.dequantize(q7, R.const(0.05, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="float32")
+        r7 = R.reshape(d7, R.shape([1, 7, 6, 12]))
+        q8 = R.quantize(r7, R.const(0.05, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="int8")
+        d8 = R.dequantize(q8, R.const(0.05, "float32"), R.const(-7, "int8"), axis=-1, out_dtype="float32")
+        q9 = R.quantize(R.sigmoid(d8), R.const(0.004, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="int8")
+        d9 = R.dequantize(q9, R.const(0.004, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="float32")
+        r9 = R.reshape(d9, R.shape([42, 12]))
+        q10 = R.quantize(r9, R.const(0.004, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="int8")
+        d10 = R.dequantize(q10, R.const(0.004, "float32"), R.const(-128, "int8"), axis=-1, out_dtype="float32")
+        f3 = R.dequantize(w3, R.const(0.01, "float32"), R.const(0, "int8"), axis=-1, out_dtype="float32")
+        q11 = R.quantize(R.matmul(d10, f3), R.const(0.03, "float32"), R.const(5, "int8"), axis=-1, out_dtype="int8")
+        d11 = R.dequantize(q11, R.const(0.03, "float32"), R.const(5, "int8"), axis=-1, out_dtype="float32")
+        return d11
+"#;
+
+/// Rule `pairs`: what is left of them are the bytes that kernels read, and a table from matrix to matrix.
+#[test]
+fn pairs_around_moves_go_away() {
+    let weights = HashMap::from([
+        ("w0".to_string(), constant(DType::I8, &[8, 4, 1, 1], byte)),
+        ("w1".to_string(), constant(DType::I8, &[8, 8, 3, 3], byte)),
+        ("w2".to_string(), constant(DType::I8, &[8, 12], byte)),
+        ("w3".to_string(), constant(DType::I8, &[12, 10], byte)),
+    ]);
+    let typed = typed(PAIRS, &weights);
+    let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[1, 4, 7, 6], |i| byte(i) * 0.02)));
+    let wanted = run(&typed.module, &x);
+    let options = relax_lower::Options { opt_level: 2, wide_bytes: 64, ..Default::default() };
+    let typed = relax_lower::kernels(typed, &options, true).expect("it becomes kernels");
+    let names: Vec<&str> = typed.module.funcs.iter().map(|f| f.name()).collect();
+    let count = |name: &str| names.iter().filter(|n| n.starts_with(name)).count();
+    assert_eq!(["qconv2d", "qmatmul", "qtable"].map(count), [2, 2, 1], "{names:?}");
+    assert!(!names.iter().any(|n| n.contains("permute_dims")), "{names:?}");
+    // Of the argument, of what the mean is taken off, and of the rows of the second product.
+    assert_eq!(count("quantize"), 3, "{names:?}");
+    assert_near(&wanted, &run(&typed.module, &x), 0.03);
+}
+
 /// Floats between kernels of bytes: what is joined, resized and averaged.
 const BETWEEN: &str = r#"
 @I.ir_module

@@ -3,7 +3,7 @@
 //! scale. They are written in floats, so that one pass finds both; those that it does not take stay as they are, exact in int32.
 //! Maxima of bytes are those of their floats.
 
-use super::values;
+use super::find::values;
 use crate::layout::{call, reshape, transpose};
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::Attrs;

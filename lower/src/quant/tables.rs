@@ -2,8 +2,10 @@
 //! of 256 results, whose bytes the reference interpreter finds while compiling (GELU, SiLU, hard swish, with all the
 //! steps between that are quantised themselves).
 
+use super::find::{same, Defs};
 use super::kernels::outside;
-use super::{same, Defs, Kind, Value};
+use super::{Kind, Value};
+use crate::host::VIEWS;
 use crate::interp::{self, Arg, Tensor};
 use crate::schedule::int8::mark_lookup;
 use relax_ir::op::{Compute, ComputeCx};
@@ -58,6 +60,10 @@ impl Finder<'_, '_> {
         }
         let Of::Bytes(input, results) = self.of(&v.expr(), found)? else { return None };
         (&input != v && same(self.defs.shape(&input)?, self.defs.shape(v)?)).then_some(())?;
+        // What convolutions over one axis make of floats has channels last, in no form of bytes.
+        if matches!(&found[&input], Value { kind: Kind::Float(s), rank: 3, .. } if self.defs.laid_out(s, 3, found)) {
+            return None;
+        }
         let moved = if results.dtype == DType::I8 { 128 } else { 0 };
         let held: Vec<u8> = results.bytes().iter().map(|b| b.wrapping_add(moved)).collect();
         Some((input, held.into()))
@@ -71,7 +77,7 @@ impl Finder<'_, '_> {
             let name = c.op()?.name;
             roundings += usize::from(name == "quantize");
             steps += 1;
-            if !CHEAP.contains(&name) || roundings > ROUNDINGS {
+            if (!CHEAP.contains(&name) && !VIEWS.contains(&name)) || roundings > ROUNDINGS {
                 return Some(crate::layout::follows(name) || roundings > ROUNDINGS);
             }
             if steps < ALL {
@@ -104,6 +110,10 @@ impl Finder<'_, '_> {
     /// What an operator makes of one tensor of bytes.
     fn result(&mut self, v: &RVar, c: &Call, found: &HashMap<RVar, Value>) -> Option<Of> {
         let op = c.op()?;
+        // Other dims in the same order: who asks compares dims.
+        if VIEWS.contains(&op.name) {
+            return self.of(c.args.first()?, found);
+        }
         let Compute::Kernel(compute) = op.compute else { return None };
         let quantises = matches!(op.name, "quantize" | "dequantize");
         if !crate::layout::follows(op.name) && !quantises {
