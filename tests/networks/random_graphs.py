@@ -47,7 +47,7 @@ class Graph:
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
         self.nodes, self.weights, self.shapes = [], [], {}
-        self.kind, self.quantised = None, set()
+        self.kind, self.quantised, self.scales = None, set(), {}
 
     def chance(self, p):
         return self.rng.random() < p
@@ -262,8 +262,50 @@ def around(g, t, spread):
     # No sum of multiples of two of them lies between two steps.
     scale = g.constant(spread / 100 * g.rng.uniform(0.9, 1.1))
     zero = g.constant(point + int(g.rng.integers(-9, 10)), g.kind)
+    return pair(g, t, scale, zero)
+
+
+def pair(g, t, scale, zero):
     q = g.node("QuantizeLinear", [t, scale, zero])
-    return g.node("DequantizeLinear", [q, scale, zero])
+    d = g.node("DequantizeLinear", [q, scale, zero])
+    g.scales[d] = scale, zero
+    return d
+
+
+def quantised_function(g, x):
+    """A function of one tensor, whose steps may be quantised each."""
+    step = (lambda t, spread: around(g, t, spread)) if g.chance(0.7) else (lambda t, _: t)
+    kind = g.pick("Sigmoid", "Tanh", "silu", "hard swish", "gelu")
+    if kind == "silu":
+        y = g.node("Mul", [x, step(g.node("Sigmoid", [x]), 1.0)])
+    elif kind == "hard swish":
+        y = g.node("Mul", [x, step(g.node("HardSigmoid", [x], alpha=1 / 6, beta=0.5), 1.0)])
+    elif kind == "gelu":
+        error = step(g.node("Erf", [g.node("Div", [x, g.constant(2 ** 0.5)])]), 1.0)
+        y = g.node("Mul", [step(g.node("Mul", [x, step(g.node("Add", [error, g.constant(1.0)]), 2.0)]), 3.0), g.constant(0.5)])
+    else:
+        y = g.node(kind, [x])
+    return around(g, y, 2.0)
+
+
+def quantised_rows(g, x):
+    """What is taken off the channels of a place, with pairs behind each move."""
+    if x not in g.scales:
+        return None
+    n, c, h, w = g.shapes[x]
+    y = pair(g, g.node("Transpose", [x], (n, h, w, c), perm=[0, 2, 3, 1]), *g.scales[x])
+    mean = g.node("ReduceMean", [y, g.constant([-1], "int64")], (n, h, w, 1), keepdims=1)
+    y = around(g, g.node("Sub", [y, mean]), 2.0)
+    return pair(g, g.node("Transpose", [y], (n, c, h, w), perm=[0, 3, 1, 2]), *g.scales[y])
+
+
+def quantised_join(g, x):
+    n, c, *size = g.shapes[x]
+    fits = [t for t in g.quantised if (g.shapes[t][0], *g.shapes[t][2:]) == (n, *size) and g.shapes[t][1] + c <= 160]
+    if not fits:
+        return None
+    other = g.pick(*sorted(fits))
+    return around(g, g.node("Concat", [x, other], (n, c + g.shapes[other][1], *size), axis=1), 2.0)
 
 
 def quantised_conv(g, x):
@@ -410,7 +452,8 @@ def causal_conv(g, x):
 
 PICTURES = [conv] * 8 + [activation] * 4 + [batch_norm] * 3 + [pool] * 2 + [squeeze_excite, split, shuffle, enlarge, pad,
             picture_norm, deconv, reduction, softmax]
-BYTES = [quantised_conv] * 8 + [quantised_sum] * 3 + [quantised_pool, quantised_mean, split, enlarge]
+BYTES = [quantised_conv] * 8 + [quantised_sum] * 3 + [quantised_function] * 3 + [quantised_rows, quantised_join,
+         quantised_pool, quantised_mean, split, enlarge]
 SEQUENCES = [dense] * 4 + [layer_norm] * 2 + [attention] * 2 + [activation] * 2 + [recurrence, softmax, reduction,
              causal_conv, causal_conv]
 
