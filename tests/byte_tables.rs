@@ -56,3 +56,45 @@ fn results_are_rounded() {
         }
     }
 }
+
+/// A PrimFunc that writes in place changes what is read by that name, and no other tensor of the same bytes.
+#[test]
+fn what_is_written_in_place_is_nobody_elses() {
+    const TEXT: &str = r#"@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def bump(a: T.Buffer((T.int64(4), T.int64(6)), "float32")):
+        for i, j in T.grid(T.int64(4), T.int64(6)):
+            with T.sblock("b"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                a[vi, vj] = a[vi, vj] + T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((4, 6), "float32")):
+        cls = Module
+        q0 = R.quantize(x, R.const(0.0625, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")
+        d0 = R.dequantize(q0, R.const(0.0625, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+        q2 = R.quantize(d0, R.const(0.0625, "float32"), R.const(3, "int8"), axis=-1, out_dtype="int8")
+        d2 = R.dequantize(q2, R.const(0.0625, "float32"), R.const(3, "int8"), axis=-1, out_dtype="float32")
+        w = R.call_tir_inplace(cls.bump, (d2,), out_ty=R.Tensor((4, 6), dtype="float32"), inplace_indices=[0])
+        q3 = R.quantize(R.sigmoid(d2), R.const(0.00390625, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="uint8")
+        d3 = R.dequantize(q3, R.const(0.00390625, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="float32")
+        return (d0, w, d3)
+"#;
+    let dir = tempfile::tempdir().expect("a folder");
+    let [file, so] = ["model.rlx", "m.so"].map(|name| dir.path().join(name));
+    std::fs::write(&file, TEXT).expect("the model is written");
+    relax_aot(&[path(&file), "--prefix", "m", "--target-cpu", "native", "-o", path(&so)]);
+    let given: Vec<f32> = (-12..12).map(|n| n as f32 / 16.0).collect();
+    let x = Constant::new(DType::F32, vec![4, 6], given.iter().flat_map(|v| v.to_le_bytes()).collect());
+    let made =
+        Library::open(&so, "m").expect("the library").run("main", &[x], 3).unwrap_or_else(|e| panic!("{}", e.message));
+    let floats = |i: usize| -> Vec<f32> {
+        made[i].bytes().chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    };
+    let bumped: Vec<f32> = given.iter().map(|v| v + 2.0).collect();
+    assert_eq!((floats(0), floats(1)), (given, bumped.clone()));
+    for (y, v) in floats(2).into_iter().zip(bumped) {
+        assert!((y - 1.0 / (1.0 + (-v).exp())).abs() <= 0.501 * STEP as f32, "{y} of {v}");
+    }
+}

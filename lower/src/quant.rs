@@ -41,16 +41,20 @@ const LARGE: f64 = 1e9;
 /// four bytes at a time can be multiplied; with `dot4`, the form that is tuned does it in one step,
 /// with `twice` two of them a cycle. The result is for [`check_before`].
 pub fn quantised(typed: &mut Typed, vector_bytes: u32, dot4: bool, twice: bool) -> HashMap<RVar, RVar> {
+    let written = crate::fresh::shared(typed);
     let mut names = Names::new(&typed.module);
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     let mut new = vec![];
     let mut moved = HashMap::new();
     for f in &mut funcs {
         if let Func::Relax(f) = f {
-            gathered::gathered(f, typed);
-            linear::in_floats(f, typed);
-            pairs::pairs(f, typed);
-            let values = values(f, &typed.sinfo);
+            // One name for what were two, or a later reading, is another value where somebody writes.
+            if written.is_empty() {
+                gathered::gathered(f, typed);
+                linear::in_floats(f, typed);
+                pairs::pairs(f, typed);
+            }
+            let values = values(f, &typed.sinfo, &written);
             let mut pass = Pass { values, names: &mut names, new: vec![], vector_bytes, dot4, twice };
             if pass.values.is_empty() {
                 continue;

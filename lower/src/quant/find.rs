@@ -33,6 +33,8 @@ pub(super) struct Defs<'a> {
     constants: HashMap<RVar, &'a Constant>,
     uses: HashMap<RVar, usize>,
     pub(super) sinfo: &'a StructInfoMap,
+    /// Tensors that somebody may write to: other values than what made them.
+    pub(super) written: &'a HashSet<RVar>,
 }
 
 impl<'a> Defs<'a> {
@@ -77,7 +79,7 @@ impl<'a> Defs<'a> {
 
     /// The quantised tensor behind a float one.
     fn dequantized(&self, e: &Expr) -> Option<(RVar, Scale)> {
-        let c = self.call(e, "dequantize")?;
+        let c = self.call(e, "dequantize").filter(|_| !e.as_var().is_some_and(|v| self.written.contains(v)))?;
         let v = c.args[0].as_var()?.clone();
         let q = self.calls.get(&v)?;
         let to = self.sinfo.get(e.as_var()?)?.as_tensor()?.dtype?;
@@ -308,9 +310,9 @@ fn windows(from: &[PrimExpr], to: &[PrimExpr], window: &[i64], strides: [i64; 2]
     })
 }
 
-/// The tensors to hold in bytes, with their borders.
-pub(super) fn values(f: &Function, sinfo: &StructInfoMap) -> HashMap<RVar, Value> {
-    let mut defs = Defs { calls: HashMap::new(), constants: HashMap::new(), uses: HashMap::new(), sinfo };
+/// The tensors to hold in bytes, with their borders; none of which somebody writes to what its reader gets (`written`).
+pub(super) fn values(f: &Function, sinfo: &StructInfoMap, written: &HashSet<RVar>) -> HashMap<RVar, Value> {
+    let mut defs = Defs { calls: HashMap::new(), constants: HashMap::new(), uses: HashMap::new(), sinfo, written };
     let mut order = vec![];
     for b in f.bindings() {
         match b.expr().kind() {

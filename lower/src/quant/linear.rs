@@ -11,7 +11,7 @@ use relax_ir::relax::{map_bindings, Binding, BindingValue, Call, Expr, ExprKind,
 use relax_ir::{AttrValue, Constant, DType, PrimExpr, Span};
 use std::collections::{HashMap, HashSet};
 
-/// Writes in floats what [`super::quantised`] will take.
+/// Writes in floats what [`super::quantised`] will take, where nobody writes to tensors.
 pub(super) fn in_floats(f: &mut Function, typed: &mut Typed) {
     let mut left: HashSet<RVar> = HashSet::new();
     loop {
@@ -21,7 +21,7 @@ pub(super) fn in_floats(f: &mut Function, typed: &mut Typed) {
         }
         let mut sinfo = typed.sinfo.clone();
         sinfo.extend(info.iter().cloned());
-        let taken = values(&new, &sinfo);
+        let taken = values(&new, &sinfo, &HashSet::new());
         let before = left.len();
         left.extend(written.into_iter().filter(|v| !taken.contains_key(v)));
         if left.len() == before {

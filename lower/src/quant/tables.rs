@@ -91,7 +91,7 @@ impl Finder<'_, '_> {
         if let Some(c) = self.defs.constant(e) {
             return (c.elements() == 1).then(|| Of::One(c.clone()));
         }
-        let v = e.as_var()?;
+        let v = e.as_var().filter(|v| !self.defs.written.contains(v))?;
         if let Some(known) = self.known.get(v) {
             return known.clone();
         }
