@@ -1,4 +1,7 @@
-//! Constant folding: kernels whose every input is a constant run at compile time, in the reference interpreter.
+//! Constant folding: kernels whose every input is a constant run at compile time, in the reference interpreter; sums of
+//! products natively.
+
+mod products;
 
 use crate::interp::{self, Arg, Budget, Tensor};
 use crate::legalize::legalize_those;
@@ -188,6 +191,9 @@ fn value_of(e: &Expr, known: &HashMap<RVar, Constant>, module: &IRModule, budget
             };
             if bytes > most {
                 return None;
+            }
+            if let Some(c) = products::product(prim, &inputs, &dims, budget) {
+                return Some(c);
             }
             let mut args: Vec<Arg> = inputs.iter().map(|c| Arg::Tensor(Tensor::from_constant(c))).collect();
             args.push(Arg::Tensor(Tensor::zeros(dtype, &dims)));

@@ -105,7 +105,7 @@ pub struct Access {
 impl Access {
     /// Element number in its store; a fault when an index or the view leaves its bounds.
     #[inline]
-    fn locate(&self, env: &mut Env, verb: &str) -> Option<(usize, usize)> {
+    pub fn locate(&self, env: &mut Env, verb: &str) -> Option<(usize, usize)> {
         let mut at = env.views[self.view].offset;
         for (i, index) in self.indices.iter().enumerate() {
             let v = index.get(env);

@@ -27,6 +27,8 @@ pub struct Compiler {
     pub n_ints: usize,
     pub n_floats: usize,
     pub n_views: usize,
+    /// A buffer is a part of another one.
+    pub aliased: bool,
 }
 
 impl Compiler {

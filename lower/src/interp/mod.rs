@@ -1,8 +1,8 @@
 //! The reference interpreter: runs a PrimFunc in block form on plain tensors, one scalar at a time.
 //!
 //! It is the oracle of tests and folds constants, so it values plain meaning over speed (some ten million steps a
-//! second): every operation is rounded or wrapped to its type, every load and store is bounds-checked, nothing is
-//! vectorised or reordered. Transcendental functions are those of `std` in f64, rounded once to the type.
+//! second, some hundred million in innermost loops over float32): every operation is rounded or wrapped to its type, every
+//! load and store is bounds-checked, nothing is reordered. Transcendental functions are those of `std` in f64, rounded once to the type.
 //!
 //! ```
 //! use relax_ir::{tir::KernelBuilder, DType};
@@ -32,6 +32,7 @@
 
 mod env;
 mod expr;
+mod lines;
 pub(crate) mod scalar;
 mod stmt;
 pub(crate) mod tensor;

@@ -2,6 +2,7 @@
 
 use super::env::{row_major, Env, Flow, Halt, Index, IntFn, StmtFn, View};
 use super::expr::{assign, Compiler, Num};
+use super::lines::FEW;
 use super::scalar::int_to_float;
 use relax_ir::prim::{PrimExpr, Var};
 use relax_ir::tir::{Block, Buffer, IterKind, MatchBufferRegion, Stmt, StmtKind};
@@ -90,12 +91,18 @@ impl Compiler {
         let (min, extent) = (self.index(min)?, self.index(extent)?);
         let slot = self.define_int(var)?;
         let inits = self.empty_inits(var, body);
+        let line = matches!(min, Index::Const(0)).then(|| self.line(var, body)).flatten();
         let body = self.stmt(body)?;
         Ok(Box::new(move |env| {
             let lo = min.get(env);
             let n = extent.get(env);
             env.check()?;
             env.steps(n, span)?;
+            if let Some(line) = line.as_ref().filter(|_| n >= FEW) {
+                if line.run(env, slot, n)? {
+                    return Ok(());
+                }
+            }
             for i in 0..n {
                 env.ints[slot] = lo + i;
                 body(env)?;
@@ -234,6 +241,7 @@ impl Compiler {
     /// A window into another buffer; variables in the window's shape, strides and offset are bound by it.
     fn match_buffer(&mut self, m: &MatchBufferRegion, span: Span) -> Result<StmtFn, Diagnostic> {
         let source = &m.source.buffer;
+        self.aliased = true;
         let undefined = || Diagnostic::error("undefined", span, format!("buffer `{}` is not in scope", source.name));
         let from = *self.buffers.get(source).ok_or_else(undefined)?;
         if m.source.region.len() != source.ndim() || m.buffer.ndim() > source.ndim() {

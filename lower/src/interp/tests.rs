@@ -138,3 +138,45 @@ fn a_budget_ends_a_run() {
     assert_eq!(budget.steps, 50);
     assert_eq!(run_within(&f, &mut args, &mut budget).unwrap_err().code, "too-long");
 }
+
+/// Innermost loops run in pieces: of more than one, over columns, into sums that are summed again, with the bits of float32
+/// arithmetic in order.
+#[test]
+fn loops_in_pieces_have_the_bits_of_their_rounds() {
+    let dims = [3i64, 700];
+    let (rows, columns) = (PrimExpr::i64(dims[0]), PrimExpr::i64(dims[1]));
+    let x: Vec<f32> = (0..2100).map(|i| ((i * 37) % 101) as f32 / 7.0 - 6.5).collect();
+    let input = || f32s(&dims, &x);
+    let mut k = KernelBuilder::new("spread");
+    let data = k.input("x", &[rows.clone(), columns.clone()], DType::F32);
+    let at = |i: &PrimExpr, j: &PrimExpr| data.at([i.clone(), j.clone()]);
+    let mean = k.sum("mean", &[rows.clone()], DType::F32, &[columns.clone()], |i, r| at(&i[0], &r[0]));
+    let y = k.compute("y", &[columns, rows], DType::F32, |i| {
+        let off = at(&i[1], &i[0]) - mean.at([i[1].clone()]) / PrimExpr::f32(700.0);
+        (off.clone() * off + PrimExpr::f32(0.1))
+            .call1(Intrin::Sqrt)
+            .max(at(&i[1], &(PrimExpr::i64(699) - i[0].clone())))
+    });
+    let f = k.finish(&[y]);
+    let mut args = [input(), out(DType::F32, &[700, 3])];
+    run(&f, &mut args).unwrap();
+    let mean = |i: usize| x[i * 700..][..700].iter().fold(0f32, |a, b| a + b) / 700.0;
+    let wanted = (0..2100).map(|at| {
+        let (j, i) = (at / 3, at % 3);
+        let off = x[i * 700 + j] - mean(i);
+        (off * off + 0.1).sqrt().max(x[i * 700 + 699 - j]) as f64
+    });
+    assert_eq!(got(&args[1]), wanted.collect::<Vec<f64>>());
+}
+
+/// What is wrong in one round of a long loop is said as if they ran one by one.
+#[test]
+fn long_loops_name_the_round_that_fails() {
+    let n = PrimExpr::i64(400);
+    let mut k = KernelBuilder::new("beyond");
+    let x = k.input("x", &[n.clone()], DType::F32);
+    let y = k.compute("y", &[n], DType::F32, |i| x.at([i[0].clone() * 2]));
+    let f = k.finish(&[y]);
+    let d = run(&f, &mut [f32s(&[400], &[0.0; 400]), out(DType::F32, &[400])]).unwrap_err();
+    assert!(d.message.contains("index 400 is out of bounds"), "{}", d.message);
+}
