@@ -11,6 +11,7 @@ mod contrib;
 mod control;
 mod elementwise;
 mod features;
+mod fourier;
 mod gradient;
 mod image;
 mod loss;
@@ -77,6 +78,7 @@ static FAMILIES: &[&[OnnxOp]] = &[
     features::OPS,
     gradient::OPS,
     image::OPS,
+    fourier::OPS,
     loss::OPS,
     matmul::OPS,
     movement::OPS,
@@ -92,8 +94,8 @@ static FAMILIES: &[&[OnnxOp]] = &[
     select::OPS,
     sequence::OPS,
     shape::OPS,
-    text::OPS,
     signal::OPS,
+    text::OPS,
     training::OPS,
     trees::OPS,
     windows::OPS,
