@@ -191,6 +191,55 @@ fn in_integers() {
     }
 }
 
+/// ONNX ConvInteger 10 over open sizes: the sums of the same network of known sizes, and an error where no window fits.
+#[test]
+fn sums_of_windows() {
+    const TEXT: &str = r#"@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 3, "h", "w"), "float32"), w0: R.Tensor((36, 3, 3, 3), "int8"), w3: R.Tensor((68, 68, 3, 3), "int8"), w1: R.Tensor((36, 1, 3, 3), "int8"), w2: R.Tensor((68, 36, 1, 1), "int8"), w4: R.Tensor((10, 68), "int8")):
+        with R.dataflow():
+            a0 = R.astype(R.multiply(R.add(x, R.const(0.5, "float32")), R.const(255.0, "float32")), "uint8")
+            c0 = R.nn.conv2d(R.subtract(R.astype(a0, "int32"), R.astype(R.const(77, "uint8"), "int32")), R.astype(w0, "int32"), strides=[1, 2], padding=[0, 1, 0, 0])
+            a1 = R.astype(R.minimum(R.maximum(c0, R.const(0, "int32")), R.const(255, "int32")), "uint8")
+            c1 = R.nn.conv2d(R.astype(a1, "int32"), R.astype(w2, "int32"))
+            r = (c0, c1)
+            R.output(r)
+        return r
+"#;
+    let dir = tempfile::tempdir().expect("a folder");
+    let [file, values, so] = ["model.rlx", "w.safetensors", "m.so"].map(|name| dir.path().join(name));
+    int8_weights(&values);
+    let library = |cpu: &str, threads: &str, n: &str, h: &str, w: &str| {
+        std::fs::write(&file, TEXT.replace(r#"("n", 3, "h", "w")"#, &format!("({n}, 3, {h}, {w})")))
+            .expect("the model is written");
+        let args = [path(&file), "--params", path(&values), "--prefix", "m", "--target-cpu", cpu, "--threads", threads];
+        relax_aot(&[&args[..], &["-o", path(&so)]].concat());
+        let flat = relax_aot(&[&["print", "--stage", "flat"][..], &args].concat());
+        let sums = flat.lines().filter(|l| l.contains("_k_conv2d_integer") && l.contains("call")).count();
+        assert!(cpu == "auto" || sums == 2, "{sums} kernels of bytes for {cpu}");
+        Library::open(&so, "m").expect("the library")
+    };
+    let fused = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+    for (cpu, threads) in [("auto", "1"), ("native", "1"), ("native", "3"), ("x86-64-v3", "1")] {
+        if cpu == "x86-64-v3" && !fused {
+            continue;
+        }
+        let open = library(cpu, threads, "\"n\"", "\"h\"", "\"w\"");
+        for (n, h, w) in [(1, 3, 2), (1, 17, 20), (2, 8, 33), (1, 64, 90)] {
+            let x = [tensor(&[n, 3, h, w], h)];
+            let made = open.run("main", &x, 2).unwrap_or_else(|e| panic!("{cpu}: {}", e.message));
+            let [a, b, c] = [n, h, w].map(|v| v.to_string());
+            let wanted = library(cpu, "1", &a, &b, &c).run("main", &x, 2).expect("sizes that are known");
+            for (made, wanted) in made.iter().zip(&wanted) {
+                assert_eq!((&made.shape, made.bytes()), (&wanted.shape, wanted.bytes()), "{cpu}: {n}x{h}x{w}");
+            }
+        }
+        let made = |h| open.run("main", &[tensor(&[1, 3, h, 9], 1)], 2).map(|r| r[0].shape.clone()).ok();
+        assert_eq!([made(2), made(1)], [Some(vec![1, 36, 0, 4]), None], "{cpu}: no window, and less than none");
+    }
+}
+
 /// Products over rows of several sequences, and sums of two such, are those over all rows in one matrix, in integers.
 #[test]
 fn rows_of_sequences() {

@@ -312,7 +312,7 @@ pub fn kernels(mut typed: Typed, options: &Options, assembles: bool) -> Result<T
     if wide {
         let dot4 = options.dot4 && !options.versions;
         moved = quant::quantised(&mut typed, options.wide_bytes, dot4, options.twice);
-        quant::dynamic(&mut typed, options.wide_bytes);
+        moved.extend(quant::dynamic(&mut typed, options.wide_bytes));
         streamed::streamed(&mut typed);
     }
     let layout = options.layout().filter(|_| wide);

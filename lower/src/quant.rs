@@ -366,25 +366,27 @@ impl Pass<'_> {
     }
 }
 
-/// The sizes of a kernel over `x` that makes `y`: names of its own for what is open, the same name for what is known to
-/// be equal.
-fn sizes(conv: &Conv, x: &Value, y: &Value) -> Sizes {
+/// The sizes of a kernel over data `x` that makes `y`, both batch, rows and columns with their borders: names of its own for
+/// what is open, the same name for what is known to be equal.
+fn named(conv: &Conv, x: &[PrimExpr; 3], y: &[PrimExpr; 3]) -> Sizes {
+    if !conv.open {
+        return conv.sizes();
+    }
     let mut facts = Facts::new();
     let mut known: Vec<(PrimExpr, PrimExpr)> = vec![];
-    let mut named = |d: PrimExpr, name: &str| {
+    let mut named = |d: &PrimExpr, name: &str| {
         if d.as_int().is_some() {
-            return d;
+            return d.clone();
         }
-        if let Some((_, var)) = known.iter().find(|(e, _)| facts.equal(e, &d) == Answer::Yes) {
+        if let Some((_, var)) = known.iter().find(|(e, _)| facts.equal(e, d) == Answer::Yes) {
             return var.clone();
         }
         let var = Var::new(name, DType::I64).expr();
-        known.push((d, var.clone()));
+        known.push((d.clone(), var.clone()));
         var
     };
-    let ([n, in_h, in_w], [_, out_h, out_w]) = (x.bordered(), y.bordered());
-    let x = [named(n.clone(), "n"), named(in_h, "in_h"), named(in_w, "in_w")];
-    let y = [x[0].clone(), named(out_h, "out_h"), named(out_w, "out_w")];
+    let x = [named(&x[0], "n"), named(&x[1], "in_h"), named(&x[2], "in_w")];
+    let y = [x[0].clone(), named(&y[1], "out_h"), named(&y[2], "out_w")];
     conv.sizes_of(&x, &y)
 }
 
@@ -446,6 +448,6 @@ fn product(
         constant(DType::F32, conv.channels, scales),
         constant(DType::F32, conv.channels, biases),
     ];
-    let sizes = if conv.open { sizes(&conv, x, y) } else { conv.sizes() };
+    let sizes = named(&conv, &x.bordered(), &y.bordered());
     (conv.prim_func_over(name, &sizes), args)
 }

@@ -250,15 +250,23 @@ fn sums_of_windows_are_exact() {
         ("v".to_string(), constant(DType::I8, &[8, 6, 1, 1], byte)),
         ("z".to_string(), constant(DType::U8, &[1], |_| 201.0)),
     ]);
-    let mut typed = typed(SUMMED_WINDOWS, &weights);
-    let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[2, 6, 5, 7], |i| byte(i) + 125.0)));
-    let wanted = run(&typed.module, &x);
-    quant::dynamic(&mut typed, 64);
-    let count = |name: &str| typed.module.funcs.iter().filter(|f| f.name().starts_with(name)).count();
-    assert_eq!(["words", "bordered", "conv2d_integer", "centred"].map(count), [2; 4]);
-    let got = run(&typed.module, &x);
-    for (a, b) in wanted.leaves().iter().zip(got.leaves()) {
-        assert_eq!(a.to_f64(), b.to_f64());
+    let open = [
+        ("(2, 6, 5, 7)", "(\"n\", 6, \"p\", \"q\")"),
+        ("(2, 5, 6, 4)", "(\"n\", 5, \"p + 1\", \"(q - 1) // 2 + 1\")"),
+        ("(2, 8, 5, 7)", "(\"n\", 8, \"p\", \"q\")"),
+    ];
+    let open = open.iter().fold(SUMMED_WINDOWS.to_string(), |text, (from, to)| text.replace(from, to));
+    for text in [SUMMED_WINDOWS, &open] {
+        let mut typed = typed(text, &weights);
+        let x = Value::Tensor(Tensor::from_constant(&constant(DType::F32, &[2, 6, 5, 7], |i| byte(i) + 125.0)));
+        let wanted = run(&typed.module, &x);
+        quant::dynamic(&mut typed, 64);
+        let count = |name: &str| typed.module.funcs.iter().filter(|f| f.name().starts_with(name)).count();
+        assert_eq!(["words", "bordered", "conv2d_integer", "centred"].map(count), [2; 4]);
+        let got = run(&typed.module, &x);
+        for (a, b) in wanted.leaves().iter().zip(got.leaves()) {
+            assert_eq!(a.to_f64(), b.to_f64());
+        }
     }
 }
 

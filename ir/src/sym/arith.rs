@@ -18,7 +18,7 @@ impl Facts {
         if let Some(k) = b.as_const() {
             return self.floor_div_const(a, k);
         }
-        if let Some(q) = a.divide_poly(b) {
+        if let Some(q) = a.divide_poly(b).or_else(|| self.divide_by_quotient(a, b)) {
             return Some(q);
         }
         // A divisor is never 0: what both sides have in common is of no account.
@@ -52,6 +52,16 @@ impl Facts {
             }
         }
         Some(self.poly_of(Atom::FloorDiv(a.clone(), b.clone())))
+    }
+
+    /// `a / b` where `b` has a factor `x // d` of which `a` is a multiple, as [`Self::meet_div_mod`] has it: in `x - x % d`.
+    fn divide_by_quotient(&mut self, a: &Poly, b: &Poly) -> Option<Poly> {
+        let [(factors, _)] = b.terms() else { return None };
+        factors.iter().find_map(|id| {
+            let Atom::FloorDiv(x, d) = self.atom(*id).clone() else { return None };
+            let whole = x.sub(&self.floor_mod(&x, &d)?)?;
+            a.divide_poly(&whole)?.mul(&d)?.mul(&Poly::atom(*id))?.divide_poly(b)
+        })
     }
 
     fn floor_div_const(&mut self, a: &Poly, k: i64) -> Option<Poly> {

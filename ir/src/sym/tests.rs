@@ -348,7 +348,15 @@ fn products_of_quotients_are_divided() {
     assert_eq!(check(&mut f, &windows, &(b.clone() * quarters(&h) * quarters(&w))), Answer::Yes);
     // A divisor of several terms.
     let tokens = h.clone() * w.clone() + 1;
-    assert_eq!(check(&mut f, &(tokens.clone() * b.clone() * 2).floor_div(tokens), &(b * 2)), Answer::Yes);
+    assert_eq!(check(&mut f, &(tokens.clone() * b.clone() * 2).floor_div(tokens), &(b.clone() * 2)), Answer::Yes);
+    // A product of a quotient and what it was divided by, divided by the quotient.
+    let features = (columns.clone() * 8 * 128).floor_div(columns.clone());
+    assert_eq!(check(&mut f, &features, &PrimExpr::i64(1024)), Answer::Yes);
+    let share = w.clone().floor_div(b.clone());
+    let several = (share.clone() * b.clone() * h.clone()).floor_div(share.clone() * b.clone());
+    assert_eq!(check(&mut f, &several, &h), Answer::Yes);
+    let less = (share.clone() * b.clone() + 1).floor_div(share);
+    assert_eq!(check(&mut f, &less, &b), Answer::Unknown);
 }
 
 /// Pyramids halve by rounding up, and double what they halved.

@@ -24,8 +24,9 @@ use std::collections::HashMap;
 /// Fewer weights than this are left to the general product.
 const FEW: i64 = 1 << 10;
 
-/// Rewrites every Relax function, before operators become kernels.
-pub fn dynamic(typed: &mut Typed, vector_bytes: u32) {
+/// Rewrites every Relax function, before operators become kernels. The result is for [`super::check_before`].
+pub fn dynamic(typed: &mut Typed, vector_bytes: u32) -> HashMap<RVar, RVar> {
+    let mut moved = HashMap::new();
     let mut names = Names::new(&typed.module);
     let mut funcs = std::mem::take(&mut typed.module.funcs);
     let mut new = vec![];
@@ -33,13 +34,18 @@ pub fn dynamic(typed: &mut Typed, vector_bytes: u32) {
         let Func::Relax(f) = f else { continue };
         let values = f.bindings().map(|b| (b.var.clone(), b.expr().clone())).collect();
         let mut pass = Pass { values, sinfo: &typed.sinfo, names: &mut names, new: vec![], made: vec![], vector_bytes };
-        f.body = map_bindings(&f.body, &mut |b, _| pass.binding(b));
+        f.body = map_bindings(&f.body, &mut |b, _| {
+            let new = pass.binding(b)?;
+            moved.insert(b.var.clone(), new[0].var.clone());
+            Some(new)
+        });
         new.append(&mut pass.new);
         let made = pass.made;
         typed.sinfo.extend(made);
     }
     funcs.extend(new.into_iter().map(Func::Prim));
     typed.module.funcs = funcs;
+    moved
 }
 
 struct Pass<'a> {

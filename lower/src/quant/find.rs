@@ -302,7 +302,7 @@ pub(super) fn same(a: &[PrimExpr], b: &[PrimExpr]) -> bool {
 }
 
 /// Whether rows and columns `to` are those of windows over rows and columns `from`, as far as one of them is open.
-fn windows(from: &[PrimExpr], to: &[PrimExpr], window: &[i64], strides: [i64; 2], pads: [i64; 4]) -> bool {
+pub(super) fn windows(from: &[PrimExpr], to: &[PrimExpr], window: &[i64], strides: [i64; 2], pads: [i64; 4]) -> bool {
     (0..2).all(|i| {
         let open = from[i].as_int().is_none() || to[i].as_int().is_none();
         let room = from[i].clone() + (pads[i] + pads[i + 2] - window[i]);

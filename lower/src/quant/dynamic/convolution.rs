@@ -1,8 +1,12 @@
 //! Convolutions of bytes whose sums stay in int32 (ONNX `ConvInteger`): images get their channels last and a border of
 //! the zero point, which adds nothing to the sums that it is taken off.
 
+use super::super::find::windows;
+use super::super::named;
 use super::{constant, Left, Pass};
+use crate::layout::open::likely;
 use crate::schedule::int8::Conv;
+use crate::schedule::streamed::takes;
 use relax_ir::prim::BinOp;
 use relax_ir::relax::{Binding, BindingValue, Call, Expr, StructInfo};
 use relax_ir::tir::{Buffer, KernelBuilder, PrimFunc};
@@ -10,9 +14,11 @@ use relax_ir::{Constant, DType, PrimExpr};
 
 /// How a convolution is given.
 struct Image {
-    /// NCHW of the data, and of the result.
-    from: [i64; 4],
-    to: [i64; 4],
+    channels: i64,
+    outputs: i64,
+    /// Batch, rows and columns of the data, and of the result.
+    from: [PrimExpr; 3],
+    to: [PrimExpr; 3],
     /// Top, left, bottom, right.
     pads: [i64; 4],
     /// The data is of int8.
@@ -26,10 +32,6 @@ struct Image {
 impl Pass<'_> {
     pub(super) fn convolution(&mut self, b: &Binding, call: &Call) -> Option<Vec<Binding>> {
         let out = self.sinfo.get(&b.var)?.as_tensor().filter(|t| t.dtype == Some(DType::I32))?.clone();
-        let four = |dims: &[PrimExpr]| -> Option<[i64; 4]> {
-            let all: Option<Vec<i64>> = dims.iter().map(|d| d.as_int().filter(|n| *n > 0)).collect();
-            all?.try_into().ok()
-        };
         let a = &call.attrs;
         let plain = |k: &str, v: &str| a.str(k).is_none_or(|x| x == v || x.is_empty());
         let layouts = plain("data_layout", "NCHW") && plain("kernel_layout", "OIHW") && plain("out_layout", "NCHW");
@@ -39,34 +41,43 @@ impl Pass<'_> {
         let strides: [i64; 2] = a.ints("strides")?.try_into().ok()?;
         let pads: [i64; 4] = a.ints("padding")?.try_into().ok()?;
         let left = self.left(&call.args[0])?;
-        let (from, to) = (four(left.info.known_dims()?)?, four(out.known_dims()?)?);
-        let [_, inputs, k_h, k_w] = four(self.tensor(&call.args[1])?.known_dims()?)?;
-        if inputs != from[1] || !self.borders(&left, pads) {
+        let (channels, from) = image(left.info.known_dims()?)?;
+        let (outputs, to) = image(out.known_dims()?)?;
+        let weights = self.tensor(&call.args[1])?;
+        let sizes: Option<Vec<i64>> = weights.known_dims()?.iter().map(|d| d.as_int().filter(|n| *n > 0)).collect();
+        let [_, inputs, k_h, k_w] = sizes?[..] else { return None };
+        if inputs != channels
+            || !self.borders(&left, pads)
+            || !windows(&from[1..], &to[1..], &[k_h, k_w], strides, pads)
+        {
             return None;
         }
         let weights = self.ints(&call.args[1])?.values;
         let lacks = super::lacks(&weights)?;
         let signed = left.info.dtype == Some(DType::I8);
-        let image = Image { from, to, pads, signed, lacks, zero: left.zero.as_ref().map(|z| z.1.clone()) };
-        let outputs = to[1];
+        let zero = left.zero.as_ref().map(|z| z.1.clone());
+        let image = Image { channels, outputs, from, to, pads, signed, lacks, zero };
         let channels = (outputs + (lacks != 0) as i64 + 3) / 4 * 4;
-        let [batch, in_h, in_w, in_c] = image.held();
+        let [n, h, w, _] = image.held();
+        let open = image.from.iter().chain(&image.to).any(|d| d.as_int().is_none());
+        let [in_h, in_w, rows, columns] = likely([&h, &w, &image.to[1], &image.to[2]])?;
         let conv = Conv {
-            batch,
+            batch: n.as_int().unwrap_or(1),
             in_h,
             in_w,
-            in_c,
+            in_c: image.filled(),
             k_h,
             k_w,
             stride_h: strides[0],
             stride_w: strides[1],
-            rows: to[2],
-            columns: to[3],
+            rows,
+            columns,
             channels,
-            out_h: to[2],
-            out_w: to[3],
+            out_h: rows,
+            out_w: columns,
             vector_bytes: self.vector_bytes as i64,
             sums: true,
+            open,
             ..Conv::default()
         };
         let packed = conv.pack(|y, x, i, j| match i < inputs {
@@ -77,11 +88,8 @@ impl Pass<'_> {
         let e = b.expr();
         let mut before = vec![];
         let zero: Vec<Expr> = left.zero.into_iter().map(|z| z.0).collect();
-        let literals = |dims: [i64; 4]| dims.map(PrimExpr::i64).to_vec();
-        let [n, _, h, w] = from;
-        let shape = literals([n, in_c / 4, h, w]);
-        let words = self.bind(image.words(), vec![left.bytes], &shape, DType::I32, b, &mut before)?;
-        let shape = literals([batch, in_h, in_w, in_c / 4]);
+        let words = self.bind(image.words(), vec![left.bytes], &image.in_words(), DType::I32, b, &mut before)?;
+        let shape = image.held();
         let held =
             self.bind(image.bordered(), [vec![words], zero.clone()].concat(), &shape, DType::I32, b, &mut before)?;
         let args = vec![
@@ -89,8 +97,10 @@ impl Pass<'_> {
             constant(Constant::new(DType::I8, vec![conv.weights()], packed), e),
             constant(Constant::new(DType::I32, vec![channels], vec![0; 4 * channels as usize]), e),
         ];
-        let shape = literals([batch, to[2], to[3], channels]);
-        let sums = self.bind(conv.prim_func("conv2d_integer"), args, &shape, DType::I32, b, &mut before)?;
+        let [n, rows, columns] = image.to.clone();
+        let prim = conv.prim_func_over("conv2d_integer", &named(&conv, &[n.clone(), h, w], &image.to));
+        let shape = [n, rows, columns, PrimExpr::i64(channels)];
+        let sums = self.bind(prim, args, &shape, DType::I32, b, &mut before)?;
         let each = weights.len() / outputs as usize;
         let of = |w: &[i32]| w.iter().fold(0i32, |n, v| n.wrapping_add(*v));
         let totals = weights.chunks(each).flat_map(|w| of(w).to_le_bytes()).collect();
@@ -113,11 +123,29 @@ impl Pass<'_> {
     }
 }
 
+/// Channels, and batch, rows and columns, which may be open.
+fn image(dims: &[PrimExpr]) -> Option<(i64, [PrimExpr; 3])> {
+    let [n, c, h, w] = dims else { return None };
+    let fits = [n, h, w].iter().all(|d| takes(d) && d.as_int().is_none_or(|d| d > 0));
+    fits.then(|| Some((c.as_int().filter(|c| *c > 0)?, [n.clone(), h.clone(), w.clone()])))?
+}
+
 impl Image {
-    /// NHWC with the border, channels filled up to a multiple of 4.
-    fn held(&self) -> [i64; 4] {
-        let ([n, c, h, w], [top, left, bottom, right]) = (self.from, self.pads);
-        [n, h + top + bottom, w + left + right, (c + 3) / 4 * 4]
+    /// Channels, filled up to a multiple of 4.
+    fn filled(&self) -> i64 {
+        (self.channels + 3) / 4 * 4
+    }
+
+    /// Words of four channels each, where they are: `[n, channels / 4, h, w]`.
+    fn in_words(&self) -> [PrimExpr; 4] {
+        let [n, h, w] = self.from.clone();
+        [n, PrimExpr::i64(self.filled() / 4), h, w]
+    }
+
+    /// NHWC of these words with the border.
+    fn held(&self) -> [PrimExpr; 4] {
+        let ([n, h, w], [top, left, bottom, right]) = (self.from.clone(), self.pads);
+        [n, h + (top + bottom), w + (left + right), PrimExpr::i64(self.filled() / 4)]
     }
 
     fn moved(&self) -> i32 {
@@ -136,14 +164,14 @@ impl Image {
         buffer.map(|z| move || z.at(at.clone()) + PrimExpr::i32(moved))
     }
 
-    /// Words of four channels each, where they are: `[n, channels / 4, h, w]`.
+    /// The bytes as words.
     fn words(&self) -> PrimFunc {
         let mut f = KernelBuilder::new("words");
         let dtype = if self.signed { DType::I8 } else { DType::U8 };
-        let x = f.input("x", &self.from.map(PrimExpr::i64), dtype);
-        let [n, channels, h, w] = self.from;
-        let shape = [n, self.held()[3] / 4, h, w];
-        let y = f.compute("y", &shape.map(PrimExpr::i64), DType::I32, |i| {
+        let channels = self.channels;
+        let [n, h, w] = self.from.clone();
+        let x = f.input("x", &[n, PrimExpr::i64(channels), h, w], dtype);
+        let y = f.compute("y", &self.in_words(), DType::I32, |i| {
             let byte = |b: i64| {
                 let channel = i[1].clone() * 4 + b;
                 let v = x.at([i[0].clone(), channel.clone(), i[2].clone(), i[3].clone()]).cast(DType::I32);
@@ -162,31 +190,32 @@ impl Image {
     /// The words with their channels last and a border of zero points.
     fn bordered(&self) -> PrimFunc {
         let mut f = KernelBuilder::new("bordered");
-        let [n, rows, columns, channels] = self.held();
-        let [_, _, h, w] = self.from;
+        let [n, h, w] = self.from.clone();
+        let [_, _, columns, words] = self.held();
         let [top, left, bottom, right] = self.pads;
-        let words = channels / 4;
-        let x = f.input("x", &[n, words, h, w].map(PrimExpr::i64), DType::I32);
+        let x = f.input("x", &self.in_words(), DType::I32);
         let zero = self.zero(&mut f);
-        let y = f.buffer("y", &[n, rows, columns, words].map(PrimExpr::i64), DType::I32);
-        let at =
-            |y: i64, x: i64| move |i: &[PrimExpr]| vec![i[0].clone(), i[1].clone() + y, i[2].clone() + x, i[3].clone()];
+        let y = f.buffer("y", &self.held(), DType::I32);
+        let at = |y: PrimExpr, x: PrimExpr| {
+            move |i: &[PrimExpr]| vec![i[0].clone(), i[1].clone() + y.clone(), i[2].clone() + x.clone(), i[3].clone()]
+        };
+        let number = PrimExpr::i64;
         let border = || {
             let byte = zero.as_ref().map_or(PrimExpr::i32(self.moved()), |z| z());
             byte * PrimExpr::i32(0x0101_0101)
         };
         let sides = [
-            ([top, columns], at(0, 0)),
-            ([bottom, columns], at(top + h, 0)),
-            ([h, left], at(top, 0)),
-            ([h, right], at(top, left + w)),
+            (top, [number(top), columns.clone()], at(number(0), number(0))),
+            (bottom, [number(bottom), columns], at(h.clone() + top, number(0))),
+            (left, [h.clone(), number(left)], at(number(top), number(0))),
+            (right, [h.clone(), number(right)], at(number(top), w.clone() + left)),
         ];
-        for ([high, wide], to) in sides {
-            if high * wide > 0 {
-                f.write("border", &y, &[n, high, wide, words].map(PrimExpr::i64), to, |_| border());
+        for (size, [high, wide], to) in sides {
+            if size > 0 {
+                f.write("border", &y, &[n.clone(), high, wide, words.clone()], to, |_| border());
             }
         }
-        f.write("inside", &y, &[n, h, w, words].map(PrimExpr::i64), at(top, left), |i| {
+        f.write("inside", &y, &[n, h, w, words], at(number(top), number(left)), |i| {
             x.at([i[0].clone(), i[3].clone(), i[1].clone(), i[2].clone()])
         });
         f.finish(&[y])
@@ -194,12 +223,13 @@ impl Image {
 
     /// The sums without what the zero point adds, channels second again.
     fn centred(&self, channels: i64) -> PrimFunc {
-        let [n, outputs, rows, columns] = self.to;
+        let ([n, rows, columns], outputs) = (self.to.clone(), self.outputs);
         let mut f = KernelBuilder::new("centred");
-        let x = f.input("x", &[n, rows, columns, channels].map(PrimExpr::i64), DType::I32);
+        let shape = [n.clone(), PrimExpr::i64(outputs), rows.clone(), columns.clone()];
+        let x = f.input("x", &[n, rows, columns, PrimExpr::i64(channels)], DType::I32);
         let totals = f.input("totals", &[PrimExpr::i64(outputs)], DType::I32);
         let zero = self.zero(&mut f);
-        let y = f.compute("y", &self.to.map(PrimExpr::i64), DType::I32, |i| {
+        let y = f.compute("y", &shape, DType::I32, |i| {
             let at = |channel: PrimExpr| x.at([i[0].clone(), i[2].clone(), i[3].clone(), channel]);
             let mut y = at(i[1].clone());
             let off = zero.as_ref().map(|z| z()).or((self.moved() != 0).then(|| PrimExpr::i32(self.moved())));
