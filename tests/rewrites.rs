@@ -280,3 +280,42 @@ fn reductions_of_one_operand_are_one_kernel() {
         assert!(!tir.contains("def min_m"), "{axes}: {tir}");
     }
 }
+
+/// Snake behind a convolution (neural audio codecs): sines, which wide vectors have no instructions for, are a kernel of their
+/// own, and the convolution keeps the wide ones.
+#[test]
+fn sines_stay_out_of_convolutions() {
+    const SNAKE: &str = r#"
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 8, 1, 40), dtype="float32"), w: R.Tensor((16, 8, 1, 3), dtype="float32"),
+             a: R.Tensor((16, 1, 1), dtype="float32"), p: R.Tensor((16, 12), dtype="float32")):
+        with R.dataflow():
+            c = R.add(R.nn.conv2d(x, w, padding=[0, 1, 0, 1]), a)
+            s = R.sin(R.multiply(c, a))
+            y = R.add(c, R.multiply(s, s))
+            z = R.cos(R.matmul(R.permute_dims(y, axes=[0, 2, 3, 1]), p))
+            r = R.sum(R.tan(c), axis=[1])
+            out = (y, z, r)
+            R.output(out)
+        return out
+"#;
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = dir.path().join("model.rlx");
+    std::fs::write(&model, SNAKE).expect("the model is written");
+    let tir = relax_aot(&["print", path(&model), "--stage", "tir"]);
+    let kernels: Vec<&str> = tir.lines().filter_map(|l| l.trim().strip_prefix("def ")?.split('(').next()).collect();
+    let angles = |k: &&str| ["sin", "cos", "tan"].iter().any(|f| k.split('_').any(|p| p.starts_with(f)));
+    let products = |k: &&str| k.contains("conv2d") || k.contains("matmul");
+    let (of_angles, both): (Vec<&str>, Vec<&str>) = (
+        kernels.iter().copied().filter(angles).collect(),
+        kernels.iter().copied().filter(|k| angles(k) && products(k)).collect(),
+    );
+    assert!(of_angles.len() >= 2 && both.is_empty(), "{kernels:?}");
+    for n in [1, 3] {
+        let inputs =
+            [tensor(&[n, 8, 1, 40], 1), tensor(&[16, 8, 1, 3], 2), tensor(&[16, 1, 1], 3), tensor(&[16, 12], 4)];
+        agree_on(dir.path(), &model, &inputs, 3, &n.to_string());
+    }
+}

@@ -18,7 +18,7 @@ use crate::cascades;
 use crate::legalize::{call_tir, Names};
 use crate::schedule::PARTS;
 pub use pattern::{classify, Pattern};
-use pattern::{is_product, mixed, permutation, pieced};
+use pattern::{is_product, mixed, of_angles, permutation, pieced};
 pub(crate) use pattern::{product_operands, reads_inputs_once};
 use relax_ir::analysis::Typed;
 use relax_ir::attrs::Attrs;
@@ -269,6 +269,11 @@ impl Fuse<'_> {
             return false;
         }
         if rp == 1 {
+            let is = |i: &usize, what: &dyn Fn(&PrimFunc) -> bool| self.prims.get(&nodes[*i].prim).is_some_and(what);
+            let multiplies = |i: &usize| nodes[*i].pattern == Pattern::Reduction && !is(i, &reads_inputs_once);
+            if consumers.iter().any(|i| is(i, &of_angles)) && producers.iter().any(multiplies) {
+                return false;
+            }
             // An epilogue: the same elements in the same order, or each elsewhere.
             if consumers.iter().all(|&i| self.moves_rows(&nodes[i])) {
                 let moved = |n: &Node| self.is_product(n) && !self.has_flat_rows(n);

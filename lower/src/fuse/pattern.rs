@@ -3,7 +3,7 @@
 use crate::accesses::TESTED;
 use crate::appends::APPENDS;
 use crate::schedule::window::Window;
-use relax_ir::prim::{BinOp, PrimExpr, PrimKind};
+use relax_ir::prim::{BinOp, Intrin, PrimExpr, PrimKind};
 use relax_ir::tir::{Buffer, IterKind, PrimFunc, Stmt, StmtKind};
 use relax_ir::DType;
 use std::collections::HashSet;
@@ -148,6 +148,18 @@ pub(super) fn mixed(f: &PrimFunc) -> Option<usize> {
         }
     });
     f.buffers().position(|b| chosen.iter().filter(|(id, _)| *id == b.id()).count() > 1)
+}
+
+/// Whether sines, cosines or tangents are computed, for which there are no instructions of wide vectors
+/// ([`crate::Assemble`]): what they are fused with goes without such, too.
+pub(super) fn of_angles(f: &PrimFunc) -> bool {
+    let mut found = false;
+    f.body.walk(&mut |s| {
+        for e in s.exprs() {
+            e.walk(&mut |e| found |= matches!(e.kind(), PrimKind::Call(Intrin::Sin | Intrin::Cos | Intrin::Tan, _)));
+        }
+    });
+    found
 }
 
 /// A sum of products of two float32 tensors, both of the dims of the result and one more or less: no window.
