@@ -8,7 +8,7 @@ RELAX_AOT_SCALE=$out cargo test --quiet --test scale >/dev/null
 for model in "$out"/*.rlx; do
   name=$(basename "$model" .rlx)
   begin=$(date +%s%N)
-  timeout 20 target/release/relax-aot "$model" -o "$out/lib$name.so" --timings 2> "$out/$name.txt" ||
+  timeout 20 "${RELAX_AOT:-target/release/relax-aot}" "$model" -o "$out/lib$name.so" --timings 2> "$out/$name.txt" ||
     { echo "$name: not compiled within 20 s"; cat "$out/$name.txt"; exit 1; }
   analysis=$(awk '/analyse/ {print int($2)}' "$out/$name.txt")
   echo "$name: $((($(date +%s%N) - begin) / 1000000)) ms, analysis $analysis ms"

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-target/release/relax-aot examples/models/mlp.rlx --params examples/models/mlp.safetensors -o "$out/libmlp.so"
+"${RELAX_AOT:-target/release/relax-aot}" examples/models/mlp.rlx --params examples/models/mlp.safetensors -o "$out/libmlp.so"
 
 undefined=$(nm -D --undefined-only "$out/libmlp.so" | awk '{print $NF}' | sed 's/@.*//' | sort)
 allowed='^(memcpy|memmove|memset|memcmp|strlen|malloc|free|aligned_alloc|madvise|calloc|realloc)$'

@@ -101,6 +101,14 @@ fn round(d: DType, v: f64) -> f64 {
     }
 }
 
+/// One lane of `e`, whose operands are `from`.
+fn int_binary(op: BinOp, e: &PrimExpr, from: DType, x: i64, y: i64) -> Result<i64, String> {
+    let r = scalar::int_binary(op, from.is_uint(), from.bits as u32, x, y);
+    // Machines divide by 0 without a trap.
+    let r = r.or((y == 0).then_some(0));
+    r.map(|r| Wrap::new(e.dtype().element()).apply(r)).ok_or_else(|| format!("no result of {x} and {y} in {e:?}"))
+}
+
 impl Machine {
     pub fn call(&mut self, f: &FlatFunc, args: Vec<Value>) -> Result<(), String> {
         if args.len() != f.params.len() {
@@ -194,7 +202,22 @@ impl Machine {
         Ok((obj as usize, byte as usize / d.bytes()))
     }
 
+    /// Of one lane, which most are: without a vector for each.
     fn int(&mut self, e: &PrimExpr) -> Result<i64, String> {
+        match e.kind() {
+            PrimKind::Int(v) => return Ok(*v),
+            PrimKind::PtrAdd(p, b) => return Ok(self.int(p)? + self.int(b)?),
+            PrimKind::Binary(op, a, b) if a.dtype() == b.dtype() && a.dtype().lanes == 1 && !a.dtype().is_float() => {
+                let (x, y) = (self.int(a)?, self.int(b)?);
+                return int_binary(*op, e, a.dtype(), x, y);
+            }
+            PrimKind::Var(v) => {
+                if let Some(Int(x)) = self.vars.get(v).filter(|x| matches!(x, Int(x) if x.len() == 1)) {
+                    return Ok(x[0]);
+                }
+            }
+            _ => {}
+        }
         match self.eval(e)? {
             Int(v) if v.len() == 1 => Ok(v[0]),
             other => Err(format!("expected an integer, got {other:?} from {e:?}")),
@@ -262,15 +285,11 @@ impl Machine {
                     return Err(format!("arithmetic on {from}"));
                 }
                 match (self.eval(a)?, self.eval(b)?) {
-                    (Int(x), Int(y)) => {
-                        let f = |(x, y): (&i64, &i64)| {
-                            let r = scalar::int_binary(*op, from.is_uint(), from.bits as u32, *x, *y);
-                            // Machines divide by 0 without a trap.
-                            let r = r.or((*y == 0).then_some(0));
-                            r.map(|r| wrap.apply(r)).ok_or_else(|| format!("no result of {x} and {y} in {e:?}"))
-                        };
-                        Int(x.iter().zip(&y).map(f).collect::<Result<_, _>>()?)
-                    }
+                    (Int(x), Int(y)) => Int(x
+                        .iter()
+                        .zip(&y)
+                        .map(|(x, y)| int_binary(*op, e, from, *x, *y))
+                        .collect::<Result<_, _>>()?),
                     (Float(x), Float(y)) if op.is_compare() => {
                         Int(x.iter().zip(&y).map(|(x, y)| scalar::float_compare(*op, *x, *y) as i64).collect())
                     }
@@ -469,7 +488,8 @@ impl Machine {
                 };
                 vals.iter().map(one).collect()
             };
-            let r = (0..lanes).map(|l| scalar::int_intrin(f, from, &ints(l)).ok_or(format!("{f:?} of integers")));
+            let r =
+                (0..lanes).map(|l| scalar::int_intrin(f, from, &ints(l)).ok_or_else(|| format!("{f:?} of integers")));
             return Ok(Int(r.collect::<Result<_, _>>()?));
         }
         if let Intrin::IsNan | Intrin::IsInf | Intrin::IsFinite = f {
@@ -485,9 +505,9 @@ impl Machine {
             Ok(round(
                 from,
                 match vals.len() {
-                    1 => scalar::float_unary(f).ok_or(format!("{f:?}"))?(a),
+                    1 => scalar::float_unary(f).ok_or_else(|| format!("{f:?}"))?(a),
                     2 if f == Intrin::NextAfter && from.bits == 32 => scalar::next_after::<P32>(a, float(&vals[1], l)),
-                    2 => scalar::float_of_two(f).ok_or(format!("{f:?}"))?(a, float(&vals[1], l)),
+                    2 => scalar::float_of_two(f).ok_or_else(|| format!("{f:?}"))?(a, float(&vals[1], l)),
                     _ if from.bits == 32 => P32::fma(a, float(&vals[1], l), float(&vals[2], l)),
                     _ => P64::fma(a, float(&vals[1], l), float(&vals[2], l)),
                 },

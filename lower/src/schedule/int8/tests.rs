@@ -121,14 +121,21 @@ fn opened(v: &Conv, rows: i64, columns: i64) -> (PrimFunc, Conv) {
 /// Rows and columns that are open: none, fewer than a tile, whole ones, and what is left in one or two.
 #[test]
 fn open_kernels_agree_with_their_meaning() {
-    let (plain, tiled) = convolutions();
-    for v in plain.into_iter().chain(tiled) {
-        for (rows, columns) in [(0, 3), (1, 1), (2, 2), (1, 5), (3, 7), (2, 9), (5, 12), (1, 17), (2, 19), (1, 31)] {
-            let (f, actual) = opened(&v, rows, columns);
-            assert_eq!(Conv::of(&f), Some(Conv { open: true, ..v }));
-            assert!(crate::kernel_workspace(&f).is_int(0));
-            compare(&f, &arguments(&actual), &actual);
-        }
+    convolutions().0.iter().for_each(open_kernels);
+}
+
+/// The same over tiles of bytes.
+#[test]
+fn open_kernels_of_tiles_agree_with_their_meaning() {
+    convolutions().1.iter().for_each(open_kernels);
+}
+
+fn open_kernels(v: &Conv) {
+    for (rows, columns) in [(0, 3), (1, 1), (2, 2), (1, 5), (3, 7), (2, 9), (5, 12), (1, 17), (2, 19), (1, 31)] {
+        let (f, actual) = opened(v, rows, columns);
+        assert_eq!(Conv::of(&f), Some(Conv { open: true, ..*v }));
+        assert!(crate::kernel_workspace(&f).is_int(0));
+        compare(&f, &arguments(&actual), &actual);
     }
 }
 
@@ -161,11 +168,35 @@ fn kernels_agree_with_their_meaning() {
 }
 
 /// Data that is 255 or 0 and weights that are -128 or 127, in runs of one sign and by turns: sums of pairs go beyond int16,
-/// and transformed data and weights have the largest values that there are. Even and odd edges, blocks of rows, steps of two
-/// and channels that are left over.
+/// and transformed data and weights have the largest values that there are. Even and odd edges, steps of two and channels
+/// that are left over.
 #[test]
 fn sums_of_extremes_are_exact() {
-    let window = Conv {
+    let window = window_of_sums();
+    let odd = Conv { in_c: 48, rows: 7, columns: 9, out_h: 7, out_w: 9, channels: 64, vector_bytes: 64, ..window };
+    let strided = Conv { stride_h: 2, stride_w: 2, rows: 4, columns: 5, out_h: 4, out_w: 5, ..window };
+    let point = Conv { k_h: 1, k_w: 1, rows: 10, columns: 12, out_h: 10, out_w: 12, ..window };
+    let apart = Conv { stride_h: 2, stride_w: 2, rows: 5, columns: 6, out_h: 5, out_w: 6, vector_bytes: 64, ..point };
+    assert!([window, odd].iter().all(|v| v.in_squares(NARROW).is_some()));
+    for v in [window, odd, strided, point, apart] {
+        [(1, 1), (1, 2), (3, 1), (64, 5)].into_iter().for_each(|runs| extremes(&v, runs));
+    }
+}
+
+/// The same in blocks: two of one row of squares, and two of eight rows of points.
+#[test]
+fn sums_of_extremes_are_exact_in_blocks() {
+    let window = Conv { in_c: 512, channels: 32, ..window_of_sums() };
+    let squares = Conv { in_h: 6, in_w: 30, rows: 4, columns: 28, out_h: 4, out_w: 28, ..window };
+    let points = Conv { k_h: 1, k_w: 1, in_h: 16, in_w: 32, rows: 16, columns: 32, out_h: 16, out_w: 32, ..window };
+    assert!(squares.in_squares(NARROW).is_some());
+    [squares, points].iter().for_each(|v| extremes(v, (1, 1)));
+}
+
+const NARROW: Form = Form { vector_bytes: 32, dot4: false, tiles: false };
+
+fn window_of_sums() -> Conv {
+    Conv {
         in_h: 10,
         in_w: 12,
         in_c: 64,
@@ -179,37 +210,24 @@ fn sums_of_extremes_are_exact() {
         vector_bytes: 32,
         sums: true,
         ..Conv::default()
-    };
-    let odd = Conv { in_c: 48, rows: 7, columns: 9, out_h: 7, out_w: 9, channels: 64, vector_bytes: 64, ..window };
-    // Two blocks of one row of squares, and two of eight rows.
-    let large =
-        Conv { in_c: 512, in_h: 6, in_w: 30, rows: 4, columns: 28, out_h: 4, out_w: 28, channels: 32, ..window };
-    let strided = Conv { stride_h: 2, stride_w: 2, rows: 4, columns: 5, out_h: 4, out_w: 5, ..window };
-    let point = Conv { k_h: 1, k_w: 1, rows: 10, columns: 12, out_h: 10, out_w: 12, ..window };
-    let apart = Conv { stride_h: 2, stride_w: 2, rows: 5, columns: 6, out_h: 5, out_w: 6, vector_bytes: 64, ..point };
-    let long =
-        Conv { in_h: 16, in_w: 32, rows: 16, columns: 32, out_h: 16, out_w: 32, in_c: 512, channels: 32, ..point };
-    let narrow = Form { vector_bytes: 32, dot4: false, tiles: false };
-    assert!([window, odd, large].iter().all(|v| v.in_squares(narrow).is_some()));
-    for v in [window, odd, large, strided, point, apart, long] {
-        assert!(v.in_words(narrow).is_some() && v.workspace(32) > 0 && v.workspace(64) == 0);
-        let f = v.prim_func("conv");
-        let runs: [(i64, i64); 4] = [(1, 1), (1, 2), (3, 1), (64, 5)];
-        for (data, weights) in runs.into_iter().take(if v.in_c == 512 { 1 } else { 4 }) {
-            let sign = |at: i64| if at / weights % 2 == 0 { 127 } else { -128 };
-            let packed = v.pack(|y, x, i, j| sign(y + x + i + j) as i8);
-            let w = relax_ir::Constant::new(v.weight_dtype(), vec![v.weights()], packed);
-            let byte = |i: i64| if i / data % 3 != 1 { 255u32 } else { 0 };
-            let word = |i: i64| (byte(i) * 0x0101_0101) as i32 as i64;
-            let before = [
-                Arg::Tensor(tensor(DType::I32, &[v.batch, v.in_h, v.in_w, v.in_c / 4], word)),
-                Arg::Tensor(Tensor::from_constant(&w)),
-                Arg::Tensor(tensor(DType::I32, &[v.channels], |i| i * 1000)),
-                Arg::Tensor(Tensor::zeros(DType::I32, &[v.batch, v.out_h, v.out_w, v.channels])),
-            ];
-            compare(&f, &before, &v);
-        }
     }
+}
+
+/// So many of data, and of weights, have one sign before the next ones have the other.
+fn extremes(v: &Conv, (data, weights): (i64, i64)) {
+    assert!(v.in_words(NARROW).is_some() && v.workspace(32) > 0 && v.workspace(64) == 0);
+    let sign = |at: i64| if at / weights % 2 == 0 { 127 } else { -128 };
+    let packed = v.pack(|y, x, i, j| sign(y + x + i + j) as i8);
+    let w = relax_ir::Constant::new(v.weight_dtype(), vec![v.weights()], packed);
+    let byte = |i: i64| if i / data % 3 != 1 { 255u32 } else { 0 };
+    let word = |i: i64| (byte(i) * 0x0101_0101) as i32 as i64;
+    let before = [
+        Arg::Tensor(tensor(DType::I32, &[v.batch, v.in_h, v.in_w, v.in_c / 4], word)),
+        Arg::Tensor(Tensor::from_constant(&w)),
+        Arg::Tensor(tensor(DType::I32, &[v.channels], |i| i * 1000)),
+        Arg::Tensor(Tensor::zeros(DType::I32, &[v.batch, v.out_h, v.out_w, v.channels])),
+    ];
+    compare(&v.prim_func("conv"), &before, v);
 }
 
 /// Rows that are known and that are not: fewer than a tile of bytes, between one and two, and more.
